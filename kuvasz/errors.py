@@ -1,0 +1,141 @@
+"""Every error kuvasz raises on purpose, in one tree.
+
+    KuvaszError                exit  retry   scope
+    ├── ConfigError              2   never   process   the map, the environment or a flag is wrong
+    ├── CheckError               3   human   process   nothing passed the pre-flight
+    ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
+    │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
+    │   └── SlotLost             5   human   source    slot gone or invalidated, or another cluster answers
+    ├── TableError               1   human   table     one table cannot go on; the others do
+    │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
+    │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
+    │   └── ForeignChange        1   human   table     someone else changed the table in the lake
+    ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
+    │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
+    └── InternalError            1   never   process   a broken promise of our own code
+
+Messages are lower case, carry the value and the place (source, table, LSN, column), and end with a ``hint:`` line
+that names the next action. They never carry a password: see `kuvasz.config.secrets`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+from typing_extensions import override
+
+
+class Retry(enum.Enum):
+    """Who may try again, and when."""
+
+    TIMED = "timed"  #: kuvasz itself, with backoff
+    HUMAN = "human"  #: a person, after mending the cause
+    NEVER = "never"
+
+
+class Scope(enum.Enum):
+    """How much stops because of an error."""
+
+    TABLE = "table"
+    SOURCE = "source"
+    PROCESS = "process"
+
+
+class KuvaszError(Exception):
+    """The root. ``str()`` gives the message with its hint.
+
+    Args:
+        message: Lower case, with value and place.
+        hint: What to do next; None only where nothing can be done.
+    """
+
+    exit_code: ClassVar[int] = 1
+    retry: ClassVar[Retry] = Retry.NEVER
+    scope: ClassVar[Scope] = Scope.PROCESS
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    @override
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors come back from Spark executors pickled; keyword-only arguments need help.
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+def _rebuild(kind: type[KuvaszError], message: str, hint: str | None) -> KuvaszError:
+    return kind(message, hint=hint)
+
+
+class ConfigError(KuvaszError):
+    """The configuration is wrong."""
+
+    exit_code = 2
+
+
+class CheckError(KuvaszError):
+    """Nothing passed the pre-flight."""
+
+    exit_code = 3
+    retry = Retry.HUMAN
+
+
+class SourceError(KuvaszError):
+    """A source cannot be reached or answered with a passing error."""
+
+    retry = Retry.TIMED
+    scope = Scope.SOURCE
+
+
+class SourceRefused(SourceError):
+    """A source lacks a setting or a privilege."""
+
+    exit_code = 3
+    retry = Retry.HUMAN
+
+
+class SlotLost(SourceError):
+    """The stream cannot be continued from where the lake stands."""
+
+    exit_code = 5
+    retry = Retry.HUMAN
+
+
+class TableError(KuvaszError):
+    """One table cannot go on."""
+
+    retry = Retry.HUMAN
+    scope = Scope.TABLE
+
+
+class DecodeError(TableError):
+    """A value cannot be held by its column's type, or bytes are not what the protocol says."""
+
+
+class SchemaError(TableError):
+    """Source and lake disagree on columns, types or key."""
+
+
+class ForeignChange(TableError):
+    """Someone else changed a table of ours in the lake in a way that cannot be followed."""
+
+
+class LakeError(KuvaszError):
+    """Catalog or storage failed and nothing was committed."""
+
+    retry = Retry.TIMED
+    scope = Scope.TABLE
+
+
+class OutcomeUnknown(LakeError):
+    """A commit was sent and its answer lost."""
+
+
+class InternalError(KuvaszError):
+    """Our own code broke a promise."""

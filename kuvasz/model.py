@@ -1,0 +1,203 @@
+"""Values that cross stages. Frozen, slotted, keyword-only; nobody changes what it received.
+
+Words: a *source* is one database that is replicated; a *relation* is a source table as the stream describes it;
+a *target* is an Iceberg table; a *segment* is a run of raw row messages of one relation; a *delivery* is what a
+reader hands to a worker; a *position* says how far a source is in a target.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+
+class Kind(enum.Enum):
+    """The Iceberg type a value has in the lake (Iceberg spec, "Primitive Types" and "Nested Types")."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    UUID = "uuid"
+    LIST = "list"
+    MAP = "map"  #: string to string
+
+
+class Wire(enum.Enum):
+    """The text syntax PostgreSQL sends a value in; it decides the parser, `Kind` decides what is built."""
+
+    TEXT = "text"
+    BOOL = "bool"  #: t or f
+    INTEGER = "integer"
+    FLOAT = "float"  #: shortest round-trip form, NaN, Infinity, -Infinity
+    NUMERIC = "numeric"
+    HEX = "hex"  #: bytea with bytea_output=hex: \\x00ff
+    BARE_HEX = "bare_hex"  #: PostGIS: 0101000000…
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    UUID = "uuid"
+    ARRAY = "array"  #: {1,NULL,"a b"}
+    HSTORE = "hstore"  #: "a"=>"1", "b"=>NULL
+    VECTOR = "vector"  #: pgvector: [1,2.5]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ValueType:
+    """How one column travels: `wire` text in, `kind` out."""
+
+    kind: Kind
+    wire: Wire = Wire.TEXT
+    precision: int = 0  #: of a DECIMAL
+    scale: int = 0  #: of a DECIMAL
+    element: ValueType | None = None  #: of a LIST
+    delimiter: str = ","  #: between array elements (pg_type.typdelim)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PgType:
+    """One row of ``pg_type`` as the type map needs it (manual, section 53.64 "pg_type")."""
+
+    oid: int
+    name: str
+    schema: str = "pg_catalog"
+    category: str = "b"  #: typtype: b base, c composite, d domain, e enum, r range, m multirange, p pseudo
+    element: PgType | None = None  #: of a true array type
+    base: PgType | None = None  #: of a domain: its immediate base
+    base_typmod: int = -1  #: of a domain
+    delimiter: str = ","  #: typdelim of an array's *element* type, kept on the array
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a relation, in the order of the wire."""
+
+    name: str
+    pg_type: PgType
+    typmod: int = -1
+    is_key: bool = False  #: part of the key that identifies a row (primary key or replica identity)
+    attnum: int = 0  #: pg_attribute.attnum; 0 where only the stream has been seen
+    is_nullable: bool = True
+
+
+class ReplicaIdentity(enum.Enum):
+    """``pg_class.relreplident``, as the Relation message carries it (manual, section 55.9)."""
+
+    DEFAULT = "d"
+    NOTHING = "n"
+    FULL = "f"
+    INDEX = "i"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A source table's name as PostgreSQL has it, unquoted."""
+
+    schema: str
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A source table's shape: what catalog or stream say of it."""
+
+    oid: int
+    table: TableName
+    identity: ReplicaIdentity
+    columns: tuple[Column, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns, in column order."""
+        return tuple(column.name for column in self.columns if column.is_key)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far one source is in one target.
+
+    Everything that committed *before* `lsn` is in the target, nothing else is: a transaction whose commit record
+    starts at or after `lsn` is still to be applied. It is the end LSN of the last transaction applied, or the
+    consistent point of the snapshot that was copied. `commit_lsn` and `rows` name that transaction and count its
+    row messages for this target (0 for a copy); a transaction is applied whole or not at all.
+    """
+
+    lsn: int
+    commit_lsn: int = 0
+    rows: int = 0
+    system_id: str = ""  #: of the source's cluster (pg_control_system), so that another one is never taken for it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """The transactions a segment's rows belong to, in commit order; k arrays of one length."""
+
+    commit_lsn: UInt64s  #: start of the commit record (Begin's final_lsn)
+    end_lsn: UInt64s  #: end of the commit record; equal to commit_lsn + 1 while the Commit message is still to come
+    commit_us: Int64s  #: commit time, µs since 2000-01-01 UTC
+    xid: UInt32s
+    row_end: UInt32s  #: index one past the transaction's last row in the segment
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Row messages (Insert, Update, Delete) of one relation of one source, in stream order.
+
+    `data` holds the pgoutput messages one after another, each from its tag byte on, without XLogData headers.
+    """
+
+    source: str
+    relation: Relation
+    data: bytes | bytearray
+    lengths: UInt32s  #: bytes of each message; they sum to len(data)
+    transactions: Transactions
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """A TRUNCATE of one relation, in its place among the segments."""
+
+    source: str
+    relation: Relation
+    commit_lsn: int
+    end_lsn: int
+    commit_us: int
+    xid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What a reader hands to one worker: everything for its targets from whole transactions of one source.
+
+    `changes` keeps stream order per relation. With `is_open` the last transaction goes on in the next delivery
+    (it outgrew the memory budget) and `through` ends before it.
+    """
+
+    source: str
+    changes: tuple[Segment | Truncation, ...]
+    through: int  #: end LSN of the last whole transaction delivered
+    bytes: int
+    epoch: int = 0  #: number of the reader's connection; a new one means that open transactions begin again
+    is_open: bool = False

@@ -1,0 +1,149 @@
+"""The seams: what a stage may ask of its neighbour, and what the words mean.
+
+*Routed*: handed to a worker's inbox, in memory. *Written*: in data files that no snapshot knows yet. *Durable*: in
+a committed Iceberg snapshot together with its position. Only what is durable in every worker that was given a part
+of it may be confirmed to a source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from kuvasz.errors import KuvaszError
+from kuvasz.model import Delivery, Position, Relation, Segment, TableName, Truncation
+
+
+class Inbox(Protocol):
+    """Where a reader leaves deliveries for one worker. Safe to call from any thread, never blocks."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take a delivery. Its bytes count against the memory budget until the worker has made it durable."""
+
+
+class Routes(Protocol):
+    """Says which worker applies a relation's changes."""
+
+    def worker(self, source: str, relation: Relation) -> int | None:
+        """Return the worker's number, or None if the map has no target for this relation: its rows are ignored.
+
+        Called at every Relation message, so also after each reconnect and whenever the relation's shape changed.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One table of the lake as the map wants it."""
+
+    name: str  #: `namespace.table`
+    has_sid: bool = False  #: rows carry the column ``sid``, which is part of the key
+    decimals: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  #: column -> precision, scale
+    out_of_range: str = "error"  #: or ``null`` or ``clamp``
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """One source table that feeds a target."""
+
+    target: str
+    source: str
+    sid: str | None
+    table: TableName
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableWork:
+    """What one mini-transaction holds for one target.
+
+    Per source the changes are in commit order and made of whole transactions, except that the last one of a source
+    in `open_sources` goes on in later work.
+    """
+
+    target: str
+    changes: tuple[Segment | Truncation, ...]
+    through: Mapping[str, int]  #: source -> LSN up to which this target has everything with this work
+    open_sources: frozenset[str] = frozenset()
+    abandoned: frozenset[str] = frozenset()  #: sources whose unfinished transaction begins again: forget its parts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A target's changes are durable, with these positions."""
+
+    target: str
+    positions: Mapping[str, Position]  #: of the sources that had changes
+    rows: int  #: row messages applied
+    snapshot_id: int | None  #: None if the changes cancelled out and nothing had to be committed
+    commit_us: int = 0  #: newest commit time at a source among the rows, µs since 2000-01-01 UTC
+    missing: int = 0  #: updates of rows that were not there and were inserted
+    seconds: float = 0.0  #: the commit alone
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A target's changes were not applied and nothing of them is visible."""
+
+    target: str
+    error: KuvaszError
+
+
+class CopyRequest(Protocol):
+    """A picklable part of a source table, read on an executor."""
+
+    def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray]:
+        """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
+
+
+class Lake(Protocol):
+    """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
+
+    def open(self) -> None:
+        """Reach catalog and storage and get ready for the first changes.
+
+        Raises:
+            LakeError: They cannot be reached or written.
+        """
+
+    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
+        """Create the target, or make sure that it can take this relation (columns it lacks are added).
+
+        Raises:
+            SchemaError: An existing table has other types or another key, or is not ours.
+            LakeError: Catalog or storage failed.
+        """
+
+    def positions(self, target: str) -> Mapping[str, Position]:
+        """Return how far each source is in a target; a source that was never copied is missing."""
+
+    def write(self, works: Sequence[TableWork]) -> Any:  # noqa: ANN401
+        """Decode, fold and write the changes of several targets in one job. Rows before a position are skipped.
+
+        What is returned waits for `commit`; it is opaque to its holder.
+        """
+
+    def commit(self, written: Any) -> Iterable[Receipt | Failure]:  # noqa: ANN401
+        """Make written work visible, one commit per target, in the order of the `write` calls."""
+
+    def copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[int, int], None],
+    ) -> Receipt:
+        """Copy a source table and make it visible in one commit with its position.
+
+        Rows of this source that the target already has are replaced. `on_progress(requests done, rows)` is called
+        from any thread.
+        """
+
+    def resume(self, target: str) -> None:
+        """Let a target that failed be written again; its sources begin again at their positions.
+
+        After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap.
+        """
+
+    def close(self) -> None:
+        """Let go of everything; what was written and not committed is removed."""
