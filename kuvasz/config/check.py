@@ -1,0 +1,281 @@
+"""What no option can see of itself: faults between options, tables, sources and targets."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from kuvasz.config import names, sources, units
+from kuvasz.config.model import CatalogType, TableType
+from kuvasz.config.problem import Path, Problem, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, PipelineConfig, TableConfig, UrlConfig
+
+#: Columns that kuvasz adds to a target of this type.
+RESERVED = {
+    TableType.CLONE: frozenset[str](),
+    TableType.APPEND: frozenset[str](),
+    TableType.HISTORY: frozenset({"kvsz_start", "kvsz_end", "kvsz_deleted"}),
+    TableType.CHANGELOG: frozenset({"_op", "_lsn", "_ordinal", "_xid", "_commit_ts"}),
+}
+
+#: What the uri of a catalog begins with; glue has none.
+_URI_SCHEMES = {
+    CatalogType.JDBC: ("jdbc:sqlite:", "jdbc:postgresql:"),
+    CatalogType.REST: ("http://", "https://"),
+    CatalogType.HIVE: ("thrift://",),
+}
+
+#: What feeds of one target must agree on.
+_SHARED = ("type", "key", "partition_by", "sort_by")
+
+_Feeds: TypeAlias = "dict[tuple[str, str], list[_Feed]]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Feed:
+    """A table's entry with its place, and the group it stands in."""
+
+    path: Path
+    key: str
+    table: TableConfig
+    group: DatabaseConfig
+    number: int
+
+    @property
+    def place(self) -> Path:
+        """Where the target is named, if it is."""
+        return self.path if self.table.target is None else (*self.path, "target")
+
+
+def problems(config: Config) -> list[Problem]:
+    """Return everything that is wrong between the parts of a configuration whose parts are right."""
+    found = [*_lake(config.lake), *_pipeline(config.pipeline)]
+    if not config.databases:
+        found.append(Problem(path=("databases",), message="must name at least one database"))
+    for number, group in enumerate(config.databases):
+        path: Path = ("databases", number)
+        found += [*_tables(group, path), *_urls(group, path)]
+    found += _objects(config)
+    return [*found, *_targets(config)]
+
+
+def _lake(lake: LakeConfig) -> Iterator[Problem]:
+    schemes = _URI_SCHEMES.get(lake.type, ())
+    if schemes and not lake.uri.startswith(schemes):
+        message = f"a {lake.type} catalog needs a uri that begins with {listed(schemes)}"
+        yield Problem(path=("lake", "uri"), message=message)
+    if lake.type is CatalogType.GLUE and "://" not in lake.warehouse:
+        message = "a glue catalog needs a warehouse in a store, such as s3://bucket/folder"
+        yield Problem(path=("lake", "warehouse"), message=message)
+    if lake.type is CatalogType.GLUE and "." in lake.namespace:
+        yield Problem(path=("lake", "namespace"), message="a glue catalog has namespaces of one level only")
+    if not lake.warehouse.strip():
+        yield Problem(path=("lake", "warehouse"), message="must not be empty")
+
+
+def _pipeline(pipeline: PipelineConfig) -> Iterator[Problem]:
+    memory = units.render_size(pipeline.memory)
+    for option in ("commit_bytes", "transaction_spill_bytes"):
+        size = getattr(pipeline, option)
+        if size > pipeline.memory:
+            # Reading pauses when memory is full: what has to gather beyond it would never come.
+            message = f"must not exceed pipeline.memory ({memory}), but is {units.render_size(size)}"
+            yield Problem(path=("pipeline", option), message=message)
+
+
+def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+    if not group.tables:
+        yield Problem(path=(*path, "tables"), message="must name at least one table")
+    first: dict[object, str] = {}
+    for key, table in group.tables.items():
+        place = (*path, "tables", key)
+        try:
+            name = names.parse_table(key)
+        except ValueError as error:
+            yield Problem(path=place, message=str(error), is_key=True)
+            continue
+        if name in first:
+            yield Problem(path=place, message=f"is the same table as {first[name]!r}", is_key=True)
+        first.setdefault(name, key)
+        yield from _table(table, place)
+
+
+def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
+    for option, other in (("columns", "exclude"), ("set", "columns"), ("set", "exclude")):
+        if getattr(table, option) is not None and getattr(table, other) is not None:
+            yield Problem(path=(*path, other), message=f"cannot be given together with {option}", is_key=True)
+    yield from _lists(table, path)
+    yield from _key(table, path)
+    reserved = RESERVED[table.type] | {"sid"}
+    for column in table.set or ():
+        if column.lower() in reserved:
+            message = f"is a column that kuvasz itself adds to a {table.type} table: choose another name"
+            yield Problem(path=(*path, "set", column), message=message, is_key=True)
+        if not column.strip():
+            yield Problem(path=(*path, "set", column), message="must be a column's name", is_key=True)
+    if table.set is not None and not table.set:
+        yield Problem(path=(*path, "set"), message="must name at least one column")
+
+
+def _lists(table: TableConfig, path: Path) -> Iterator[Problem]:
+    for option in ("columns", "exclude", "key", "partition_by", "sort_by"):
+        entries = getattr(table, option)
+        if (
+            entries is not None
+            and not entries
+            and option in table.model_fields_set
+            and option in {"columns", "key"}
+        ):
+            yield Problem(path=(*path, option), message="must name at least one column")
+        for number, entry in enumerate(entries or ()):
+            if entry in entries[:number]:
+                yield Problem(path=(*path, option, number), message=f"names {entry!r} twice")
+    # Spark resolves columns without regard to case: two that differ in nothing else are one.
+    folded: dict[str, str] = {}
+    for column in table.set or ():
+        if column.lower() in folded:
+            message = f"differs from {folded[column.lower()]!r} in case only, which Spark does not see"
+            yield Problem(path=(*path, "set", column), message=message, is_key=True)
+        folded.setdefault(column.lower(), column)
+
+
+def _key(table: TableConfig, path: Path) -> Iterator[Problem]:
+    if table.key is None:
+        return
+    if table.type is TableType.CHANGELOG:
+        message = "makes no sense for a changelog: every change is a row of its own there"
+        yield Problem(path=(*path, "key"), message=message, is_key=True)
+    for number, column in enumerate(table.key):
+        if table.columns is not None and column not in table.columns:
+            yield Problem(path=(*path, "key", number), message=f"{column!r} is not among the columns")
+        if column in (table.exclude or ()):
+            yield Problem(path=(*path, "key", number), message=f"{column!r} is excluded")
+        if table.set is not None and column not in table.set:
+            yield Problem(path=(*path, "key", number), message=f"{column!r} is not among the columns of set")
+
+
+def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+    if not group.urls:
+        yield Problem(path=(*path, "urls"), message="must name at least one url")
+    sids: dict[str, int] = {}
+    urls: dict[str, int] = {}
+    for number, url in enumerate(group.urls):
+        place = (*path, "urls", number)
+        if url.sid is None and len(group.urls) > 1:
+            yield Problem(path=place, message="a sid is needed, because the group has several urls", is_key=True)
+        if url.sid is not None and url.sid in sids:
+            message = f"the sid {url.sid!r} is that of urls[{sids[url.sid]}] already"
+            yield Problem(path=(*place, "sid"), message=message)
+        if url.url.get() in urls:
+            message = f"is the same as that of urls[{urls[url.url.get()]}]: its rows would come twice"
+            yield Problem(path=(*place, "url"), message=message)
+        sids.setdefault(url.sid or "", number)
+        urls.setdefault(url.url.get(), number)
+
+
+def _objects(config: Config) -> Iterator[Problem]:
+    """Slots and publications are found again by their names, so two sources must not share one."""
+    owners: dict[str, tuple[int, int]] = {}
+    for number, group in enumerate(config.databases):
+        sids = [url.sid for url in group.urls]
+        for entry, url in enumerate(group.urls):
+            name = names.object_name(group.database, url.sid)
+            owner = owners.setdefault(name, (number, entry))
+            is_told = owner[0] == number and sids.index(url.sid) != entry  # by _urls
+            if owner != (number, entry) and not is_told:
+                other = f"databases[{owner[0]}].urls[{owner[1]}]"
+                message = f"its slot would be called {name}, as that of {other}: change the sid"
+                yield Problem(path=("databases", number, "urls", entry, *_sid_key(url)), message=message)
+
+
+def _sid_key(url: UrlConfig) -> tuple[str, ...]:
+    return () if url.sid is None else ("sid",)
+
+
+def _targets(config: Config) -> Iterator[Problem]:
+    feeds: _Feeds = {}
+    for number, group in enumerate(config.databases):
+        for key, table in group.tables.items():
+            path: Path = ("databases", number, "tables", key)
+            feed = _Feed(path=path, key=key, table=table, group=group, number=number)
+            try:
+                name = sources.target_name(config.lake, key, table)
+            except ValueError:
+                continue  # a key that is no name has no target; `_tables` has told
+            feeds.setdefault(name, []).append(feed)
+    yield from _names(feeds)
+    yield from _cases(feeds)
+    for (namespace, target), group_feeds in feeds.items():
+        identifier = f"{namespace}.{target}"
+        yield from _one_table_each(identifier, group_feeds)
+        yield from _one_shape(identifier, group_feeds)
+        yield from _one_sid_each(identifier, group_feeds)
+
+
+def _names(feeds: _Feeds) -> Iterator[Problem]:
+    """A target's default name is checked here: where it is written, its kind did so."""
+    for (_, target), (feed, *_others) in feeds.items():
+        if feed.table.target is None and (re.search(r"[/\\`\x00-\x1f]", target) or not target.strip()):
+            message = "cannot be a table's name in the lake: give it another one with 'target'"
+            yield Problem(path=feed.path, message=message, is_key=True)
+
+
+def _cases(feeds: _Feeds) -> Iterator[Problem]:
+    folded: dict[tuple[str, str], tuple[str, str]] = {}
+    for name, (feed, *_others) in feeds.items():
+        other = folded.setdefault((name[0].lower(), name[1].lower()), name)
+        if other != name:
+            message = (
+                f"the target {'.'.join(name)} differs from {'.'.join(other)} in case only, which many catalogs do"
+                " not see: give one of them another name with 'target'"
+            )
+            yield Problem(path=feed.place, message=message, is_key=feed.table.target is None)
+
+
+def _one_table_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
+    first: dict[int, _Feed] = {}
+    for feed in feeds:
+        other = first.setdefault(feed.number, feed)
+        if other is not feed:
+            message = (
+                f"the target {identifier} is that of {other.key!r} already: give one of them another name with"
+                " 'target', or join them with 'partitions_regex'"
+            )
+            yield Problem(path=feed.place, message=message, is_key=feed.table.target is None)
+
+
+def _one_shape(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
+    for feed in feeds[1:]:
+        for option in _SHARED:
+            if getattr(feed.table, option) != getattr(feeds[0].table, option):
+                path = (*feed.path, option) if option in feed.table.model_fields_set else feed.path
+                where = f"databases[{feeds[0].number}]"
+                yield Problem(path=path, message=f"{option} of the target {identifier} is not the same in {where}")
+
+
+def _one_sid_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
+    """Rows of several sources are told apart by their sid alone."""
+    if len({feed.number for feed in feeds}) < 2:  # one group: `_urls` has looked at it
+        return
+    seen: collections.defaultdict[str, set[int]] = collections.defaultdict(set)
+    for feed in feeds:
+        for entry, url in enumerate(feed.group.urls):
+            path: Path = ("databases", feed.number, "urls", entry)
+            if url.sid is None:
+                message = f"a sid is needed, because the target {identifier} is fed by other databases too"
+                yield Problem(path=path, message=message, is_key=True)
+                continue
+            others = seen[url.sid] - {feed.number}
+            if others:
+                message = (
+                    f"the sid {url.sid!r} feeds the target {identifier} from databases[{min(others)}] already:"
+                    " its rows could not be told apart"
+                )
+                yield Problem(path=(*path, "sid"), message=message)
+            seen[url.sid].add(feed.number)

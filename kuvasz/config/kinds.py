@@ -1,0 +1,298 @@
+"""The kinds of values an option may have: each checks, says what it wants, and describes itself to JSON Schema.
+
+Messages complete a sentence that begins with the option's name. A value comes from YAML (typed) or from the
+environment and flags (always text), so numbers are taken from text too; text is never made of numbers, because
+``sid: 01`` has lost its zero by then.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
+
+from kuvasz.config import names, units
+from kuvasz.config.secrets import SecretUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: In the file any value may be a ``${…}`` instead, which a JSON Schema must not call wrong.
+_REFERENCE = {"type": "string", "pattern": r"\$\{"}
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_MAX_PRECISION = 38  #: of an Iceberg decimal (Iceberg spec, "Primitive Types")
+
+_COLUMN = r"(?:`(?:[^`]|``)+`|[^`(),]+)"
+_TRANSFORMS = {"years": 0, "months": 0, "days": 0, "hours": 0, "bucket": 1, "truncate": 1}
+_PARTITION = re.compile(rf"(?:(?P<transform>\w+)\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<inner>{_COLUMN})\)|{_COLUMN})")
+_ORDERING = re.compile(r"(?P<term>.+?)(?:\s+(?:asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
+_SCHEMES = ("postgresql", "postgres")
+_URL_SHAPE = "postgresql://user@host:5432/database"
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        msg = f"must be a whole number, not {_yaml(value)}"
+        raise ValueError(msg)
+    return value
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        msg = "must not be empty"
+        raise ValueError(msg)
+    return value
+
+
+def _texts(value: object) -> object:
+    """Make texts of a mapping's scalars: Spark and Iceberg properties are texts, YAML's ``8`` and ``true`` not."""
+    if not isinstance(value, dict):
+        return {} if value is None else value
+    return {name: _written(entry) for name, entry in value.items()}
+
+
+def _written(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return getattr(value, "text", None) or str(value)
+    return value
+
+
+def _yaml(value: object) -> str:
+    return "nothing" if value is None else str(_written(value)) if isinstance(value, bool | float) else repr(value)
+
+
+def between(low: float, high: float, render: Callable[[Any], str] = str) -> AfterValidator:
+    """Return a check of bounds, both included, that names them in the option's own unit."""
+
+    def check(value: float) -> float:
+        if low <= value <= high:
+            return value
+        if value < low:
+            msg = f"must be at least {render(low)}, not {render(value)}"
+        else:
+            msg = f"must be at most {render(high)}, not {render(value)}"
+        raise ValueError(msg)
+
+    return AfterValidator(check)
+
+
+def durations(low: str, high: str) -> AfterValidator:
+    """Return a check of a duration's bounds."""
+    return between(units.parse_duration(low), units.parse_duration(high), units.render_duration)
+
+
+def sizes(low: str, high: str) -> AfterValidator:
+    """Return a check of a size's bounds."""
+    return between(units.parse_size(low), units.parse_size(high), units.render_size)
+
+
+def _format_version(value: int) -> int:
+    if value not in {2, 3}:
+        msg = f"must be 2 or 3, not {value}"
+        raise ValueError(msg)
+    return value
+
+
+def _regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        at = "" if error.pos is None else f" at position {error.pos}"
+        msg = f"is not a regular expression: {error.msg}{at}"
+        raise ValueError(msg) from None
+    return value
+
+
+def decimal_type(text: str) -> tuple[int, int]:
+    """Return precision and scale of ``decimal(p,s)``.
+
+    Raises:
+        ValueError: It is none that Iceberg knows.
+    """
+    match = _DECIMAL.fullmatch(text.strip().lower())
+    precision, scale = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= precision <= _MAX_PRECISION or scale > precision:
+        msg = f"must be decimal(p,s) with 1 ≤ p ≤ {_MAX_PRECISION} and 0 ≤ s ≤ p, not {text!r}"
+        raise ValueError(msg)
+    return precision, scale
+
+
+def _decimal(value: str) -> str:
+    precision, scale = decimal_type(value)
+    return f"decimal({precision},{scale})"
+
+
+def _partition(value: str) -> str:
+    match = _PARTITION.fullmatch(value.strip())
+    transform = match["transform"] if match else None
+    if match is None:
+        msg = f"must be a column or a transform such as days(at) or bucket(16, id), not {value!r}"
+        raise ValueError(msg)
+    if transform is not None:
+        _check_transform(transform, match["width"])
+    return value.strip()
+
+
+def _check_transform(transform: str, width: str | None) -> None:
+    from kuvasz.config.problem import listed, suggestion
+
+    needed = _TRANSFORMS.get(transform.lower())
+    if needed is None:
+        guess = suggestion(transform, _TRANSFORMS)
+        msg = f"has the unknown transform {transform!r}{guess or f': it must be {listed(_TRANSFORMS)}'}"
+        raise ValueError(msg)
+    if needed != (width is not None):
+        usage = f"{transform}(16, column)" if needed else f"{transform}(column)"
+        msg = f"has a transform with wrong arguments: write {usage}"
+        raise ValueError(msg)
+    if width is not None and int(width) == 0:
+        msg = f"has a {transform} of width 0: it must be at least 1"
+        raise ValueError(msg)
+
+
+def _ordering(value: str) -> str:
+    match = _ORDERING.fullmatch(value.strip())
+    if match is not None:
+        _partition(match["term"])
+    return value.strip()
+
+
+def _target(value: str) -> str:
+    try:
+        parts = names.split_name(value)
+    except ValueError:
+        parts = ("",)
+    if any(not part.strip() or re.search(r"[/\\`\x00-\x1f]", part) for part in parts):
+        msg = f"must be a table name in the lake, or namespace.name, without / \\ ` and line breaks, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def _namespace(value: str) -> str:
+    if any(re.fullmatch(r"[^\s./\\`\"'][^./\\`\"']*", part) is None for part in value.split(".")):
+        msg = f"must be names separated by dots, without / \\ ` and quotes, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def _catalog(value: str) -> str:
+    # Spark puts it into setting names (spark.sql.catalog.<name>.uri), where a dot would begin another name.
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value) is None:
+        msg = f"must be letters, digits and _ and not begin with a digit, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port; brackets of an IPv6 address are taken off.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > 65535:
+        msg = f"must be host:port such as 127.0.0.1:8000 or [::1]:8000, not {address!r}"
+        raise ValueError(msg)
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def _address(value: str) -> str:
+    split_address(value)
+    return value
+
+
+def _url(value: object) -> object:
+    """Check a source's url. Messages never quote it: whatever is wrong with it, it holds a password."""
+    url = SecretUrl(value) if isinstance(value, str) else value
+    if not isinstance(url, SecretUrl):
+        msg = f"must be a url such as {_URL_SHAPE}"
+        raise ValueError(msg)  # noqa: TRY004 -- pydantic translates ValueError only
+    scheme, separator, rest = url.get().partition("://")
+    if not separator or scheme not in _SCHEMES:
+        msg = f"must be a PostgreSQL url such as {_URL_SHAPE}"
+        raise ValueError(msg)
+    _check_authority(re.split(r"[/?]", rest)[0])
+    _check_parameters(rest.partition("?")[2])
+    return url
+
+
+def _check_authority(authority: str) -> None:
+    userinfo, _, hosts = authority.rpartition("@")
+    host = r"(?:\[[^\]@]+\]|[^:@\[\]]*)(?::\d*)?"
+    if "@" in userinfo or re.fullmatch(rf"{host}(?:,{host})*", hosts) is None:
+        msg = (
+            f"must be a url such as {_URL_SHAPE}: in user and password write @ as %40, : as %3A, / as %2F,"
+            " ? as %3F and % as %25, or fill them from ${VAR}, which does it for you"
+        )
+        raise ValueError(msg)
+    if re.search(r"%(?![0-9A-Fa-f]{2})", userinfo):
+        msg = "has a % in user or password that is not followed by two hexadecimal digits: write it as %25"
+        raise ValueError(msg)
+
+
+def _check_parameters(query: str) -> None:
+    for parameter in query.split("&") if query else ():
+        name, equals, _ = parameter.partition("=")
+        if not name or not equals:
+            msg = "has a parameter after the '?' that is not name=value"
+            raise ValueError(msg)
+    duplicates = [name for name, _ in urllib.parse.parse_qsl(query, keep_blank_values=True)]
+    for name in duplicates:
+        if duplicates.count(name) > 1:
+            msg = f"has the parameter {name!r} twice"
+            raise ValueError(msg)
+
+
+def or_null(schema: dict[str, Any]) -> None:
+    """Let a JSON Schema take YAML's ``null`` for the word."""
+    schema["anyOf"] = [{"$ref": schema.pop("$ref")}, {"type": "null"}]
+
+
+def empty(value: object) -> object:
+    """Take a key without a value for an empty mapping: ``customers:`` names a table with nothing to say of it."""
+    return {} if value is None else value
+
+
+Whole: TypeAlias = Annotated[
+    int, BeforeValidator(_whole), WithJsonSchema({"anyOf": [{"type": "integer"}, _REFERENCE]})
+]
+FormatVersion: TypeAlias = Annotated[Whole, AfterValidator(_format_version)]
+Text: TypeAlias = Annotated[str, AfterValidator(_text)]
+Texts: TypeAlias = Annotated[
+    dict[str, str],
+    BeforeValidator(_texts),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+Duration: TypeAlias = Annotated[
+    float,
+    BeforeValidator(units.parse_duration),
+    PlainSerializer(units.render_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["500ms", "1s", "5m"]}),
+]
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(units.parse_size),
+    PlainSerializer(units.render_size, return_type=str, when_used="json"),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["512kB", "64MB", "1GB"]}),
+]
+Regex: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_regex)]
+DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
+Partition: TypeAlias = Annotated[str, AfterValidator(_partition)]
+Ordering: TypeAlias = Annotated[str, AfterValidator(_ordering)]
+Target: TypeAlias = Annotated[str, AfterValidator(_target)]
+Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
+Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]
+Address: TypeAlias = Annotated[str, AfterValidator(_address)]
+Url: TypeAlias = Annotated[
+    InstanceOf[SecretUrl],
+    BeforeValidator(_url),
+    PlainSerializer(SecretUrl.redacted, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["postgresql://repl:${EU_PW}@eu1/shop?sslmode=verify-full"]}),
+]

@@ -1,0 +1,210 @@
+"""From a map file, the environment and flags to a checked `Config`: default < file < environment < flag.
+
+Everything that is wrong is found before anything is told, so that one run shows all of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from kuvasz.config import check, environment, file, problem, secrets, template, translate
+from kuvasz.config.model import Config
+from kuvasz.config.problem import Origin, Path, Problem
+from kuvasz.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path as FilePath
+
+    from kuvasz.config.environment import Setting
+    from kuvasz.config.file import Document
+
+_HINT = "docs/configuration.md explains every key; `kuvasz config --schema` prints them for editors"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A configuration, where it is from and what of it must not be shown.
+
+    Attributes:
+        config: The checked configuration.
+        origins: Option -> where it was written; an option that is not in it has its default.
+        secrets: Values that are secret wherever they stand; for `secrets.SecretFilter`.
+        path: The map file, if there was one.
+    """
+
+    config: Config
+    origins: Mapping[Path, Origin]
+    secrets: frozenset[str] = dataclasses.field(repr=False)
+    path: FilePath | None = None
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Option's path as text -> ``map.yaml:12:3``, ``environment KUVASZ_…`` or ``flag``."""
+        return {problem.render_path(path): origin.value for path, origin in self.origins.items() if path}
+
+    def origin_of(self, path: Path) -> str:
+        """Return where an option's value is from; ``default`` if nobody wrote one."""
+        origin = self.origins.get(path)
+        return "default" if origin is None else origin.value
+
+
+def load(
+    path: FilePath | None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read, fill in and check a configuration.
+
+    Args:
+        path: The map file; None to take everything from environment and flags.
+        environ: The environment; the process's own by default.
+        overrides: Flags: option's path, such as ``pipeline.workers`` -> its text.
+
+    Raises:
+        ConfigError: Something is wrong; the text has a line for each fault, with its place.
+    """
+    environ = os.environ if environ is None else environ
+    document = file.read(path) if path is not None else file.Document(value={}, origins={})
+    flags, flag_problems = environment.from_flags(overrides or {})
+    names = template_names(document.value) | {name for flag in flags for name in template_names(flag.value)}
+    settings, problems = environment.from_environment(environ, referenced=names)
+    builder = _Builder(document, environ)
+    builder.problems += problems + flag_problems
+    for setting in (*settings, *flags):
+        builder.put(setting)
+    config = builder.config()
+    return Loaded(config=config, origins=builder.origins, secrets=frozenset(builder.secrets), path=path)
+
+
+def template_names(value: object) -> frozenset[str]:
+    """Return the names of all variables that a value, or anything in it, refers to."""
+    return frozenset(name for _, text in _texts(value, ()) for name in template.variables(text))
+
+
+class _Builder:
+    """Gathers values, origins, problems and secrets on the way to a `Config`."""
+
+    def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
+        self._root = copy.copy(document.value)
+        self._environ = environ
+        self._unfilled: set[Path] = set()
+        self.origins = dict(document.origins)
+        self.problems = list(document.problems)
+        self.secrets: set[str] = set()
+
+    def put(self, setting: Setting) -> None:
+        """Lay one option's value over what is there; free mappings are joined key by key."""
+        *parents, last = setting.path
+        place = self._root
+        for parent in parents:
+            inner = place.get(str(parent))
+            if inner is not None and not isinstance(inner, dict):
+                return  # not a mapping: the file's fault, which the model will tell
+            inner = dict(inner or {})
+            place[str(parent)] = inner
+            place = inner
+        before = place.get(str(last))
+        if len(setting.path) > 1 and isinstance(setting.value, dict) and isinstance(before, dict):
+            place[str(last)] = before | setting.value
+        else:
+            place[str(last)] = setting.value
+            self._forget(setting.path)
+        for path in ((*setting.path, *below) for below in _paths(setting.value)):
+            self.origins[path] = setting.origin
+
+    def config(self) -> Config:
+        """Return the checked configuration.
+
+        Raises:
+            ConfigError: Something is wrong.
+        """
+        filled = self._fill(self._root, ())
+        config: Config | None = None
+        try:
+            config = Config.model_validate(filled)
+        except ValidationError as error:
+            self.problems += [found for found in translate.problems(error) if not self._is_unfilled(found.path)]
+        except ConfigError as error:  # a secret file that went away in between
+            self.problems.append(Problem(path=(), message=error.message))
+        if config is not None and not self._unfilled:
+            self.problems += check.problems(config)
+        self.secrets |= secret_values(filled)
+        if config is None or self.problems:
+            text = problem.render(self.problems, self.origins)
+            raise ConfigError(secrets.redact(text, self.secrets), hint=_HINT)
+        return config
+
+    def _fill(self, value: object, path: Path) -> object:
+        if isinstance(value, dict):
+            return {key: self._fill(entry, (*path, key)) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [self._fill(entry, (*path, number)) for number, entry in enumerate(value)]
+        return self._fill_text(value, path) if isinstance(value, str) else value
+
+    def _fill_text(self, text: str, path: Path) -> object:
+        origin = problem.nearest(path, self.origins)
+        place = f"{origin.value}: {problem.render_path(path)}" if origin else problem.render_path(path)
+        fill = template.fill_url if _is_url(path) else template.fill
+        try:
+            filled = fill(text, self._environ, place=place)
+        except ValueError as error:
+            self.problems.append(Problem(path=path, message=str(error)))
+        except ConfigError as error:
+            message = error.message.removeprefix(f"{place}: ")
+            self.problems.append(Problem(path=path, message=message))
+        else:
+            self.secrets |= filled.secrets
+            return filled.value
+        self._unfilled.add(path)
+        return text
+
+    def _is_unfilled(self, path: Path) -> bool:
+        return any(path[: len(other)] == other for other in self._unfilled)
+
+    def _forget(self, path: Path) -> None:
+        for other in [other for other in self.origins if other[: len(path)] == path]:
+            del self.origins[other]
+
+
+def secret_values(filled: object) -> set[str]:
+    """Return the texts that stand under a secret's name, and the passwords in urls, in anything with texts."""
+    found: set[str] = set()
+    for path, text in _texts(filled, ()):
+        if "://" in text:
+            found |= secrets.url_secrets(text)
+        if path and secrets.is_secret_name(str(path[-1])):
+            found.add(text)
+    return found - {""}
+
+
+def _texts(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _texts(entry, (*path, key))
+    elif isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from _texts(entry, (*path, number))
+
+
+def _paths(value: object) -> Iterable[Path]:
+    """Return the way to every key and entry below a value, itself first."""
+    yield ()
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, entry in entries:
+            yield from ((key, *below) for below in _paths(entry))
+
+
+def _is_url(path: Path) -> bool:
+    match path:
+        case ("databases", int(), "urls", int(), "url"):
+            return True
+    return False

@@ -1,0 +1,314 @@
+"""The typed model of the configuration: one class per section, one documented field per option.
+
+Frozen, and closed: an unknown key is an error. Durations are float seconds, sizes are bytes. The attributes' texts
+are the options' help: `kuvasz config --schema` and docs/configuration.md are made from them.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from typing_extensions import override
+
+from kuvasz.config import kinds, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MB = 1024**2
+_SQLITE = "jdbc:sqlite:"
+
+
+class CatalogType(enum.StrEnum):
+    """Kinds of Iceberg catalogs."""
+
+    JDBC = "jdbc"
+    REST = "rest"
+    HIVE = "hive"
+    GLUE = "glue"
+
+
+class TableType(enum.StrEnum):
+    """What a target makes of its source's changes."""
+
+    CLONE = "clone"
+    APPEND = "append"
+    HISTORY = "history"
+    CHANGELOG = "changelog"
+
+
+class OnSchemaChange(enum.StrEnum):
+    """What happens when a source table's columns change."""
+
+    EVOLVE = "evolve"
+    HOLD = "hold"
+    STOP = "stop"
+
+
+class OutOfRange(enum.StrEnum):
+    """What happens to a date or timestamp that Iceberg cannot hold."""
+
+    ERROR = "error"
+    NULL = "null"
+    CLAMP = "clamp"
+
+
+class OnSlotLost(enum.StrEnum):
+    """What happens when a source no longer has the stream we need."""
+
+    STOP = "stop"
+    REPAIR = "repair"
+    RESYNC = "resync"
+
+
+class Section(BaseModel):
+    """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+    @override
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, secrets.shown(name or "", value)
+
+
+class LakeConfig(Section):
+    """The Iceberg catalog and where the tables live."""
+
+    type: CatalogType = CatalogType.JDBC
+    """The catalog: jdbc (SQLite or PostgreSQL), rest, hive or glue."""
+
+    name: kinds.Catalog = "kuvasz"
+    """The catalog's name in Spark, and in a jdbc catalog's rows: its readers must use the same name."""
+
+    uri: str = "jdbc:sqlite:lake/catalog.db"
+    """`jdbc:sqlite:<file>`, `jdbc:postgresql://…`, `https://…` (rest) or `thrift://…` (hive)."""
+
+    warehouse: str = "lake/warehouse"
+    """The folder or bucket of the tables: a path, or `s3://…`, `gs://…`, `abfss://…`, `hdfs://…`."""
+
+    namespace: kinds.Namespace = "kuvasz"
+    """The namespace of the targets that name none."""
+
+    format_version: kinds.FormatVersion = 3
+    """Iceberg's format: 3 (deletion vectors) or 2 (position deletes, for readers that do not know 3)."""
+
+    properties: kinds.Texts = Field(default_factory=dict)
+    """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""
+
+    @property
+    def catalog_uri(self) -> str:
+        """The uri, with an SQLite file's path made absolute."""
+        file = self.sqlite_file
+        return self.uri if file is None else f"{_SQLITE}{file}"
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The absolute path of an SQLite catalog; None for any other."""
+        if self.type is not CatalogType.JDBC or not self.uri.startswith(_SQLITE):
+            return None
+        path = self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0]
+        return Path(path).absolute()
+
+    @property
+    def warehouse_location(self) -> str:
+        """The warehouse with its scheme: a path is resolved against the working folder and gets ``file://``.
+
+        A rest catalog's warehouse may be a mere name, which only its server understands; it stays as it is.
+        """
+        location = self.warehouse.rstrip("/") or "/"
+        is_name = self.type is CatalogType.REST and "/" not in location and "warehouse" in self.model_fields_set
+        if "://" in location or is_name:
+            return location
+        return f"file://{Path(location.removeprefix('file:')).absolute()}"
+
+
+class SparkConfig(Section):
+    """The Spark session."""
+
+    master: kinds.Text = "local[*]"
+    """`local[*]` runs Spark inside kuvasz on all cores; or a cluster's url."""
+
+    conf: kinds.Texts = Field(default_factory=dict)
+    """Any Spark setting; it wins over the ones kuvasz chooses."""
+
+
+class PipelineConfig(Section):
+    """How changes travel: how often they are committed, and what they may take up meanwhile."""
+
+    workers: Annotated[kinds.Whole, kinds.between(1, 256)] = 2
+    """Tables are spread over this many workers; each commits on its own."""
+
+    commit_interval: Annotated[kinds.Duration, kinds.durations("10ms", "1h")] = 1.0
+    """A table's changes are committed this often. Shorter: fresher; longer: fewer files and snapshots."""
+
+    memory: Annotated[kinds.Size, kinds.sizes("1MB", "1TB")] = 1024 * _MB
+    """Raw changes that wait in memory, of all sources together; above it, reading pauses."""
+
+    commit_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
+        default_factory=lambda data: min(64 * _MB, _share(data, 4))
+    )
+    """A commit is made early when so much waits for a worker. 64MB, or a quarter of `memory` if that is less."""
+
+    transaction_spill_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
+        default_factory=lambda data: min(256 * _MB, _share(data, 4))
+    )
+    """A larger transaction is written to the lake in parts before it ends, and shown when it has ended.
+    256MB, or a quarter of `memory` if that is less."""
+
+    chunk_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 8 * _MB
+    """A Spark task takes about this much raw data."""
+
+    copy_rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
+    """Limits the initial copy, for each source, to spare it; no limit by default."""
+
+    copy_parallelism: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
+    """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""
+
+    state: kinds.Text = ".kuvasz"
+    """A folder for what can always be rebuilt: the position indexes and the spool of chunks on their way to Spark.
+    It is kept between runs to start fast, wants a local disk, and may be deleted while kuvasz is stopped."""
+
+    @property
+    def state_folder(self) -> Path:
+        """The state folder, absolute."""
+        return Path(self.state).absolute()
+
+
+class ServerConfig(Section):
+    """Metrics, health, status and the management API over HTTP."""
+
+    address: kinds.Address | None = "127.0.0.1:8000"
+    """`host:port` to listen on; `null` for none. There is no password: keep it on a network you trust."""
+
+    @property
+    def host(self) -> str | None:
+        """The host, without the brackets of an IPv6 address."""
+        return None if self.address is None else kinds.split_address(self.address)[0]
+
+    @property
+    def port(self) -> int | None:
+        """The port; 0 lets the system choose."""
+        return None if self.address is None else kinds.split_address(self.address)[1]
+
+
+class UrlConfig(Section):
+    """One source: a database of a group of equal ones."""
+
+    url: kinds.Url
+    """`postgresql://user:password@host:5432/database?sslmode=…`. Every parameter is kept on every connection."""
+
+    sid: kinds.Text | None = None
+    """The source's id in the column `sid` of its targets. Needed as soon as a target has several sources; it is
+    part of the rows' key and of the slot's name, so it must not change later."""
+
+
+class TableConfig(Section):
+    """What becomes of one source table."""
+
+    type: TableType = TableType.CLONE
+    """clone: the table as it is; append: never deletes; history: every version with its time span; changelog:
+    every change as a row."""
+
+    target: kinds.Target | None = None
+    """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by
+    default."""
+
+    partitions_regex: kinds.Regex | None = None
+    """Tables of this schema whose whole name matches are one target, also those that appear later."""
+
+    filter: kinds.Text | None = None
+    """A Spark SQL condition over the source's columns; rows for which it is not true are left out."""
+
+    set: dict[str, kinds.Text] | None = None
+    """The target's columns, each with its Spark SQL expression over the source's columns; no others are taken."""
+
+    columns: tuple[kinds.Text, ...] | None = None
+    """The only columns to take."""
+
+    exclude: tuple[kinds.Text, ...] | None = None
+    """Columns to leave out."""
+
+    key: tuple[kinds.Text, ...] | None = None
+    """Columns that identify a row, for a table without primary key or replica identity index."""
+
+    partition_by: tuple[kinds.Partition, ...] = ()
+    """The target's partitions: columns, `years|months|days|hours(column)`, `bucket(n, column)`,
+    `truncate(n, column)`."""
+
+    sort_by: tuple[kinds.Ordering, ...] = ()
+    """The order of rows within files: columns or transforms, with `asc`, `desc`, `nulls first`, `nulls last`."""
+
+    on_schema_change: OnSchemaChange = OnSchemaChange.EVOLVE
+    """evolve: the target follows; hold: the table waits for a person, its changes are kept at the source; stop:
+    the table stops with an error."""
+
+    out_of_range: OutOfRange = Field(default=OutOfRange.ERROR, json_schema_extra=kinds.or_null)
+    """Dates and timestamps that Iceberg cannot hold (infinity, year 20000): error stops the table, null, or clamp
+    to the nearest that it can."""
+
+    decimals: dict[str, kinds.DecimalType] = Field(default_factory=dict)
+    """numeric columns without a precision, or with one above 38: `column: decimal(p,s)` instead of string. A value
+    that does not fit stops the table."""
+
+    @property
+    def decimal_types(self) -> dict[str, tuple[int, int]]:
+        """Column -> (precision, scale)."""
+        return {column: kinds.decimal_type(text) for column, text in self.decimals.items()}
+
+
+class DatabaseConfig(Section):
+    """A group of databases of one shape, and the tables to take from each of them."""
+
+    database: kinds.Text
+    """The group's name; it is part of the slots' names, so it must not change later."""
+
+    urls: tuple[UrlConfig, ...]
+    """The databases of the group."""
+
+    tables: dict[str, Annotated[TableConfig, BeforeValidator(kinds.empty)]]
+    """Source table -> what becomes of it, or nothing for a clone. `schema.table`; the schema is `public` if none
+    is named; a dot inside a name needs double quotes: `'"a.b".c'`."""
+
+    on_slot_lost: OnSlotLost = OnSlotLost.STOP
+    """When the slot is gone: stop with exit 5; repair: a new slot, then compare with the source and mend; resync:
+    a new slot and a new copy."""
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    lake: Annotated[LakeConfig, BeforeValidator(kinds.empty)] = Field(default_factory=LakeConfig)
+    """The Iceberg catalog and where the tables live."""
+
+    spark: Annotated[SparkConfig, BeforeValidator(kinds.empty)] = Field(default_factory=SparkConfig)
+    """The Spark session."""
+
+    pipeline: Annotated[PipelineConfig, BeforeValidator(kinds.empty)] = Field(default_factory=PipelineConfig)
+    """How changes travel."""
+
+    server: Annotated[ServerConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ServerConfig)
+    """Metrics, health, status and the management API over HTTP."""
+
+    databases: tuple[DatabaseConfig, ...]
+    """What is replicated. A file that is only this list is a whole configuration."""
+
+
+#: The sections whose options the environment may set, by their name in the file.
+SECTIONS: dict[str, type[Section]] = {
+    "lake": LakeConfig,
+    "spark": SparkConfig,
+    "pipeline": PipelineConfig,
+    "server": ServerConfig,
+}
+
+
+def _share(data: dict[str, Any], parts: int) -> int:
+    """Return a part of `memory` as a default; the full default if `memory` itself is wrong and said so."""
+    memory: int = data.get("memory", 1024 * _MB)
+    return memory // parts

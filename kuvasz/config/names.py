@@ -1,0 +1,88 @@
+"""Names: source tables as the map writes them, and the one name that a source's slot and publication bear."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from kuvasz.model import TableName
+
+DEFAULT_SCHEMA = "public"
+
+#: What every object that kuvasz makes at a source begins with.
+PREFIX = "kuvasz_"
+
+#: PostgreSQL's NAMEDATALEN - 1 (manual, section 4.1.1 "Identifiers and Key Words").
+MAX_NAME_BYTES = 63
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".][^.]*)')
+
+
+def parse_table(text: str) -> TableName:
+    """Return the table that a key of ``tables`` names.
+
+    Mixed case and spaces are taken as written. A dot separates schema and table; a part with a dot in it stands in
+    double quotes, where a doubled quote means one. The schema is ``public`` if none is named.
+
+    Raises:
+        ValueError: The text is no table name; the message completes a sentence that begins with it.
+    """
+    parts = split_name(text)
+    if len(parts) > 2:
+        msg = f"has {len(parts)} parts, not a schema and a name: put a name that has a dot in double quotes"
+        raise ValueError(msg)
+    return TableName(schema=parts[0] if len(parts) > 1 else DEFAULT_SCHEMA, name=parts[-1])
+
+
+def render_table(table: TableName) -> str:
+    """Return the shortest text that `parse_table` reads back as `table`."""
+    name = quote_part(table.name)
+    return name if table.schema == DEFAULT_SCHEMA else f"{quote_part(table.schema)}.{name}"
+
+
+def split_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a dotted name, unquoted.
+
+    Raises:
+        ValueError: A part is empty, a quote is not closed, or there is a NUL.
+    """
+    parts: list[str] = []
+    end = -1
+    while end < len(text):
+        match = _PART.match(text, end + 1)
+        if match is None or "\0" in match[0]:
+            msg = "is not a name: a dot separates schema and table, double quotes protect a dot"
+            raise ValueError(msg)
+        parts.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        end = match.end()
+        if end < len(text) and text[end] != ".":
+            msg = f"is not a name: {text[end:]!r} follows the closing double quote"
+            raise ValueError(msg)
+    return tuple(parts)
+
+
+def quote_part(part: str) -> str:
+    """Return one part of a dotted name, in double quotes where it needs them."""
+    if "." in part or part.startswith('"'):
+        return '"' + part.replace('"', '""') + '"'
+    return part
+
+
+def object_name(database: str, sid: str | None = None) -> str:
+    """Return the name of both the slot and the publication of a source.
+
+    ``kuvasz_<database>_<sid>``, or ``kuvasz_<database>`` without a sid: lower-cased, anything but a-z, 0-9 and _
+    replaced by _ (all that a slot's name may hold: manual, section 26.2.6.1 "Querying and Manipulating Replication
+    Slots"), and shortened with a hash of the whole above 63 bytes.
+    """
+    plain = f"{PREFIX}{database}_{sid}" if sid else f"{PREFIX}{database}"
+    name = re.sub(r"[^a-z0-9_]", "_", plain.lower())
+    if len(name) <= MAX_NAME_BYTES:
+        return name
+    digest = hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+    return f"{name[: MAX_NAME_BYTES - 1 - len(digest)]}_{digest}"
+
+
+def source_name(database: str, sid: str | None = None) -> str:
+    """Return what kuvasz calls a source: its object name without the prefix."""
+    return object_name(database, sid).removeprefix(PREFIX)

@@ -1,0 +1,245 @@
+"""Secrets: urls whose password nobody sees, and what takes passwords out of texts and log records.
+
+Two nets, one behind the other: values that are known to be secret are replaced wherever they turn up, and
+passwords in urls and in ``password=…`` are replaced by their shape, known or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import traceback
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from typing_extensions import override
+
+from kuvasz.errors import ConfigError
+
+HIDDEN = "***"
+
+#: Words in the name of an option, a property or a variable that make its value a secret.
+_SECRET_NAME = re.compile(
+    r"secret|passw|passphrase|pwd|(^|[^a-z])(pw|pass)([^a-z]|$)|token|credential|access[-_.]?key|private[-_.]?key"
+    r"|account[-_.]?key|api[-_.]?key|sas[-_.]",
+    re.IGNORECASE,
+)
+
+#: ``scheme://user:password@``. The password runs to the last @ before the query, since a raw @ in it is a common
+#: mistake; the host is hidden then rather than half a password shown.
+_URL_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.\-]*://[^\s:/?#@'\"]*):(?:[^\s?'\"]*@|[^\s'\"]*@)")
+
+#: ``password=…`` and ``sslpassword=…`` in a url's query or in libpq's keyword form, quoted or not.
+_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\",;)]+)", re.IGNORECASE)
+
+#: Such secrets are replaced only where they stand alone: hiding each "a" would hide the log, and the password
+#: ``postgres`` would take a part of every url with it. Within urls their shape gives them away anyway.
+_COMMON = re.compile(r".{1,3}|[a-z]{1,8}", re.DOTALL)
+
+_RECORD_ATTRIBUTES = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A place in a value that a file's content fills, each time it is used: secrets are rotated under our feet.
+
+    Args:
+        path: The file.
+        place: Where the map names it, for the error.
+        is_quoted: Percent-encode the content, because it stands in the password or a parameter of a url.
+        safe: Characters that stay as they are when it is encoded.
+    """
+
+    path: str
+    place: str = ""
+    is_quoted: bool = False
+    safe: str = ""
+
+    def read(self) -> str:
+        """Return the content without the newline at its end.
+
+        Raises:
+            ConfigError: The file cannot be read.
+        """
+        try:
+            content = Path(self.path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            where = f"{self.place}: " if self.place else ""
+            msg = f"{where}cannot read the file {self.path!r}: {_reason(error)}"
+            raise ConfigError(msg, hint="mount the secret there, or correct the path in ${file:…}") from None
+        return content.removesuffix("\n").removesuffix("\r")
+
+
+class SecretUrl:
+    """A connection url. `get` gives it; ``str``, ``repr`` and all built on them show it without its password.
+
+    Args:
+        parts: Text, and files whose content is read anew at each `get`.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: str | SecretFile) -> None:
+        self._parts = parts
+
+    def get(self) -> str:
+        """Return the url with its password; for connecting, never for showing.
+
+        Raises:
+            ConfigError: A file that holds a part of it cannot be read.
+        """
+        return "".join(part if isinstance(part, str) else _file_text(part) for part in self._parts)
+
+    def redacted(self) -> str:
+        """Return the url as logs may show it; reads no file."""
+        return redact_url("".join(part if isinstance(part, str) else HIDDEN for part in self._parts))
+
+    @override
+    def __repr__(self) -> str:
+        return f"SecretUrl({self.redacted()!r})"
+
+    @override
+    def __str__(self) -> str:
+        return self.redacted()
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SecretUrl) and self._parts == other._parts
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return SecretUrl, self._parts
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether the value of an option, property or variable of this name must not be shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def redact_url(url: str) -> str:
+    """Return the url without the password in its user part and in its parameters."""
+    return _PASSWORD_PARAMETER.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", url))
+
+
+def redact(text: str, known: Iterable[str] = ()) -> str:
+    """Return the text without secrets.
+
+    Args:
+        text: Any text: a message, an exception's text, a url.
+        known: Values that are secret wherever they stand.
+    """
+    return Redactor(known)(text)
+
+
+def shown(name: str, value: object) -> object:
+    """Return an option's value as it may be shown: mappings entry by entry, texts without passwords."""
+    if isinstance(value, Mapping):
+        return {key: shown(str(key), entry) for key, entry in value.items()}
+    if isinstance(value, str):
+        return HIDDEN if value and is_secret_name(name) else redact_url(value)
+    return value
+
+
+def url_secrets(url: str) -> set[str]:
+    """Return the passwords in a url, as written and decoded; also of one that is not well-formed."""
+    rest = url.partition("://")[2]
+    front, _, query = rest.partition("?")
+    # Both readings of where the password ends: a raw / or @ in it is a common mistake, and half of it is too much.
+    users = [front.rpartition("@")[0], front.partition("/")[0].rpartition("@")[0]]
+    found = {user.partition(":")[2] for user in users}
+    for parameter in query.split("&"):
+        name, _, value = parameter.partition("=")
+        if "password" in name.lower():
+            found.add(value)
+    return {form for text in found for form in (text, urllib.parse.unquote(text)) if form}
+
+
+class Redactor:
+    """Takes secrets out of texts; built once, used for every record.
+
+    Args:
+        known: Values that are secret wherever they stand.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        # Longest first: a secret that contains another must not leave its own end behind.
+        values = sorted({value for value in known if value and value != HIDDEN}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(_value_pattern, values))) if values else None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without secrets."""
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        # Both shapes need one of these characters: most records have neither and pass without a search.
+        return redact_url(text) if "@" in text or "=" in text else text
+
+
+class SecretFilter(logging.Filter):
+    """Takes secrets out of every record: message, exception, stack and extra fields.
+
+    Add it to *handlers*: a logger's filters do not see the records of its children (Python manual, "Logger
+    Objects").
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._redact = Redactor(known)
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact the record in place; never drops one."""
+        record.msg, record.args = self._redact(_message(record)), None
+        if record.exc_info:
+            # The traceback's text holds the exceptions' own; `exc_text` is what formatters print if it is there.
+            record.exc_text = record.exc_text or "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_info = None
+        if record.exc_text:
+            record.exc_text = self._redact(record.exc_text)
+        if record.stack_info:
+            record.stack_info = self._redact(record.stack_info)
+        for name in vars(record).keys() - _RECORD_ATTRIBUTES:
+            setattr(record, name, self._clean(getattr(record, name)))
+        return True
+
+    def _clean(self, value: object) -> object:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, Mapping):
+            return {self._clean(key): self._clean(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._clean(entry) for entry in value]
+        text = str(value)
+        clean = self._redact(text)
+        return value if clean == text else clean
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        # A wrong format string is a bug of ours, but one that must not show a secret or lose the record.
+        return f"{record.msg} {record.args!r}"
+
+
+def _file_text(file: SecretFile) -> str:
+    content = file.read()
+    return urllib.parse.quote(content, safe=file.safe) if file.is_quoted else content
+
+
+def _value_pattern(value: str) -> str:
+    pattern = re.escape(value)
+    return rf"(?<!\w){pattern}(?!\w)" if _COMMON.fullmatch(value) else pattern
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return "not UTF-8 text" if isinstance(error, UnicodeError) else "not a path"

@@ -1,0 +1,170 @@
+"""The flat plan: each source with its tables, each target with what feeds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from kuvasz.config import names
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig
+    from kuvasz.config.secrets import SecretUrl
+    from kuvasz.model import TableName
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTableSpec:
+    """One entry of ``tables``, for one source.
+
+    Attributes:
+        table: The source table. With `TableConfig.partitions_regex`, the name of the collapse: there may or may
+            not be a table of this name.
+        config: What the map says of it.
+        namespace: Of the target; dots separate its levels.
+        target: The target's name within its namespace.
+        has_sid: The target has a column ``sid`` that is part of its key.
+    """
+
+    table: TableName
+    config: TableConfig
+    namespace: str
+    target: str
+    has_sid: bool
+
+    @property
+    def identifier(self) -> str:
+        """``namespace.target``: what a target is called everywhere, and what routes it to its worker."""
+        return f"{self.namespace}.{self.target}"
+
+    def collapses(self, table: TableName) -> bool:
+        """Say whether `partitions_regex` takes this table in."""
+        regex = self.config.partitions_regex
+        return regex is not None and table.schema == self.table.schema and bool(re.fullmatch(regex, table.name))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One database that is replicated.
+
+    Attributes:
+        name: What kuvasz calls it: its slot's name without ``kuvasz_``.
+        database: The group's name in the map.
+        sid: What identifies its rows in targets with several sources; None if it is the only one.
+        url: Where it is; hides its password.
+        tables: In the map's order.
+        on_slot_lost: What to do without a slot.
+    """
+
+    name: str
+    database: str
+    sid: str | None
+    url: SecretUrl
+    tables: tuple[SourceTableSpec, ...]
+    on_slot_lost: OnSlotLost
+
+    @property
+    def object_name(self) -> str:
+        """The name of its slot and of its publication."""
+        return names.object_name(self.database, self.sid)
+
+    def find(self, table: TableName) -> SourceTableSpec | None:
+        """Return the entry that a source table belongs to: its own, else the first whose regex takes it in."""
+        for spec in self.tables:
+            if spec.table == table:
+                return spec
+        return next((spec for spec in self.tables if spec.collapses(table)), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """One source's part in a target."""
+
+    source: Source
+    spec: SourceTableSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One table of the lake; its feeds agree on everything but their own rows (see `kuvasz.config.check`)."""
+
+    namespace: str
+    name: str
+    has_sid: bool
+    config: TableConfig
+    feeds: tuple[Feed, ...]
+
+    @property
+    def identifier(self) -> str:
+        """``namespace.name``."""
+        return f"{self.namespace}.{self.name}"
+
+
+def resolve(config: Config) -> tuple[Source, ...]:
+    """Return every source of the map with its tables, in the map's order."""
+    with_sid = _targets_with_sid(config)
+    return tuple(
+        Source(
+            name=names.source_name(group.database, url.sid),
+            database=group.database,
+            sid=url.sid,
+            url=url.url,
+            tables=tuple(_spec(config.lake, key, table, with_sid) for key, table in group.tables.items()),
+            on_slot_lost=group.on_slot_lost,
+        )
+        for group in config.databases
+        for url in group.urls
+    )
+
+
+def targets(config: Config) -> tuple[Target, ...]:
+    """Return every target with what feeds it, in the map's order."""
+    feeds: dict[str, list[Feed]] = {}
+    for source in resolve(config):
+        for spec in source.tables:
+            feeds.setdefault(spec.identifier, []).append(Feed(source=source, spec=spec))
+    return tuple(
+        Target(
+            namespace=first.spec.namespace,
+            name=first.spec.target,
+            has_sid=first.spec.has_sid,
+            config=first.spec.config,
+            feeds=(first, *others),
+        )
+        for first, *others in feeds.values()
+    )
+
+
+def target_name(lake: LakeConfig, key: str, table: TableConfig) -> tuple[str, str]:
+    """Return namespace and name of a table's target.
+
+    The name is the source table's own. A dot in it becomes ``_``, because dots separate namespaces in the lake.
+    """
+    if table.target is None:
+        return lake.namespace, names.parse_table(key).name.replace(".", "_")
+    *namespace, name = names.split_name(table.target)
+    return ".".join(namespace) or lake.namespace, name.replace(".", "_")
+
+
+def _targets_with_sid(config: Config) -> frozenset[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    for group in config.databases:
+        if len(group.urls) > 1 or any(url.sid is not None for url in group.urls):
+            found |= _targets_of(config.lake, group)
+    return frozenset(found)
+
+
+def _targets_of(lake: LakeConfig, group: DatabaseConfig) -> set[tuple[str, str]]:
+    return {target_name(lake, key, table) for key, table in group.tables.items()}
+
+
+def _spec(lake: LakeConfig, key: str, table: TableConfig, with_sid: frozenset[tuple[str, str]]) -> SourceTableSpec:
+    namespace, target = target_name(lake, key, table)
+    return SourceTableSpec(
+        table=names.parse_table(key),
+        config=table,
+        namespace=namespace,
+        target=target,
+        has_sid=(namespace, target) in with_sid,
+    )

@@ -1,0 +1,225 @@
+"""``${VAR}``, ``${VAR:-default}`` and ``${file:/run/secrets/x}`` in values of the map.
+
+Only values that are used are filled: one that the environment or a flag overrides may name a variable that is not
+set. ``$${`` stands for ``${``; a ``$`` without a brace means itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, TypeAlias
+
+from kuvasz.config import secrets
+from kuvasz.config.secrets import SecretFile, SecretUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MARK = re.compile(r"\$\$\{|\$\{|\}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A reference to an environment variable; the default counts when it is unset or empty, as in a shell."""
+
+    name: str
+    default: Template | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A reference to a file's content."""
+
+    path: Template
+
+
+#: Text and references in their order.
+Template: TypeAlias = tuple["str | Variable | File", ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """A value with its references filled in, and what of it must never be shown."""
+
+    value: str | SecretUrl = dataclasses.field(repr=False)
+    secrets: frozenset[str] = dataclasses.field(repr=False)
+
+
+def parse(text: str) -> Template:
+    """Return the text's parts.
+
+    Raises:
+        ValueError: A brace is not closed or the name is none; the message completes a sentence that begins with
+            the option's name.
+    """
+    parts, end = _parse(text, 0, is_nested=False)
+    assert end == len(text)
+    return parts
+
+
+def variables(text: str) -> frozenset[str]:
+    """Return the names of the variables that a text refers to, also in defaults; none for a malformed text."""
+    try:
+        return _names(parse(text))
+    except ValueError:
+        return frozenset()
+
+
+def fill(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
+    """Return a plain value, filled in.
+
+    Raises:
+        ValueError: A variable is unset, a file cannot be read, or the text is malformed.
+        ConfigError: A file cannot be read.
+    """
+    pieces, known = _resolve(parse(text), environ, place)
+    contents = [piece.read() if isinstance(piece, SecretFile) else piece for piece in pieces]
+    known |= {content for piece, content in zip(pieces, contents, strict=True) if isinstance(piece, SecretFile)}
+    return Filled(value="".join(contents), secrets=frozenset(known - {""}))
+
+
+def fill_url(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
+    """Return a url, filled in; its files stay references that are read at each use.
+
+    What fills the user, the password or a parameter's value is taken literally and percent-encoded, so that a
+    password may hold any character. What fills any other part, or the whole, is taken as it is.
+
+    Raises:
+        ValueError: A variable is unset or the text is malformed.
+        ConfigError: A file cannot be read.
+    """
+    template = parse(text)
+    parts: list[str | SecretFile] = []
+    known: set[str] = set()
+    for number, part in enumerate(template):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        before = "".join(piece if isinstance(piece, str) else "x" for piece in parts)
+        after = "".join(piece if isinstance(piece, str) else "x" for piece in template[number + 1 :])
+        safe = _safe_characters(before, after)
+        pieces, found = _resolve((part,), environ, place)
+        known |= found
+        parts += [_quoted(piece, safe) for piece in pieces]
+    known |= {part.read() for part in parts if isinstance(part, SecretFile)}
+    url = SecretUrl(*_joined(parts))
+    return Filled(value=url, secrets=frozenset((known | secrets.url_secrets(url.get())) - {""}))
+
+
+def _parse(text: str, start: int, *, is_nested: bool) -> tuple[Template, int]:
+    """Return the parts from `start` to the end, or to the brace that closes a default, and where that is."""
+    parts: list[str | Variable | File] = []
+    position = start
+    while (mark := _MARK.search(text, position)) is not None:
+        if mark[0] == "}":
+            if is_nested:
+                return (*parts, text[position : mark.start()]), mark.start()
+            parts.append(text[position : mark.end()])
+            position = mark.end()
+        elif mark[0] == "$${":
+            parts.append(text[position : mark.start()] + "${")
+            position = mark.end()
+        else:
+            parts.append(text[position : mark.start()])
+            reference, position = _parse_reference(text, mark.end())
+            parts.append(reference)
+    if is_nested:
+        msg = "has a '${' without its '}' (write '$${' for a literal '${')"
+        raise ValueError(msg)
+    return tuple(part for part in (*parts, text[position:]) if part != ""), len(text)
+
+
+def _parse_reference(text: str, start: int) -> tuple[Variable | File, int]:
+    if text.startswith("file:", start):
+        path, end = _parse(text, start + len("file:"), is_nested=True)
+        return File(path=path), end + 1
+    name = _VARIABLE.match(text, start)
+    end = name.end() if name else start
+    if name and text.startswith("}", end):
+        return Variable(name=name[0]), end + 1
+    if name and text.startswith(":-", end):
+        default, end = _parse(text, end + 2, is_nested=True)
+        return Variable(name=name[0], default=default), end + 1
+    if "}" not in text[start:]:
+        msg = "has a '${' without its '}' (write '$${' for a literal '${')"
+        raise ValueError(msg)
+    msg = "has a '${' that is neither ${VAR}, ${VAR:-default} nor ${file:/path} (write '$${' for a literal '${')"
+    raise ValueError(msg)
+
+
+def _names(template: Template) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
+    for part in template:
+        if isinstance(part, Variable):
+            found |= {part.name} | _names(part.default or ())
+        elif isinstance(part, File):
+            found |= _names(part.path)
+    return found
+
+
+def _resolve(
+    template: Template, environ: Mapping[str, str], place: str
+) -> tuple[list[str | SecretFile], set[str]]:
+    """Return text and files in their order, and the values of variables whose name calls them secret."""
+    pieces: list[str | SecretFile] = []
+    known: set[str] = set()
+    for part in template:
+        if isinstance(part, str):
+            pieces.append(part)
+            continue
+        found: set[str] = set()
+        if isinstance(part, File):
+            path, found = _resolve(part.path, environ, place)
+            pieces.append(SecretFile("".join(p.read() if isinstance(p, SecretFile) else p for p in path), place))
+        elif environ.get(part.name) or (part.name in environ and part.default is None):
+            pieces.append(environ[part.name])
+            found = {environ[part.name]} if secrets.is_secret_name(part.name) else set()
+        elif part.default is not None:
+            inner, found = _resolve(part.default, environ, place)
+            pieces += inner
+        else:
+            raise ValueError(_unset(part.name, environ))
+        known |= found
+    return pieces, known
+
+
+def _unset(name: str, environ: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name, environ, n=1, cutoff=0.8)
+    guess = f": did you mean ${{{near[0]}}}?" if near else f" (a default is written ${{{name}:-…}})"
+    return f"the environment variable {name} is not set{guess}"
+
+
+def _safe_characters(before: str, after: str) -> str | None:
+    """Return the characters that need no encoding at this place of a url; None where nothing is encoded."""
+    _, scheme, rest = before.partition("://")
+    if not scheme:
+        return None
+    if "?" in rest:
+        return "" if "=" in re.split("[?&]", rest)[-1] else None
+    if "@" in rest or "/" in rest or "@" not in re.split("[/?]", after)[0]:
+        return None
+    # One variable may hold user:password, but only where the user begins.
+    return "" if rest else ":"
+
+
+def _quoted(piece: str | SecretFile, safe: str | None) -> str | SecretFile:
+    if safe is None:
+        return piece
+    if isinstance(piece, SecretFile):
+        return dataclasses.replace(piece, is_quoted=True, safe=safe)
+    return urllib.parse.quote(piece, safe=safe)
+
+
+def _joined(parts: list[str | SecretFile]) -> list[str | SecretFile]:
+    """Join neighbouring texts, so that equal urls are equal however they were written."""
+    joined: list[str | SecretFile] = []
+    for part in parts:
+        if joined and isinstance(part, str) and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined

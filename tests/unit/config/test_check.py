@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.config.maps import SHOP, faults, refusal
+
+
+def with_table(spec: str) -> str:
+    return SHOP.replace("orders:", f"orders: {spec}")
+
+
+def groups(*parts: tuple[str, str, str]) -> str:
+    """Return a map with a group in a line: database, urls, tables."""
+    return "\n".join(
+        f"- {{database: {name}, urls: [{urls}], tables: {{{tables}}}}}" for name, urls, tables in parts
+    )
+
+
+A, B, C = ("{url: 'postgresql://a/x', sid: a}", "{url: 'postgresql://b/x', sid: b}", "{url: 'postgresql://c/x'}")
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("lake: {type: rest}", "1:7: lake.uri: a rest catalog needs a uri that begins with http:// or https://"),
+        ("lake: {type: hive, uri: 'x'}", "1:25: lake.uri: a hive catalog needs a uri that begins with thrift://"),
+        ("lake: {uri: 'mysql://u:geheim@h/d'}",
+         "1:13: lake.uri: a jdbc catalog needs a uri that begins with jdbc:sqlite: or jdbc:postgresql:"),
+        ("lake: {type: glue}",
+         "1:7: lake.warehouse: a glue catalog needs a warehouse in a store, such as s3://bucket/folder"),
+        ("lake: {type: glue, warehouse: 's3://b', namespace: a.b}",
+         "1:52: lake.namespace: a glue catalog has namespaces of one level only"),
+        ("lake: {warehouse: ''}", "1:19: lake.warehouse: must not be empty"),
+        ("pipeline: {memory: 16MB, commit_bytes: 32MB}",
+         "1:40: pipeline.commit_bytes: must not exceed pipeline.memory (16MB), but is 32MB"),
+        ("pipeline: {transaction_spill_bytes: 2GB}",
+         "1:37: pipeline.transaction_spill_bytes: must not exceed pipeline.memory (1GB), but is 2GB"),
+    ],
+)  # fmt: skip
+def test_sections_agree_with_themselves(tmp_path: Path, section: str, message: str) -> None:
+    assert refusal(tmp_path, f"{section}\n{SHOP}") == f"map.yaml:{message}"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("{columns: [a], exclude: [b]}", "28: .exclude: cannot be given together with columns"),
+        ("{set: {a: b}, columns: [a]}", "27: .columns: cannot be given together with set"),
+        ("{set: {a: b}, exclude: [a]}", "27: .exclude: cannot be given together with set"),
+        ("{type: changelog, key: [a]}",
+         "31: .key: makes no sense for a changelog: every change is a row of its own there"),
+        ("{columns: [a], key: [b]}", "34: .key[0]: 'b' is not among the columns"),
+        ("{exclude: [b], key: [a, b]}", "37: .key[1]: 'b' is excluded"),
+        ("{set: {a: x}, key: [x]}", "33: .key[0]: 'x' is not among the columns of set"),
+        ("{key: [a, a]}", "23: .key[1]: names 'a' twice"),
+        ("{key: []}", "19: .key: must name at least one column"),
+        ("{columns: []}", "23: .columns: must name at least one column"),
+        ("{set: {}}", "19: .set: must name at least one column"),
+        ("{partition_by: [a, a]}", "32: .partition_by[1]: names 'a' twice"),
+        ("{set: {A: x, a: y}}", "26: .set.a: differs from 'A' in case only, which Spark does not see"),
+        ("{set: {sid: x}}",
+         "20: .set.sid: is a column that kuvasz itself adds to a clone table: choose another name"),
+        ("{type: history, set: {KVSZ_End: x}}",
+         "35: .set.KVSZ_End: is a column that kuvasz itself adds to a history table: choose another name"),
+        ("{type: changelog, set: {_op: x}}",
+         "37: .set._op: is a column that kuvasz itself adds to a changelog table: choose another name"),
+    ],
+)  # fmt: skip
+def test_options_of_a_table_agree(tmp_path: Path, table: str, message: str) -> None:
+    column, _, rest = message.partition(": ")
+    assert refusal(tmp_path, with_table(table)) == f"map.yaml:6:{column}: databases[0].tables.orders{rest}"
+
+
+def test_types_reserve_only_their_own_columns(tmp_path: Path) -> None:
+    assert faults(tmp_path, with_table("{set: {_op: x, kvsz_end: y}}")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("a.b.c", '"a.b.c": has 3 parts, not a schema and a name: put a name that has a dot in double quotes'),
+        ("a.", '"a.": is not a name: a dot separates schema and table, double quotes protect a dot'),
+        ("'\"a\"b'", "\"a\"b: is not a name: 'b' follows the closing double quote"),
+        ("a/b", "a/b: cannot be a table's name in the lake: give it another one with 'target'"),
+    ],
+)
+def test_a_table_needs_a_name(tmp_path: Path, key: str, message: str) -> None:
+    assert refusal(tmp_path, SHOP.replace("orders:", f"{key}:")) == f"map.yaml:6:5: databases[0].tables.{message}"
+
+
+def test_one_table_cannot_have_two_entries(tmp_path: Path) -> None:
+    text = SHOP + "    public.orders: {target: other}\n    '\"orders\"': {target: third}\n"
+    assert faults(tmp_path, text) == [
+        "map.yaml:7:5: databases[0].tables.\"public.orders\": is the same table as 'orders'",
+        "map.yaml:8:5: databases[0].tables.\"orders\": is the same table as 'orders'",
+    ]
+
+
+def test_nothing_to_do_is_refused(tmp_path: Path) -> None:
+    assert faults(tmp_path, "[{database: a, urls: [], tables: {}}]") == [
+        "map.yaml:1:22: databases[0].urls: must name at least one url",
+        "map.yaml:1:34: databases[0].tables: must name at least one table",
+    ]
+    assert refusal(tmp_path, "databases: []") == "map.yaml:1:12: databases: must name at least one database"
+
+
+def test_several_urls_need_different_sids(tmp_path: Path) -> None:
+    assert faults(tmp_path, groups(("d", f"{A}, {C}, {B.replace('sid: b', 'sid: a')}", "t: "))) == [
+        "map.yaml:1:59: databases[0].urls[1]: a sid is needed, because the group has several urls",
+        "map.yaml:1:117: databases[0].urls[2].sid: the sid 'a' is that of urls[0] already",
+    ]
+    assert faults(tmp_path, groups(("d", C, "t: "))) == []
+
+
+def test_one_url_cannot_come_twice(tmp_path: Path) -> None:
+    twice = A.replace("sid: a", "sid: b")
+    assert refusal(tmp_path, groups(("d", f"{A}, {twice}", "t: "))) == (
+        "map.yaml:1:65: databases[0].urls[1].url: is the same as that of urls[0]: its rows would come twice"
+    )
+
+
+def test_two_sources_cannot_share_a_slot(tmp_path: Path) -> None:
+    text = groups(("x", A, "t: "), ("X", B.replace("sid: b", "sid: A"), "u: "), ("x_a", C, "v: "))
+    assert faults(tmp_path, text) == [
+        "map.yaml:2:55: databases[1].urls[0].sid: its slot would be called kuvasz_x_a, as that of"
+        " databases[0].urls[0]: change the sid",
+        "map.yaml:3:26: databases[2].urls[0]: its slot would be called kuvasz_x_a, as that of"
+        " databases[0].urls[0]: change the sid",
+    ]
+
+
+def test_two_tables_of_a_group_cannot_share_a_target(tmp_path: Path) -> None:
+    text = SHOP + "    billing.orders:\n    c: {target: orders}\n"
+    tail = (
+        "the target kuvasz.orders is that of 'orders' already: give one of them another name with 'target',"
+        " or join them with 'partitions_regex'"
+    )
+    assert faults(tmp_path, text) == [
+        f'map.yaml:7:5: databases[0].tables."billing.orders": {tail}',
+        f"map.yaml:8:17: databases[0].tables.c.target: {tail}",
+    ]
+
+
+def test_targets_cannot_differ_in_case_only(tmp_path: Path) -> None:
+    assert refusal(tmp_path, SHOP + "    Orders:\n") == (
+        "map.yaml:7:5: databases[0].tables.Orders: the target kuvasz.Orders differs from kuvasz.orders in case"
+        " only, which many catalogs do not see: give one of them another name with 'target'"
+    )
+
+
+def test_groups_share_a_target_if_their_sids_differ(tmp_path: Path) -> None:
+    assert faults(tmp_path, groups(("d", A, "t: "), ("e", B, "t: "))) == []
+    assert refusal(tmp_path, groups(("d", A, "t: "), ("e", C, "t: "))) == (
+        "map.yaml:2:24: databases[1].urls[0]: a sid is needed, because the target kuvasz.t is fed by other"
+        " databases too"
+    )
+    same = B.replace("sid: b", "sid: a")
+    assert refusal(tmp_path, groups(("d", A, "t: "), ("e", same, "t: "))) == (
+        "map.yaml:2:55: databases[1].urls[0].sid: the sid 'a' feeds the target kuvasz.t from databases[0] already:"
+        " its rows could not be told apart"
+    )
+    assert faults(tmp_path, groups(("d", A, "t: "), ("e", same, "u: "))) == []
+
+
+def test_groups_that_share_a_target_agree_on_its_shape(tmp_path: Path) -> None:
+    text = groups(("d", A, "t: {key: [id]}"), ("e", B, "t: {type: history}"))
+    assert faults(tmp_path, text) == [
+        "map.yaml:2:72: databases[1].tables.t: key of the target kuvasz.t is not the same in databases[0]",
+        "map.yaml:2:79: databases[1].tables.t.type: type of the target kuvasz.t is not the same in databases[0]",
+    ]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.config import load
+from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, UrlConfig
+from kuvasz.errors import ConfigError
+from tests.unit.config.maps import SHOP, faults, loaded, refusal
+
+
+def test_default_file_environment_and_flag_in_this_order(tmp_path: Path) -> None:
+    text = "pipeline: {workers: 3, commit_interval: 2s, memory: 2GB}\n" + SHOP
+    result = loaded(
+        tmp_path, text, {"KUVASZ_PIPELINE__WORKERS": "4", "KUVASZ_PIPELINE__COMMIT_INTERVAL": "500ms"},
+        {"pipeline.workers": "5"},
+    )  # fmt: skip
+    pipeline = result.config.pipeline
+    assert (pipeline.workers, pipeline.commit_interval, pipeline.memory, pipeline.chunk_bytes) == (
+        5,
+        0.5,
+        2**31,
+        2**23,
+    )
+    origins = [result.origin_of(("pipeline", o)) for o in ("workers", "commit_interval", "memory", "chunk_bytes")]
+    assert origins == ["flag", "environment KUVASZ_PIPELINE__COMMIT_INTERVAL", "map.yaml:1:53", "default"]
+    assert result.origin["databases[0].urls[0].sid"] == "map.yaml:5:53"
+
+
+def test_a_bare_list_is_a_map(tmp_path: Path) -> None:
+    text = SHOP.removeprefix("databases:\n")
+    result = loaded(tmp_path, text)
+    assert result.config == loaded(tmp_path, SHOP).config
+    assert result.origin["databases[0].database"] == "map.yaml:1:13"
+    assert refusal(tmp_path, text.replace("sid: eu", "sdi: eu")) == (
+        "map.yaml:3:48: databases[0].urls[0].sdi: unknown key 'sdi': did you mean 'sid'?"
+    )
+
+
+def test_the_environment_alone_is_enough() -> None:
+    databases = "[{database: shop, urls: [{url: 'postgresql://u@h/d'}], tables: {a: }}]"
+    result = load.load(None, {"KUVASZ_DATABASES": databases})
+    assert result.config.databases[0].urls[0].url.get() == "postgresql://u@h/d"
+    with pytest.raises(ConfigError, match=r"^the key 'databases' is missing\nhint: "):
+        load.load(None, {})
+
+
+def test_the_processes_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUVASZ_PIPELINE__WORKERS", "7")
+    monkeypatch.setenv("KUVASZ_DATABASES", "[{database: d, urls: [{url: 'postgresql://u@h/d'}], tables: {a: }}]")
+    assert load.load(None).config.pipeline.workers == 7
+
+
+def test_only_values_that_are_used_are_filled(tmp_path: Path) -> None:
+    text = "lake: {namespace: '${NAMESPACE}'}\n" + SHOP
+    assert loaded(tmp_path, text, {"KUVASZ_LAKE__NAMESPACE": "mine"}).config.lake.namespace == "mine"
+    assert loaded(tmp_path, text, {"NAMESPACE": "theirs"}).config.lake.namespace == "theirs"
+    assert refusal(tmp_path, text) == (
+        "map.yaml:1:19: lake.namespace: the environment variable NAMESPACE is not set"
+        " (a default is written ${NAMESPACE:-…})"
+    )
+
+
+def test_filled_values_are_checked_as_if_they_stood_there(tmp_path: Path) -> None:
+    text = "pipeline: {workers: '${WORKERS:-2}', commit_interval: '${INTERVAL:-1s}'}\n" + SHOP
+    assert loaded(tmp_path, text, {"WORKERS": "3"}).config.pipeline.workers == 3
+    assert faults(tmp_path, text, {"WORKERS": "x", "INTERVAL": "5"}) == [
+        "map.yaml:1:21: pipeline.workers: must be a whole number, not 'x'",
+        "map.yaml:1:55: pipeline.commit_interval: must be a duration such as 500ms, 1s, 5m, 1h or 1d, not '5':"
+        " did you mean 5s?",
+    ]
+
+
+def test_all_unset_variables_are_told(tmp_path: Path) -> None:
+    text = SHOP.replace("geheim", "${EU_PW}").replace("sid: eu", "sid: '${SID}'")
+    assert faults(tmp_path, text, {"EU_PWD": "x"}) == [
+        "map.yaml:4:11: databases[0].urls[0].url: the environment variable EU_PW is not set:"
+        " did you mean ${EU_PWD}?",
+        "map.yaml:4:55: databases[0].urls[0].sid: the environment variable SID is not set"
+        " (a default is written ${SID:-…})",
+    ]
+
+
+def test_a_password_comes_from_a_file_and_may_change(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("first/1\n")
+    result = loaded(tmp_path, SHOP.replace("geheim", f"${{file:{tmp_path}/pw}}"))
+    url = result.config.databases[0].urls[0].url
+    assert url.get() == "postgresql://repl:first%2F1@eu1/shop"
+    assert {"first/1", "first%2F1"} <= result.secrets
+    (tmp_path / "pw").write_text("second")
+    assert url.get() == "postgresql://repl:second@eu1/shop"
+
+
+def test_a_file_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:
+    text = SHOP.replace("geheim", "${file:/run/secrets/none}")
+    assert refusal(tmp_path, text) == (
+        "map.yaml:4:11: databases[0].urls[0].url: cannot read the file '/run/secrets/none': no such file"
+        " or directory"
+    )
+
+
+def test_secrets_are_known_and_nothing_shows_them(tmp_path: Path) -> None:
+    text = (
+        "lake: {properties: {jdbc.password: catalog-pw, s3.secret-access-key: '${KEY}'}, uri: 'jdbc:postgresql://c/x'}\n"
+        + SHOP
+    )
+    result = loaded(tmp_path, text, {"KEY": "store-key"})
+    assert result.secrets == {"geheim", "catalog-pw", "store-key"}
+    for secret in result.secrets:
+        assert secret not in repr(result)
+        assert secret not in str(result.config)
+
+
+def test_a_secret_that_turns_up_elsewhere_is_hidden_in_refusals(tmp_path: Path) -> None:
+    text = SHOP.replace("database: shop", "database: shop\n  on_slot_lost: geheim")
+    assert refusal(tmp_path, text) == (
+        "map.yaml:3:17: databases[0].on_slot_lost: must be stop, repair or resync, not '***'"
+    )
+
+
+def test_the_cause_of_a_refusal_is_cut_off(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, SHOP.replace("postgresql:", "mysql:"))
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_the_map_that_comes_with_kuvasz_is_right() -> None:
+    path = Path(__file__).parents[3] / "config" / "map.yaml"
+    config = load.load(path, {}).config
+    (group,) = config.databases
+    assert [(url.sid, url.url.get()) for url in group.urls] == [
+        ("eu", "postgresql://postgres@127.0.0.1:54321/shop"),
+        ("us", "postgresql://postgres@127.0.0.1:54322/shop"),
+        ("ap", "postgresql://postgres@127.0.0.1:54323/shop"),
+    ]
+    assert (group.database, list(group.tables), config.lake.namespace) == (
+        "shop", ["customers", "orders", "products"], "shop",
+    )  # fmt: skip
+    urls = {"EU_URL": "postgresql://a@h/x", "US_URL": "postgresql://b@h/x", "AP_URL": "postgresql://c@h/x"}
+    assert [url.url.get() for url in load.load(path, urls).config.databases[0].urls] == list(urls.values())
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+sections = [Config, PipelineConfig, DatabaseConfig, UrlConfig, TableConfig]
+words = st.sampled_from(["a.b", '"', "x", *(option for section in sections for option in section.model_fields)])
+values = st.recursive(
+    scalars | words | st.just("postgresql://u:p@h/d"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(values)
+def test_any_map_is_loaded_or_refused(value: object) -> None:
+    try:
+        load.load(None, {"KUVASZ_DATABASES": json.dumps(value), "KUVASZ_LAKE__PROPERTIES": json.dumps(value)})
+    except ConfigError as error:
+        assert error.message  # noqa: PT017

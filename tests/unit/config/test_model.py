@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from kuvasz.config.model import (
+    Config,
+    LakeConfig,
+    PipelineConfig,
+    ServerConfig,
+    SparkConfig,
+    TableConfig,
+    TableType,
+)
+
+SHOP = {
+    "database": "shop",
+    "urls": [{"url": "postgresql://u:geheim@h/d", "sid": "eu"}],
+    "tables": {"orders": None},
+}
+
+
+def test_defaults() -> None:
+    config = Config(databases=[SHOP])
+    assert config.lake == LakeConfig(
+        type="jdbc", name="kuvasz", uri="jdbc:sqlite:lake/catalog.db", warehouse="lake/warehouse",
+        namespace="kuvasz", format_version=3, properties={},
+    )  # fmt: skip
+    assert config.spark == SparkConfig(master="local[*]", conf={})
+    assert config.server.address == "127.0.0.1:8000"
+    pipeline = config.pipeline
+    assert (pipeline.workers, pipeline.commit_interval, pipeline.commit_bytes) == (2, 1.0, 64 * 2**20)
+    assert (pipeline.memory, pipeline.chunk_bytes, pipeline.transaction_spill_bytes) == (2**30, 2**23, 2**28)
+    assert (pipeline.copy_rows_per_second, pipeline.copy_parallelism, pipeline.state) == (None, None, ".kuvasz")
+    (group,) = config.databases
+    assert (group.on_slot_lost, group.tables) == ("stop", {"orders": TableConfig()})
+    table = group.tables["orders"]
+    assert (table.type, table.on_schema_change, table.out_of_range) == (TableType.CLONE, "evolve", "error")
+
+
+def test_defaults_that_wait_in_memory_fit_into_little_memory() -> None:
+    small = PipelineConfig(memory="16MB")
+    assert (small.commit_bytes, small.transaction_spill_bytes) == (4 * 2**20, 4 * 2**20)
+
+
+def test_nothing_changes_after_loading() -> None:
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        PipelineConfig().workers = 3  # type: ignore[misc]
+
+
+def test_no_text_of_a_config_shows_a_secret() -> None:
+    config = Config(
+        lake={
+            "uri": "jdbc:postgresql://u:geheim@h/d?password=geheim",
+            "properties": {"s3.secret-access-key": "geheim", "s3.endpoint": "http://s3", "token": "geheim"},
+        },
+        spark={"conf": {"spark.hadoop.fs.s3a.secret.key": "geheim", "spark.x": "1"}},
+        databases=[SHOP],
+    )
+    for text in (repr(config), str(config), f"{config}", f"{config.lake!r}", str(config.databases[0].urls)):
+        assert "geheim" not in text
+    assert "'s3.endpoint': 'http://s3', 'token': '***'" in repr(config)
+    assert config.lake.properties["token"] == "geheim"
+    assert config.databases[0].urls[0].url.get() == "postgresql://u:geheim@h/d"
+    assert "geheim" not in str(config.model_dump(mode="json", include={"databases"}))
+
+
+def test_not_even_pydantics_own_error_shows_a_value() -> None:
+    wrong = {**SHOP, "urls": [{"url": "mysql://u:geheim@h/d"}]}
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Config(databases=[wrong])
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_config_survives_pickling() -> None:
+    config = Config(databases=[SHOP])
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_paths_of_the_lake_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lake = LakeConfig()
+    assert lake.warehouse_location == f"file://{tmp_path}/lake/warehouse"
+    assert lake.catalog_uri == f"jdbc:sqlite:{tmp_path}/lake/catalog.db"
+    assert lake.sqlite_file == tmp_path / "lake" / "catalog.db"
+    assert PipelineConfig().state_folder == tmp_path / ".kuvasz"
+    assert LakeConfig(warehouse="file:/x/y/").warehouse_location == "file:///x/y"
+    assert LakeConfig(uri="jdbc:sqlite:file:a.db?mode=ro").sqlite_file == tmp_path / "a.db"
+
+
+@pytest.mark.parametrize("warehouse", ["s3://bucket/lake", "gs://b", "file:///x", "hdfs://n:8020/w"])
+def test_a_warehouse_with_a_scheme_is_kept(warehouse: str) -> None:
+    assert LakeConfig(warehouse=f"{warehouse}/").warehouse_location == warehouse
+
+
+def test_a_rest_warehouse_may_be_a_name() -> None:
+    assert LakeConfig(type="rest", uri="https://c", warehouse="main").warehouse_location == "main"
+    assert LakeConfig(type="rest", uri="https://c").sqlite_file is None
+    assert LakeConfig(type="rest", uri="https://c").catalog_uri == "https://c"
+
+
+def test_an_address_gives_host_and_port() -> None:
+    assert (ServerConfig(address="[::1]:8000").host, ServerConfig(address="[::1]:8000").port) == ("::1", 8000)
+    assert (ServerConfig(address=None).host, ServerConfig(address=None).port) == (None, None)
+
+
+def test_properties_are_texts_as_they_were_written() -> None:
+    assert SparkConfig(conf={"a": 8, "b": True, "c": "x"}).conf == {"a": "8", "b": "true", "c": "x"}

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import io
+import logging
+import pickle
+import string
+import sys
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.config import secrets
+from kuvasz.config.secrets import SecretFile, SecretFilter, SecretUrl
+from kuvasz.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("url", "redacted"),
+    [
+        ("postgresql://repl:geheim@eu1/shop", "postgresql://repl:***@eu1/shop"),
+        ("postgresql://repl:ge@heim@eu1/shop", "postgresql://repl:***@eu1/shop"),
+        ("postgresql://repl:ge/heim@eu1/shop", "postgresql://repl:***@eu1/shop"),
+        ("postgresql://repl@eu1/shop", "postgresql://repl@eu1/shop"),
+        ("postgresql://repl@eu1/shop?password=geheim&sslmode=require",
+         "postgresql://repl@eu1/shop?password=***&sslmode=require"),
+        ("postgresql://eu1/shop?sslpassword=geheim", "postgresql://eu1/shop?sslpassword=***"),
+        ("postgresql://repl:geheim@h1:1,h2:2/shop?options=-c%20a=b", "postgresql://repl:***@h1:1,h2:2/shop?options=-c%20a=b"),
+        ("host=eu1 password=geheim dbname=shop", "host=eu1 password=*** dbname=shop"),
+        ("host=eu1 password='ge heim' dbname=shop", "host=eu1 password=*** dbname=shop"),
+        ("jdbc:postgresql://h/db?user=u&password=geheim", "jdbc:postgresql://h/db?user=u&password=***"),
+        ("postgresql://[::1]:5432/shop failed at 10:30", "postgresql://[::1]:5432/shop failed at 10:30"),
+    ],
+)  # fmt: skip
+def test_a_url_is_shown_without_its_password(url: str, redacted: str) -> None:
+    assert secrets.redact_url(url) == redacted
+
+
+@settings(deadline=None)  # a busy machine is no fault of ours
+@given(st.text(string.printable, min_size=8))
+def test_any_encoded_password_is_hidden(password: str) -> None:
+    encoded = urllib.parse.quote(password, safe="")
+    url = f"postgresql://repl:{encoded}@eu1:5432/shop?sslmode=require&sslpassword={encoded}"
+    shown = "postgresql://repl:***@eu1:5432/shop?sslmode=require&sslpassword=***"
+    assert str(SecretUrl(url)) == shown
+    assert repr(SecretUrl(url)) == f"SecretUrl('{shown}')"
+    assert {password, encoded} <= secrets.url_secrets(url)
+
+
+def test_a_secret_url_gives_its_password_only_when_asked() -> None:
+    url = SecretUrl("postgresql://repl:geheim@eu1/shop")
+    assert url.get() == "postgresql://repl:geheim@eu1/shop"
+    assert "geheim" not in f"{url} {url!r} {[url]} {url:}"
+    assert pickle.loads(pickle.dumps(url)) == url
+    assert hash(url) == hash(SecretUrl("postgresql://repl:geheim@eu1/shop"))
+    assert url != SecretUrl("postgresql://repl:other@eu1/shop")
+
+
+def test_a_file_is_read_at_each_use(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    url = SecretUrl("postgresql://repl:", SecretFile(str(file), is_quoted=True), "@eu1/shop")
+    file.write_text("a/b\n")
+    assert url.get() == "postgresql://repl:a%2Fb@eu1/shop"
+    file.write_text("new")
+    assert url.get() == "postgresql://repl:new@eu1/shop"
+    assert str(url) == "postgresql://repl:***@eu1/shop"
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_place() -> None:
+    with pytest.raises(ConfigError) as caught:
+        SecretFile("/run/secrets/none", "map.yaml:3:4").read()
+    assert str(caught.value) == (
+        "map.yaml:3:4: cannot read the file '/run/secrets/none': no such file or directory\n"
+        "hint: mount the secret there, or correct the path in ${file:…}"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "jdbc.password", "s3.secret-access-key", "s3.access-key-id", "token", "credential",
+     "client_secret", "adls.account-key", "EU_PW", "DB_PASS", "sas-token", "spark.hadoop.fs.s3a.secret.key",
+     "PGPASSWORD"],
+)  # fmt: skip
+def test_names_of_secrets_are_known(name: str) -> None:
+    assert secrets.is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["uri", "s3.endpoint", "jdbc.user", "key", "compass", "warehouse", "client.region"]
+)
+def test_other_names_are_not(name: str) -> None:
+    assert not secrets.is_secret_name(name)
+
+
+def test_known_secrets_are_replaced_wherever_they_stand() -> None:
+    assert secrets.redact("got geheim2, not geheim", ["geheim", "geheim2", ""]) == "got ***, not ***"
+
+
+def test_a_long_secret_is_replaced_within_words_too() -> None:
+    assert secrets.redact("x%40Geheim7Geheim7y", ["Geheim7"]) == "x%40******y"
+
+
+def test_a_common_word_is_replaced_only_where_it_stands_alone() -> None:
+    text = "postgresql://postgres:postgres@h/d says postgres"
+    assert secrets.redact(text, ["postgres"]) == "postgresql://***:***@h/d says ***"
+
+
+def test_a_short_secret_is_replaced_only_where_it_stands_alone() -> None:
+    assert secrets.redact("a table says a, not ab", ["a"]) == "*** table says ***, not ab"
+
+
+def logged(log: logging.Logger) -> io.StringIO:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(message)s|%(place)s|%(facts)s", defaults={"place": "", "facts": ""}))
+    handler.addFilter(SecretFilter({"geheim"}))
+    log.handlers, log.propagate = [handler], False
+    log.setLevel(logging.DEBUG)
+    return stream
+
+
+class Odd:
+    def __str__(self) -> str:
+        return "odd geheim"
+
+
+def test_no_part_of_a_log_record_keeps_a_secret() -> None:
+    log = logging.getLogger("tests.secrets")
+    stream = logged(log)
+    try:
+        msg = "cannot connect to postgresql://u:andere@h/d with geheim"
+        raise RuntimeError(msg)
+    except RuntimeError:
+        log.exception(
+            "tried %s and %s", "geheim", SecretUrl("postgresql://u:dritte@h/d"), stack_info=True,
+            extra={"place": "at geheim", "facts": {"geheim": ["geheim", 1, None, Odd()]}},
+        )  # fmt: skip
+    text = stream.getvalue()
+    assert "RuntimeError: cannot connect to postgresql://u:***@h/d with ***" in text
+    assert "tried *** and postgresql://u:***@h/d|at ***|{'***': ['***', 1, None, 'odd ***']}" in text
+    # The stack quotes source lines as well, and those above hold the secrets as literals.
+    for secret in ("geheim", "andere", "dritte"):
+        assert secret not in text
+
+
+def test_exceptions_in_extra_formatters_have_nothing_left_to_print() -> None:
+    try:
+        raise ValueError("geheim")
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    assert SecretFilter(["geheim"]).filter(record)
+    assert record.exc_info is None
+    assert record.exc_text is not None
+    assert "ValueError: ***" in record.exc_text
+    assert "geheim" not in record.exc_text
+
+
+def test_a_wrong_format_string_loses_neither_record_nor_secret() -> None:
+    log = logging.getLogger("tests.secrets.format")
+    stream = logged(log)
+    log.warning("one %s two %s", "geheim")  # noqa: PLE1206
+    assert stream.getvalue() == "one %s two %s ('***',)||\n"

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config import sources
+from kuvasz.config.model import OnSlotLost, TableType
+from kuvasz.model import TableName
+from tests.unit.config.maps import loaded
+
+MAP = """\
+lake: {namespace: lake}
+databases:
+- database: Shop-1
+  on_slot_lost: resync
+  urls:
+  - {url: "postgresql://eu/shop", sid: eu}
+  - {url: "postgresql://us/shop", sid: us}
+  tables:
+    customers:
+    billing.prices: {type: history, target: finance.prices}
+    '"odd.name"':
+    events: {partitions_regex: "events_.*"}
+    events_old: {type: append}
+    catch_all: {partitions_regex: "e.*"}
+- database: crm
+  urls:
+  - {url: "postgresql://crm/crm"}
+  tables:
+    leads:
+- database: erp
+  urls:
+  - {url: "postgresql://erp/erp", sid: erp}
+  tables:
+    customers:
+    parts:
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> tuple[sources.Source, ...]:
+    return sources.resolve(loaded(tmp_path, MAP).config)
+
+
+def test_sources_are_named_after_database_and_sid(plan: tuple[sources.Source, ...]) -> None:
+    assert [(s.name, s.object_name, s.database, s.sid) for s in plan] == [
+        ("shop_1_eu", "kuvasz_shop_1_eu", "Shop-1", "eu"),
+        ("shop_1_us", "kuvasz_shop_1_us", "Shop-1", "us"),
+        ("crm", "kuvasz_crm", "crm", None),
+        ("erp_erp", "kuvasz_erp_erp", "erp", "erp"),
+    ]
+    assert plan[1].url.get() == "postgresql://us/shop"
+    assert [s.on_slot_lost for s in plan] == [
+        OnSlotLost.RESYNC,
+        OnSlotLost.RESYNC,
+        OnSlotLost.STOP,
+        OnSlotLost.STOP,
+    ]
+
+
+def test_tables_have_their_targets(plan: tuple[sources.Source, ...]) -> None:
+    assert [(str(spec.table), spec.identifier, spec.config.type) for spec in plan[0].tables] == [
+        ("public.customers", "lake.customers", TableType.CLONE),
+        ("billing.prices", "finance.prices", TableType.HISTORY),
+        ("public.odd.name", "lake.odd_name", TableType.CLONE),
+        ("public.events", "lake.events", TableType.CLONE),
+        ("public.events_old", "lake.events_old", TableType.APPEND),
+        ("public.catch_all", "lake.catch_all", TableType.CLONE),
+    ]
+
+
+def test_a_target_has_a_sid_if_any_of_its_sources_has_one(plan: tuple[sources.Source, ...]) -> None:
+    has_sid = {spec.identifier: spec.has_sid for source in plan for spec in source.tables}
+    assert {name for name, has in has_sid.items() if not has} == {"lake.leads"}
+
+
+@pytest.mark.parametrize(
+    ("table", "target"),
+    [
+        ("events", "lake.events"), ("events_2024", "lake.events"), ("events_old", "lake.events_old"),
+        ("elsewhere", "lake.catch_all"), ("orders", None), ("my_events_1", None),
+    ],
+)  # fmt: skip
+def test_a_table_belongs_to_its_own_entry_then_to_the_first_regex(
+    plan: tuple[sources.Source, ...], table: str, target: str | None
+) -> None:
+    spec = plan[0].find(TableName(schema="public", name=table))
+    assert (spec.identifier if spec else None) == target
+
+
+def test_a_regex_looks_at_its_own_schema_only(plan: tuple[sources.Source, ...]) -> None:
+    assert plan[0].find(TableName(schema="other", name="events_2024")) is None
+
+
+def test_targets_know_what_feeds_them(tmp_path: Path) -> None:
+    targets = {target.identifier: target for target in sources.targets(loaded(tmp_path, MAP).config)}
+    assert [feed.source.name for feed in targets["lake.customers"].feeds] == ["shop_1_eu", "shop_1_us", "erp_erp"]
+    assert [feed.source.name for feed in targets["lake.leads"].feeds] == ["crm"]
+    assert (targets["finance.prices"].namespace, targets["finance.prices"].name) == ("finance", "prices")
+    assert targets["finance.prices"].config.type is TableType.HISTORY
+    assert targets["lake.leads"].has_sid is False
+
+
+def test_a_plan_shows_no_password(tmp_path: Path) -> None:
+    text = MAP.replace("postgresql://eu/", "postgresql://u:geheim@eu/")
+    plan = sources.resolve(loaded(tmp_path, text).config)
+    assert "geheim" not in repr(plan)
+    assert plan[0].url.get() == "postgresql://u:geheim@eu/shop"
