@@ -1,0 +1,109 @@
+"""A column of cells into an Arrow array: the one value path of stream and COPY.
+
+Enters: cells, and the `ValueType` the type map gave. Leaves: an array of `kuvasz.typemap.arrow_type`. Dispatch is
+once per column; what runs per value is a kernel (`numbers`, `times`, `texts`, `arrays`). Nothing is rounded,
+defaulted or turned into NULL to make it fit, but where the user chose a policy. `plain` is the twin the tests
+compare with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kuvasz.decode import arrays, numbers, texts, times
+from kuvasz.decode.refusals import ValueRefused
+from kuvasz.errors import InternalError
+from kuvasz.model import Kind
+from kuvasz.typemap import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kuvasz.decode.cells import Cells, Strip
+    from kuvasz.model import Int32s, ValueType
+
+
+def column(
+    cells: Cells, index: int, value_type: ValueType, rows: Int32s | None = None, *, out_of_range: str = "error"
+) -> texts.ArrowArray:
+    """Decode one column of the given rows, or of all.
+
+    Args:
+        cells: From `split_changes` or `split_copy`.
+        index: The column.
+        value_type: What it becomes.
+        rows: Row numbers in the order wanted; a row may come more than once.
+        out_of_range: What becomes of dates and timestamps that are infinite or outside the years 0001 to 9999:
+            ``error``, ``null``, or ``clamp`` to the nearest that is inside. ``null`` also makes NULL of decimals
+            that are NaN or infinite.
+
+    Returns:
+        One value per row; NULL for NULL cells and for unchanged ones, which are the caller's to fill before.
+
+    Raises:
+        ValueRefused: A value does not fit; `ValueRefused.row` is its row in `cells`.
+        DecodeError: One array cannot hold so much text (2 GiB).
+    """
+    try:
+        return _decode(cells.strip(index, rows), value_type, out_of_range)
+    except ValueRefused as refused:
+        if rows is None:
+            raise
+        raise refused.moved_to(int(rows[refused.row])) from None
+
+
+def _decode(strip: Strip, value_type: ValueType, out_of_range: str) -> texts.ArrowArray:
+    return _BUILDERS[value_type.kind](strip, value_type, out_of_range)
+
+
+def _list(strip: Strip, value_type: ValueType, out_of_range: str) -> texts.ArrowArray:
+    if value_type.element is None:
+        raise InternalError("a list type without an element type")
+    taken = arrays.elements(strip, value_type)
+    try:
+        values = _decode(taken.values, value_type.element, out_of_range)
+    except ValueRefused as refused:
+        raise refused.moved_to(taken.list_of(refused.row)) from None
+    return _nested(strip, value_type, taken.offsets, values)
+
+
+def _map(strip: Strip, value_type: ValueType, _out_of_range: str) -> texts.ArrowArray:
+    taken = arrays.pairs(strip)
+    if taken.keys is None:
+        raise InternalError("pairs without keys")
+    try:
+        keys, values = texts.strings(taken.keys), texts.strings(taken.values)
+    except ValueRefused as refused:
+        raise refused.moved_to(taken.list_of(refused.row)) from None
+    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+    return _nested(strip, value_type, taken.offsets, pa.StructArray.from_arrays([keys, values], fields=fields))
+
+
+def _nested(strip: Strip, value_type: ValueType, offsets: Int32s, values: texts.ArrowArray) -> texts.ArrowArray:
+    bitmap, nulls = texts.validity(strip.present())
+    buffers = [bitmap, texts.arrow_buffer(offsets)]
+    return pa.Array.from_buffers(arrow_type(value_type), strip.row_count, buffers, nulls, children=[values])
+
+
+_BUILDERS: Mapping[Kind, Callable[[Strip, ValueType, str], texts.ArrowArray]] = {
+    Kind.BOOLEAN: lambda strip, _type, _policy: numbers.booleans(strip),
+    Kind.INT: lambda strip, value_type, _policy: numbers.integers(strip, value_type),
+    Kind.LONG: lambda strip, value_type, _policy: numbers.integers(strip, value_type),
+    Kind.FLOAT: lambda strip, value_type, _policy: numbers.floats(strip, value_type),
+    Kind.DOUBLE: lambda strip, value_type, _policy: numbers.floats(strip, value_type),
+    Kind.DECIMAL: lambda strip, value_type, policy: numbers.decimals(
+        strip, value_type, null_if_not_finite=policy == "null"
+    ),
+    Kind.STRING: lambda strip, _type, _policy: texts.strings(strip),
+    Kind.BINARY: lambda strip, value_type, _policy: texts.binaries(strip, value_type),
+    Kind.DATE: lambda strip, _type, policy: times.dates(strip, out_of_range=policy),
+    Kind.TIMESTAMP: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
+    Kind.TIMESTAMPTZ: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
+    Kind.UUID: lambda strip, _type, _policy: texts.uuids(strip),
+    Kind.LIST: _list,
+    Kind.MAP: _map,
+}
+
+__all__ = ["ValueRefused", "column"]

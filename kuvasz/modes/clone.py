@@ -1,0 +1,157 @@
+"""The table type `clone`: the lake table is the source table.
+
+A chunk of row messages becomes the rows to write and the keys whose earlier version must go. Rows of which a large
+column was not sent, because it did not change (manual, section 55.9 "TupleData", kind u), are put aside with the key
+under which the lake holds their earlier version; `complete` joins the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kuvasz.decode import copytext, tuples
+from kuvasz.decode.tuples import UNCHANGED, Changes
+from kuvasz.errors import DecodeError
+from kuvasz.fold import fold
+from kuvasz.fold.keys import Keys
+from kuvasz.model import Int32s, UInt32s
+from kuvasz.modes.shape import Shape
+
+_DELETE = ord("D")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """Rows that wait for their earlier version: what is known of them, and where to look."""
+
+    rows: pa.Table  #: unchanged cells are NULL
+    unchanged: tuple[np.ndarray, ...]  #: per lake field a boolean array, or an empty one where no cell is missing
+    sources: Keys  #: key under which the lake holds the earlier version, one per row
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What one chunk of changes comes to."""
+
+    rows: pa.Table  #: to be written, in this order
+    keys: Keys  #: every key touched, once
+    written: Int32s  #: per key: its row in `rows`, or len(rows) + its row in `aside`, or -1: deleted
+    aside: Aside | None
+    deleted: int  #: keys that end deleted
+
+
+def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s) -> Applied:
+    """Decode and fold row messages of one relation version.
+
+    Raises:
+        DecodeError: The bytes are not what the protocol says, or a value does not fit.
+    """
+    changes = tuples.split_changes(data, lengths, shape.column_count)
+    _take_key_from_old(shape, changes)
+    folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+    unresolved = tuples.fill_unchanged(changes, folded.previous)
+    keep = folded.keep
+    if len(unresolved) == 0:
+        return Applied(
+            rows=shape.rows(changes.new, keep),
+            keys=folded.keys,
+            written=folded.written,
+            aside=None,
+            deleted=int(np.count_nonzero(folded.written < 0)),
+        )
+    waits = np.isin(keep, unresolved)
+    order = np.empty(len(keep), np.int32)
+    order[~waits] = np.arange(np.count_nonzero(~waits), dtype=np.int32)
+    order[waits] = np.arange(np.count_nonzero(~waits), len(keep), dtype=np.int32)
+    written = np.where(folded.written < 0, np.int32(-1), order[folded.written])
+    return Applied(
+        rows=shape.rows(changes.new, keep[~waits]),
+        keys=folded.keys,
+        written=written.astype(np.int32),
+        aside=_aside(shape, changes, folded, keep[waits]) if waits.any() else None,
+        deleted=int(np.count_nonzero(written < 0)),
+    )
+
+
+def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) -> Aside:
+    root = folded.root[rows]
+    if (root < 0).any():
+        # An INSERT carries every value, so its row always has a chain of updates that starts outside the chunk.
+        row = int(rows[np.argmin(root)])
+        message = (
+            f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
+        )
+        raise DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
+    unchanged = tuple(
+        changes.new.length[binding.column, rows] == UNCHANGED if binding.column >= 0 else np.empty(0, np.bool_)
+        for binding in shape.bindings
+    )
+    return Aside(
+        rows=shape.rows(changes.new, rows),
+        unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
+        sources=folded.keys.take(root),
+    )
+
+
+def _take_key_from_old(shape: Shape, changes: Changes) -> None:
+    """Fill key cells that are unchanged and stored out of line from the old key.
+
+    PostgreSQL logs the old key whenever a key column is stored out of line (heapam, ExtractReplicaIdentity), so the
+    value is at hand although the new tuple leaves it out.
+    """
+    for index in shape.key:
+        column = shape.bindings[index].column
+        missing = np.flatnonzero(changes.new.length[column] == UNCHANGED)
+        if len(missing) == 0:
+            continue
+        old = changes.old_row[missing]
+        if (old < 0).any():
+            message = f"source {shape.source}, table {shape.table}: an update carries neither its key nor the old one"
+            raise DecodeError(message, hint="check the table's replica identity")
+        changes.new.start[column, missing] = changes.old.start[column, old]
+        changes.new.length[column, missing] = changes.old.length[column, old]
+
+
+def complete(aside: pa.Table, unchanged: tuple[np.ndarray, ...], earlier: pa.Table) -> pa.Table:
+    """Fill the cells that were not sent from the rows' earlier versions.
+
+    Args:
+        aside: n rows.
+        unchanged: As in `Aside`.
+        earlier: n rows in the same order, at least the columns that have unchanged cells.
+    """
+    columns = []
+    for index, field in enumerate(aside.schema):
+        mask = unchanged[index]
+        if len(mask) == 0:
+            columns.append(aside.column(index))
+            continue
+        old = earlier.column(field.name).cast(field.type)
+        columns.append(_choose(mask, old, aside.column(index)))
+    return pa.Table.from_arrays(columns, schema=aside.schema)
+
+
+def _choose(mask: np.ndarray, old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Not pc.if_else: it has no kernel for lists and maps. take() has one for every type.
+    both = pa.chunked_array([*old.chunks, *new.chunks], type=new.type)
+    count = len(mask)
+    return pc.take(both, pa.array(np.where(mask, np.arange(count), np.arange(count, 2 * count))))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What one chunk of a copy comes to."""
+
+    rows: pa.Table
+    keys: Keys
+
+
+def apply_copy(shape: Shape, data: bytes | bytearray) -> Copied:
+    """Decode COPY text."""
+    cells = copytext.split_copy(data, shape.column_count)
+    rows = shape.rows(cells)
+    return Copied(rows=rows, keys=shape.hash([rows.column(index).combine_chunks() for index in shape.key], len(rows)))

@@ -1,0 +1,113 @@
+"""How the columns of one relation meet the fields of one lake table; pickled to executors with each job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from kuvasz.decode import columns
+from kuvasz.decode.tuples import Cells
+from kuvasz.errors import DecodeError
+from kuvasz.fold import keys
+from kuvasz.fold.keys import Keys
+from kuvasz.model import Int32s, TableName, ValueType
+
+#: `Binding.column` of the field that holds the sid, and of one that the source lacks.
+SID_COLUMN = -2
+NO_COLUMN = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Where one lake field gets its values from."""
+
+    name: str
+    column: int  #: index into the relation's columns, or one of the two constants above
+    type: ValueType  #: how to read the column's text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """One relation version of one source, seen from its lake table."""
+
+    source: str
+    table: TableName
+    sid: str | None
+    column_count: int  #: of the relation
+    bindings: tuple[Binding, ...]  #: one per lake field, in the order of the lake's schema
+    key: tuple[int, ...]  #: indices of the key's fields in `bindings`, without sid, in the table's key order
+    seed: bytes  #: of the table's key hash
+    schema: pa.Schema  #: of the lake table, with field ids
+    out_of_range: str = "error"
+
+    def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
+        """Return the 128-bit keys of tuples."""
+        return self.hash([self.read(cells, index, rows) for index in self.key], _count(cells, rows))
+
+    def hash(self, arrays: Sequence[pa.Array], count: int) -> Keys:
+        """Return the keys of already decoded key columns."""
+        if count == 0:
+            return Keys.empty()
+        return keys.hash_keys(arrays, sid=self.sid, seed=self.seed)
+
+    def read(self, cells: Cells, index: int, rows: Int32s | None = None) -> pa.Array:
+        """Decode one lake field of the given rows."""
+        binding = self.bindings[index]
+        count = _count(cells, rows)
+        if binding.column == SID_COLUMN:
+            return pa.repeat(pa.scalar(self.sid, pa.string()), count)
+        if binding.column == NO_COLUMN:
+            return pa.nulls(count, self.schema.field(index).type)
+        try:
+            decoded = columns.column(cells, binding.column, binding.type, rows, out_of_range=self.out_of_range)
+        except columns.ValueRefused as refused:
+            raise self.refusal(index, refused) from refused
+        return decoded
+
+    def refusal(self, index: int, refused: columns.ValueRefused) -> RefusedValue:
+        """Name table and column of a value that did not fit."""
+        return RefusedValue(
+            f"source {self.source}, table {self.table}, column {self.bindings[index].name}:"
+            f" value {refused.text[:120]!r} {refused.reason}",
+            hint=_REFUSAL_HINT,
+            row=int(refused.row),
+        )
+
+    def rows(self, cells: Cells, rows: Int32s | None = None) -> pa.Table:
+        """Decode whole rows."""
+        arrays = [self.read(cells, index, rows) for index in range(len(self.bindings))]
+        return pa.Table.from_arrays(
+            [array if array.type == field.type else array.cast(field.type)
+             for array, field in zip(arrays, self.schema, strict=True)],
+            schema=self.schema,
+        )  # fmt: skip
+
+
+_REFUSAL_HINT = (
+    "mend the value at the source, set `out_of_range: null | clamp`, or map the column to another type,"
+    " then run `kuvasz retry --table …`"
+)
+
+
+class RefusedValue(DecodeError):
+    """A value that its lake column cannot hold; `row` is its index in the chunk."""
+
+    def __init__(self, message: str, *, hint: str | None = None, row: int = -1) -> None:
+        super().__init__(message, hint=hint)
+        self.row = row
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return _refused, (self.message, self.hint, self.row)
+
+
+def _refused(message: str, hint: str | None, row: int) -> RefusedValue:
+    return RefusedValue(message, hint=hint, row=row)
+
+
+def _count(cells: Cells, rows: Int32s | None) -> int:
+    return int(np.shape(cells.start)[1]) if rows is None else len(rows)

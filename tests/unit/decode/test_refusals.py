@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pickle
+
+from kuvasz.decode.refusals import MALFORMED, NOT_UTF8, ValueRefused, refusal
+from kuvasz.errors import DecodeError
+
+
+def test_a_refusal_comes_back_from_an_executor_whole() -> None:
+    error = pickle.loads(pickle.dumps(refusal(7, b"abc", MALFORMED)))
+    assert isinstance(error, ValueRefused)
+    assert isinstance(error, DecodeError)
+    assert (error.row, error.text, error.reason) == (7, "abc", "is not the text form of its type")
+    assert error.message == "value 'abc' in row 7 is not the text form of its type"
+    assert error.hint is not None
+
+
+def test_a_long_value_is_cut() -> None:
+    error = refusal(0, b"x" * 10_000_000, MALFORMED)
+    assert error.text == "x" * 120 + "…"
+    assert refusal(0, ("ü" * 120).encode(), MALFORMED).text == "ü" * 120
+
+
+def test_wrong_bytes_can_be_shown() -> None:
+    assert refusal(0, b"a\xff", NOT_UTF8).text == "a\\xff"
+
+
+def test_a_moved_refusal_keeps_all_but_the_row() -> None:
+    error = refusal(0, b"abc", MALFORMED).moved_to(5)
+    assert (error.row, error.text) == (5, "abc")
+    assert "in row 5" in str(error)
