@@ -1,0 +1,354 @@
+"""From gulps to deliveries: whole transactions of one source, grouped by relation, addressed to workers.
+
+In: gulps (see `kuvasz.route.scan`), cut anywhere between two messages. Out: deliveries. The cuts do not show: the
+deliveries of a stream, one after another, hold the same rows and transactions however it was cut.
+
+- Rows of a transaction still open at the end of a gulp wait in their lane. Once they outgrow `spill_bytes` they
+  go out as an *open* part, and the end of that transaction then reaches every worker that was given one.
+- A *lane* collects the rows of one relation version. A Relation message of another shape, or another route, opens
+  a new one; an equal message (they come again after each reconnect) does not.
+- After a TRUNCATE every relation of its worker gets a new lane with its next row, since any of them may share the
+  target: what came before and what came after cannot mix.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from kuvasz import errors
+from kuvasz.decode import messages
+from kuvasz.model import (
+    Column,
+    Delivery,
+    PgType,
+    Relation,
+    ReplicaIdentity,
+    Segment,
+    TableName,
+    Truncation,
+    UInt8s,
+    UInt32s,
+)
+from kuvasz.route import scan
+from kuvasz.route.lane import Begun, Cut, Lane, PendingTruncation
+
+if TYPE_CHECKING:
+    from kuvasz.ports import Routes
+
+TypeLookup: TypeAlias = Callable[[list[int]], dict[int, PgType]]
+Change: TypeAlias = Segment | Truncation
+
+#: Counted against the memory budget for what a change holds besides its rows.
+_CHANGE_BYTES = 256
+_TRANSACTION_BYTES = 32
+
+
+class Assembler:
+    """The route of one source. Not safe for use from two threads at once.
+
+    Args:
+        source: Name of the source, for segments and messages.
+        routes: Says which worker applies a relation's changes.
+        types: Resolves type oids; may ask the source's catalog. Oids it leaves out are taken as unknown types.
+        spill_bytes: An open transaction goes out in parts once its rows have so many bytes.
+    """
+
+    def __init__(self, source: str, routes: Routes, types: TypeLookup, spill_bytes: int) -> None:
+        self._source = source
+        self._routes = routes
+        self._types = types
+        self._spill_bytes = spill_bytes
+        self._epoch = 0
+        self._marks = np.zeros(scan.MARK_FIELDS, np.uint64)
+        self._table = scan.LaneTable()
+        self._lanes: list[Lane] = []
+        self._lane_of: dict[int, int] = {}  # relation oid -> lane number or scan.NO_LANE
+        self._has_stale_lanes = False
+        self._barriers: dict[int, int] = {}  # worker -> lanes before this number may take no more rows
+        self._truncations: list[PendingTruncation] = []
+        self._type_names: dict[int, PgType] = {}  # from Type messages
+        self._begun: Begun | None = None
+        self._waiting_bytes = 0
+        self._open_workers: set[int] = set()  # were given a part of the open transaction
+        self._is_reply_wanted = False
+        self.rows = 0  #: row messages handed on
+        self.dropped_rows = 0  #: row messages of relations without a route
+        self.transactions = 0  #: transactions that ended
+        self.commit_us: int | None = None  #: commit time of the last of them, µs since 2000-01-01 UTC
+
+    @property
+    def received_lsn(self) -> int:
+        """LSN up to which the source has been heard out since the last reset: a Commit's end or a keepalive's LSN.
+
+        Never within a transaction that has not been handed on whole.
+        """
+        return int(self._marks[scan.RECEIVED_LSN])
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the last gulp ended within a transaction."""
+        return self._begun is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the open transaction's rows that wait inside."""
+        return self._waiting_bytes
+
+    def take_reply_wanted(self) -> bool:
+        """Tell, once, whether a keepalive asked for a status update."""
+        wanted, self._is_reply_wanted = self._is_reply_wanted, False
+        return wanted
+
+    def reset(self, epoch: int) -> None:
+        """Start over after a reconnect: what waits of an open transaction is dropped, it will be sent again.
+
+        Args:
+            epoch: Number of the new connection, for the deliveries to come.
+        """
+        self._epoch = epoch
+        self._begun = None
+        self._waiting_bytes = 0
+        self._open_workers = set()
+        self._truncations = []
+        self._marks[:] = 0
+        self._is_reply_wanted = False
+        for lane in self._lanes:
+            lane.clear()
+            lane.segments = []
+        self._settle()
+
+    def feed(self, gulp: bytes | bytearray | UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
+        """Take one gulp and return the deliveries it completes, at most one per worker.
+
+        Args:
+            gulp: CopyData payloads, one after another. May be reused after the call: what is kept is copied.
+            lengths: Bytes of each payload.
+
+        Returns:
+            Worker and delivery. They must be registered as routed before `received_lsn` is made known.
+
+        Raises:
+            DecodeError: The bytes are not what the protocol says. The assembler must be reset.
+            SourceError: From `types`. The assembler must be reset.
+        """
+        view = scan.frozen_view(gulp)
+        scan.check(view, lengths)
+        cut = Cut(view, lengths, self._begun)
+        self._classify(cut)
+        deliveries = self._deliver(cut)
+        self._note(cut)
+        return deliveries
+
+    def _classify(self, cut: Cut) -> None:
+        sheet = cut.sheet
+        rows = sheet.lane, sheet.offset, sheet.length, sheet.transaction
+        transactions = sheet.commit_lsn, sheet.end_lsn, sheet.commit_us, sheet.xid
+        while True:
+            code = scan.classify(
+                cut.gulp,
+                cut.lengths,
+                self._table.oids,
+                self._table.lanes,
+                cut.cursor,
+                self._marks,
+                rows,
+                transactions,
+            )
+            if code == scan.DONE:
+                return
+            if code == scan.NEEDS_LANE:
+                oid = int.from_bytes(cut.message()[1:5], "big")
+                lane = self._lanes[self._lane_of[oid]]
+                self._open_lane(lane.worker, lane.relation)
+            elif code == scan.STOPPED:
+                self._take(cut, messages.parse(cut.message()))
+                cut.skip()
+            else:
+                raise scan.refuse(code, cut.gulp, cut.lengths, cut.cursor)
+
+    def _take(self, cut: Cut, message: messages.Message) -> None:
+        match message:
+            case messages.RelationShape():
+                self._describe(message)
+            case messages.TypeName():
+                named = PgType(oid=message.oid, name=message.name, schema=message.schema)
+                self._type_names[message.oid] = named
+            case messages.Truncate():
+                self._truncate(cut, message)
+            case _:
+                pass  # Origin and Message carry no rows
+
+    def _describe(self, shape: messages.RelationShape) -> None:
+        relation = self._relation(shape)
+        worker = self._routes.worker(self._source, relation)
+        number = self._lane_of.get(relation.oid, scan.NO_LANE)
+        if worker is None:
+            self._has_stale_lanes |= number != scan.NO_LANE
+            self._lane_of[relation.oid] = scan.NO_LANE
+            self._table.put(relation.oid, scan.NO_LANE)
+        elif number == scan.NO_LANE or not self._lanes[number].serves(worker, relation):
+            self._open_lane(worker, relation)
+
+    def _open_lane(self, worker: int, relation: Relation) -> None:
+        self._has_stale_lanes |= self._lane_of.get(relation.oid, scan.NO_LANE) != scan.NO_LANE
+        self._lane_of[relation.oid] = len(self._lanes)
+        self._table.put(relation.oid, len(self._lanes))
+        self._lanes.append(Lane(worker, relation))
+
+    def _relation(self, shape: messages.RelationShape) -> Relation:
+        oids = {column.type_oid for column in shape.columns}
+        unknown = {oid: self._type_names.get(oid, PgType(oid=oid, name="unknown")) for oid in oids}
+        types = unknown | self._types(sorted(oids))
+        columns = tuple(
+            Column(name=column.name, pg_type=types[column.type_oid], typmod=column.typmod, is_key=column.is_key)
+            for column in shape.columns
+        )
+        table = TableName(schema=shape.schema, name=shape.name)
+        return Relation(oid=shape.oid, table=table, identity=ReplicaIdentity(shape.identity), columns=columns)
+
+    def _truncate(self, cut: Cut, message: messages.Truncate) -> None:
+        if not cut.is_open:
+            raise errors.DecodeError(f"{self._source}: TRUNCATE outside of a transaction")
+        place = len(self._lanes)
+        for oid in message.relation_oids:
+            number = self._lane_of.get(oid)
+            if number is None:
+                raise errors.DecodeError(f"{self._source}: TRUNCATE of relation {oid}, which was not described")
+            if number != scan.NO_LANE:
+                lane = self._lanes[number]
+                self._barriers[lane.worker] = place
+                self._truncations.append(
+                    PendingTruncation(
+                        place=place, worker=lane.worker, relation=lane.relation, transaction=cut.last_transaction
+                    )
+                )
+        for oid, number in self._lane_of.items():
+            if number != scan.NO_LANE and self._barriers.get(self._lanes[number].worker, 0) > number:
+                self._table.put(oid, scan.STALE_LANE)
+
+    def _deliver(self, cut: Cut) -> list[tuple[int, Delivery]]:
+        touched = self._collect(cut)
+        ended_for: set[int] = set()
+        if cut.has_ended:
+            ended_for, self._open_workers = self._open_workers, set()
+        is_spilled = cut.is_open and self._waiting_bytes > self._spill_bytes
+        if is_spilled:
+            touched = self._spill(cut)
+        changes = self._changes(touched, self._release(cut, is_spilled=is_spilled), cut)
+        return [
+            (worker, self._delivery(changes.get(worker, []), is_open=worker in self._open_workers))
+            for worker in sorted(changes.keys() | ended_for)
+        ]
+
+    def _collect(self, cut: Cut) -> list[Lane]:
+        """Move the rows to their lanes, close those of whole transactions; return the lanes that have any."""
+        rows, sheet = int(cut.cursor[scan.ROWS]), cut.sheet
+        # While the transaction open before this gulp stays open, all rows are its own: OPEN_ROW is then still 0.
+        open_row = int(cut.cursor[scan.OPEN_ROW]) if cut.is_open else rows
+        order, lanes = scan.group(sheet.lane, sheet.length, rows, open_row, len(self._lanes))
+        busy = set(np.flatnonzero(lanes[:, 1]).tolist())
+        if self._begun is not None:
+            busy.update(number for number, lane in enumerate(self._lanes) if lane.waiting_bytes)
+        touched = [(self._lanes[number], *lanes[number].tolist()) for number in sorted(busy)]
+        for lane, first, count, size, whole, whole_bytes in touched:
+            if cut.has_ended and (whole or lane.waiting_bytes):
+                lane.append(cut, order[first : first + whole], whole_bytes)
+                lane.close(cut, self._source)
+            if count > whole:
+                lane.append(cut, order[first + whole : first + count], size - whole_bytes)
+        touched_lanes = [entry[0] for entry in touched]
+        self._waiting_bytes = sum(lane.waiting_bytes for lane in touched_lanes)
+        return touched_lanes
+
+    def _spill(self, cut: Cut) -> list[Lane]:
+        for lane in self._lanes:
+            if lane.waiting_bytes:
+                lane.close(cut, self._source)
+                self._open_workers.add(lane.worker)
+        self._waiting_bytes = 0
+        return [lane for lane in self._lanes if lane.segments]
+
+    def _release(self, cut: Cut, *, is_spilled: bool) -> list[PendingTruncation]:
+        """Take out the truncations that go now; those of the open transaction wait, unless it is spilled."""
+        if not self._truncations:
+            return []
+        open_transaction = cut.last_transaction if cut.is_open else -1
+        waiting = [pending for pending in self._truncations if pending.transaction == open_transaction]
+        ready = [pending for pending in self._truncations if pending.transaction != open_transaction]
+        if is_spilled:
+            self._open_workers.update(pending.worker for pending in waiting)
+            ready, waiting = ready + waiting, []
+        self._truncations = [_carried(pending) for pending in waiting]
+        return ready
+
+    def _changes(
+        self, touched: Sequence[Lane], truncations: Sequence[PendingTruncation], cut: Cut
+    ) -> dict[int, list[Change]]:
+        """Return the changes per worker, in the order of their lanes, truncations between them."""
+        changes: dict[int, list[Change]] = {}
+        numbers = {id(lane): number for number, lane in enumerate(self._lanes)} if truncations else {}
+        places = [pending.place for pending in truncations]
+        done = 0
+        for lane in touched:
+            upto = bisect.bisect_right(places, numbers[id(lane)]) if truncations else 0
+            for pending in truncations[done:upto]:
+                changes.setdefault(pending.worker, []).append(cut.truncation(self._source, pending))
+            done = max(done, upto)
+            if lane.segments:
+                changes.setdefault(lane.worker, []).extend(lane.segments)
+                lane.segments = []
+        for pending in truncations[done:]:
+            changes.setdefault(pending.worker, []).append(cut.truncation(self._source, pending))
+        return changes
+
+    def _delivery(self, changes: Sequence[Change], *, is_open: bool) -> Delivery:
+        size = len(changes) * _CHANGE_BYTES
+        for change in changes:
+            if isinstance(change, Segment):
+                self.rows += len(change.lengths)
+                size += len(change.data) + change.lengths.nbytes
+                size += len(change.transactions.xid) * _TRANSACTION_BYTES
+        return Delivery(
+            source=self._source,
+            changes=tuple(changes),
+            through=int(self._marks[scan.LAST_END_LSN]),
+            bytes=size,
+            epoch=self._epoch,
+            is_open=is_open,
+        )
+
+    def _note(self, cut: Cut) -> None:
+        self.dropped_rows += int(cut.cursor[scan.DROPPED_ROWS])
+        self.transactions += int(cut.cursor[scan.ENDED])
+        self._is_reply_wanted |= bool(cut.cursor[scan.REPLY_WANTED])
+        if cut.has_ended:
+            self.commit_us = int(cut.sheet.commit_us[cut.last_transaction - cut.is_open])
+        self._begun = cut.begun()
+        for lane in self._lanes if cut.is_open else ():
+            lane.keep()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Forget the lanes that others have replaced, once no truncation depends on the lanes' order any more."""
+        if self._truncations or not (self._has_stale_lanes or self._barriers):
+            return
+        current = set(self._lane_of.values())
+        kept = [n for n, lane in enumerate(self._lanes) if n in current or lane.waiting_bytes]
+        places = {number: place for place, number in enumerate(kept)}
+        self._lanes = [self._lanes[number] for number in kept]
+        self._lane_of = {oid: places.get(number, scan.NO_LANE) for oid, number in self._lane_of.items()}
+        for oid, number in self._lane_of.items():
+            self._table.put(oid, number)
+        self._barriers = {}
+        self._has_stale_lanes = len(self._lanes) > len(current - {scan.NO_LANE})
+
+
+def _carried(pending: PendingTruncation) -> PendingTruncation:
+    return PendingTruncation(place=pending.place, worker=pending.worker, relation=pending.relation, transaction=0)
+
+
+__all__ = ["Assembler", "TypeLookup"]

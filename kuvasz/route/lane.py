@@ -1,0 +1,179 @@
+"""What the assembler keeps: the cut being worked on, and one lane per relation version."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from kuvasz.decode import messages
+from kuvasz.model import Int32s, Relation, Segment, Transactions, Truncation, UInt8s, UInt32s
+from kuvasz.route import scan
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A transaction that is still open."""
+
+    commit_lsn: int
+    commit_us: int
+    xid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTruncation:
+    """A TRUNCATE until its transaction goes out."""
+
+    place: int  #: lanes from this number on hold what came after it
+    worker: int
+    relation: Relation
+    transaction: int  #: number in the cut; a transaction open since an earlier gulp is number 0
+
+
+class Cut:
+    """One gulp and what `scan.classify` finds in it.
+
+    Args:
+        gulp: CopyData payloads one after another, read-only.
+        lengths: Bytes of each.
+        begun: The transaction that was open when the gulp began; it is number 0.
+    """
+
+    def __init__(self, gulp: UInt8s, lengths: UInt32s, begun: Begun | None) -> None:
+        self.gulp = gulp
+        self.lengths = lengths
+        self.sheet = scan.sheet(len(lengths))
+        self.cursor = np.zeros(scan.CURSOR_FIELDS, np.int64)
+        if begun is not None:
+            self.cursor[[scan.IN_TRANSACTION, scan.TRANSACTIONS]] = 1
+            self.sheet.commit_lsn[0], self.sheet.end_lsn[0] = begun.commit_lsn, begun.commit_lsn + 1
+            self.sheet.commit_us[0], self.sheet.xid[0] = begun.commit_us, begun.xid
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the cursor stands within a transaction."""
+        return bool(self.cursor[scan.IN_TRANSACTION])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a transaction ended in this gulp; the one open before it is then the first that did."""
+        return bool(self.cursor[scan.ENDED])
+
+    @property
+    def last_transaction(self) -> int:
+        """Number of the last transaction begun, -1 if there is none."""
+        return int(self.cursor[scan.TRANSACTIONS]) - 1
+
+    def begun(self) -> Begun | None:
+        """Return the transaction that is open at the end."""
+        if not self.is_open:
+            return None
+        last, sheet = self.last_transaction, self.sheet
+        return Begun(
+            commit_lsn=int(sheet.commit_lsn[last]), commit_us=int(sheet.commit_us[last]), xid=int(sheet.xid[last])
+        )
+
+    def message(self) -> bytes:
+        """Return the pgoutput message at the cursor."""
+        start = int(self.cursor[scan.OFFSET])
+        end = start + int(self.lengths[self.cursor[scan.MESSAGE]])
+        return self.gulp[start + messages.XLOGDATA_HEADER_BYTES : end].tobytes()
+
+    def skip(self) -> None:
+        """Move the cursor past its message."""
+        self.cursor[scan.OFFSET] += self.lengths[self.cursor[scan.MESSAGE]]
+        self.cursor[scan.MESSAGE] += 1
+
+    def transactions(self, numbers: Int32s, row_end: UInt32s) -> Transactions:
+        """Return the runs of transactions with these numbers."""
+        sheet = self.sheet
+        return Transactions(
+            commit_lsn=sheet.commit_lsn[numbers],
+            end_lsn=sheet.end_lsn[numbers],
+            commit_us=sheet.commit_us[numbers],
+            xid=sheet.xid[numbers],
+            row_end=row_end,
+        )
+
+    def truncation(self, source: str, pending: PendingTruncation) -> Truncation:
+        """Return a TRUNCATE whose transaction goes out now."""
+        number, sheet = pending.transaction, self.sheet
+        return Truncation(
+            source=source,
+            relation=pending.relation,
+            commit_lsn=int(sheet.commit_lsn[number]),
+            end_lsn=int(sheet.end_lsn[number]),
+            commit_us=int(sheet.commit_us[number]),
+            xid=int(sheet.xid[number]),
+        )
+
+
+class Lane:
+    """The rows of one relation version that have not gone out yet.
+
+    Between two gulps it holds rows of the open transaction only.
+    """
+
+    def __init__(self, worker: int, relation: Relation) -> None:
+        self.worker = worker
+        self.relation = relation
+        self.segments: list[Segment] = []
+        self._data = bytearray()
+        self._lengths: list[UInt32s] = []
+        self._row_count = 0
+        self._runs: tuple[Int32s, UInt32s] | None = None  # None: all rows belong to transaction 0
+
+    def serves(self, worker: int, relation: Relation) -> bool:
+        """Whether rows of that relation for that worker may go on here."""
+        return self.worker == worker and self.relation == relation
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the rows held."""
+        return len(self._data)
+
+    def append(self, cut: Cut, order: Int32s, size: int) -> None:
+        """Copy rows of the cut behind those held, which are of transaction 0.
+
+        Args:
+            cut: Where the rows are.
+            order: Numbers of the rows, in stream order.
+            size: Their bytes.
+        """
+        start = len(self._data)
+        self._data += bytes(size)
+        # The view must be gone before the bytearray can grow again.
+        target = np.frombuffer(self._data, np.uint8)[start:]
+        sheet = cut.sheet
+        lengths, numbers, ends = scan.gather(
+            cut.gulp, order, sheet.offset, sheet.length, sheet.transaction, target, self._row_count
+        )
+        del target
+        self._lengths.append(lengths)
+        self._row_count += len(lengths)
+        self._runs = numbers, ends
+
+    def close(self, cut: Cut, source: str) -> None:
+        """Make a segment of all rows held."""
+        runs = self._runs or (np.zeros(1, np.int32), np.full(1, self._row_count, np.uint32))
+        self.segments.append(
+            Segment(
+                source=source,
+                relation=self.relation,
+                data=self._data,
+                lengths=self._lengths[0] if len(self._lengths) == 1 else np.concatenate(self._lengths),
+                transactions=cut.transactions(*runs),
+            )
+        )
+        self.clear()
+
+    def keep(self) -> None:
+        """Hold the rows over to the next gulp, where their transaction is number 0."""
+        self._runs = None
+
+    def clear(self) -> None:
+        """Drop the rows held."""
+        self._data, self._lengths, self._row_count, self._runs = bytearray(), [], 0, None
+
+
+__all__ = ["Begun", "Cut", "Lane", "PendingTruncation"]

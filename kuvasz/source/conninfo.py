@@ -1,0 +1,242 @@
+"""How a source's url becomes connections whose sessions all print values alike.
+
+Every part of the url's query is kept. Two lists of session settings ride in the startup packet, where they outrank
+what ``ALTER ROLE … SET`` and ``ALTER DATABASE … SET`` say: manners, which the url's own ``options`` may override,
+and the form of values, which it may not, because COPY and stream must print a value byte for byte alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from kuvasz.errors import ConfigError
+from kuvasz.source import failure
+
+if TYPE_CHECKING:
+    from psycopg.rows import TupleRow
+
+#: Settings that decide how a value is printed (manual, sections 20.11.2 "Locale and Formatting" and 20.11.1).
+VALUE_SETTINGS = {
+    "datestyle": "ISO",
+    "timezone": "UTC",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "intervalstyle": "postgres",
+    "client_encoding": "UTF8",
+    "xmlbinary": "base64",
+    # A policy would drop rows from the copy without a word; with "off" it is an error (manual, section 5.9).
+    "row_security": "off",
+}
+
+#: Settings that a url may override.
+MANNERS = {
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "lock_timeout": "30s",
+}
+
+REPLICATION_MANNERS = {
+    **MANNERS,
+    # Creating a slot waits for running transactions by their locks: however long that takes.
+    "lock_timeout": "0",
+    "wal_sender_timeout": "60s",
+}
+
+#: libpq's parameters, where the url has none of its own (manual, section 34.1.2).
+_DEFAULTS = {
+    "application_name": "kuvasz",
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+    # Off, so that a connection without TLS is known to be plain: `kuvasz.source.copy_out` reads its socket itself.
+    "gssencmode": "disable",
+}
+
+_SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
+_HIDDEN = "***"
+_TRANSACTION_TIMEOUT_SINCE = 170000
+
+
+def conninfo(url: str) -> str:
+    """Return the libpq connection string of an ordinary session.
+
+    Applying it to its own result changes nothing.
+
+    Args:
+        url: A connection url, or a connection string in libpq's key-value form.
+
+    Raises:
+        ConfigError: The url cannot be read.
+    """
+    given = _parse(url)
+    options = _options(given.get("options"), MANNERS)
+    return make_conninfo(**{**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options})
+
+
+def replication_conninfo(url: str, *, decoding_memory: str = "256MB") -> str:
+    """Return the libpq connection string of a session that speaks the logical replication protocol.
+
+    Args:
+        url: As for `conninfo`.
+        decoding_memory: ``logical_decoding_work_mem`` of the session, which every user may set: below it a
+            transaction is decoded without spilling to the server's disk.
+
+    Raises:
+        ConfigError: The url cannot be read.
+    """
+    given = _parse(url)
+    options = _options(given.get("options"), {**REPLICATION_MANNERS, "logical_decoding_work_mem": decoding_memory})
+    return make_conninfo(
+        **{**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options, "replication": "database"}
+    )
+
+
+def plain_conninfo(replication: str) -> str:
+    """Return the connection string of an ordinary session from that of a replication session."""
+    parameters = _parse(replication)
+    parameters.pop("replication", None)
+    return make_conninfo(**parameters)
+
+
+def pinned(conninfo: str, pgconn: pq.abc.PGconn) -> str:
+    """Return `conninfo` narrowed to the one server that `pgconn` reached.
+
+    An exported snapshot is known to the server that made it alone, so the copying sessions of a url with several
+    hosts must not choose again.
+    """
+    parameters = _parse(conninfo)
+    parameters.pop("hostaddr", None)
+    host, port = pgconn.host.decode(), pgconn.port.decode()
+    if host:
+        parameters["host"] = host
+    if host and pgconn.hostaddr and not host.startswith(("/", "@")):
+        parameters["hostaddr"] = pgconn.hostaddr.decode()  # one name may stand for several addresses
+    return make_conninfo(**{**parameters, "port": port})
+
+
+def connect(url: str) -> psycopg.Connection[TupleRow]:
+    """Open an ordinary session, in autocommit.
+
+    Raises:
+        ConfigError: The url cannot be read.
+        SourceError: The server cannot be reached.
+        SourceRefused: It answers, and turns us away.
+    """
+    parameters = conninfo(url)
+    where = location(url)
+    with failure.translated(where, "connect", role=_parse(url).get("user", "…")):
+        try:
+            # Server-side prepared statements would not survive a pooler, and nothing here runs often.
+            connection = psycopg.connect(parameters, autocommit=True, prepare_threshold=None)
+        except psycopg.OperationalError as error:
+            raise type(error)(scrub(str(error), url)) from None
+        if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+            connection.execute("SET transaction_timeout = 0")
+    return connection
+
+
+def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
+    """Open a session at libpq's level, for replication commands and COPY.
+
+    Args:
+        conninfo: What `conninfo` or `replication_conninfo` returned.
+        doing: What the session is for, told in errors.
+
+    Raises:
+        SourceError: The server cannot be reached.
+        SourceRefused: It answers, and turns us away.
+    """
+    pgconn = pq.PGconn.connect(conninfo.encode())
+    if pgconn.status != pq.ConnStatus.OK:
+        message = scrub(pgconn.get_error_message(), conninfo)
+        pgconn.finish()
+        role = str(_parse(conninfo).get("user", "…"))
+        raise failure.of(None, message, place=location(conninfo), doing=doing, role=role)
+    if pgconn.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+        # A startup option would keep older servers from accepting the connection.
+        pgconn.exec_(b"SET transaction_timeout = 0")
+    return pgconn
+
+
+def place(connection: psycopg.Connection[Any]) -> str:
+    """Return where a session leads, for messages: ``user@host:port/database``."""
+    info = connection.info
+    return f"{info.user}@{_bracketed(info.host)}:{info.port}/{info.dbname}"
+
+
+def location(url: str) -> str:
+    """Return where a url leads, for messages: ``user@host:port/database``, several hosts with commas."""
+    given = _parse(url)
+    hosts = str(given.get("host") or given.get("hostaddr") or "localhost").split(",")
+    ports = str(given.get("port") or "5432").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    servers = ",".join(f"{_bracketed(host)}:{port}" for host, port in zip(hosts, ports, strict=False))
+    user = given.get("user")
+    database = given.get("dbname") or user or ""
+    return f"{user}@{servers}/{database}" if user else f"{servers}/{database}"
+
+
+def redact(url: str) -> str:
+    """Return the url for logs: every secret replaced, everything else kept. Never raises."""
+    try:
+        given = _parse(url)
+    except ConfigError:
+        return "<a url that cannot be read>"
+    user, password = given.pop("user", None), given.pop("password", None)
+    account = "" if user is None and password is None else f"{quote(str(user or ''), safe='')}"
+    account += f":{_HIDDEN}" if password is not None else ""
+    hosts, ports = str(given.pop("host", "") or "").split(","), str(given.pop("port", "") or "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    servers = ",".join(
+        _bracketed(quote(host, safe=":.-_")) + (f":{port}" if port else "")
+        for host, port in zip(hosts, ports, strict=False)
+    )
+    database = quote(str(given.pop("dbname", "") or ""), safe="")
+    rest = {name: _HIDDEN if name in _SECRETS else str(value) for name, value in given.items()}
+    query = f"?{urlencode(rest, quote_via=quote, safe='*')}" if rest else ""
+    return f"postgresql://{account}{'@' if account else ''}{servers}/{database}{query}"
+
+
+def scrub(text: str, url: str) -> str:
+    """Return a driver's message without the secrets of the url, should it quote one."""
+    for name, value in _parse(url).items():
+        if name in _SECRETS and value:
+            text = text.replace(str(value), _HIDDEN)
+    return text
+
+
+def _parse(url: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # libpq's text quotes the part it stumbled over, which may be the password: neither told nor chained.
+        raise ConfigError(
+            "a source's url cannot be read as a PostgreSQL connection url",
+            hint="write postgresql://user:password@host:port/database?sslmode=…; in user and password"
+            " percent-encode @ : / ? # %",
+        ) from None
+
+
+def _options(given: object, manners: dict[str, str]) -> str:
+    fixed = _flags(VALUE_SETTINGS)
+    own = str(given or "")
+    if own.endswith(fixed):  # this module's work already
+        return own
+    return " ".join(part for part in (_flags(manners), own, fixed) if part)
+
+
+def _flags(settings: dict[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,228 @@
+"""The result of a ``COPY … TO STDOUT``, in pieces of whole rows.
+
+libpq hands out one row per call. Where the socket is plain (no TLS, no GSS), the rows are read from the socket in
+large gulps instead and freed of their message headers by one compiled loop: between commands libpq has nothing
+buffered, so the query is sent past it and everything up to ReadyForQuery read past it, and the connection is as
+before. Message formats: manual, section 55.7; the server sends every row as one CopyData message.
+
+Measured with 2 M rows of 87 bytes on 2 cores that also run the server: over TCP 0.79 s with 0.17 s of CPU here,
+libpq's loop 0.87-1.0 s with 0.6-0.75 s.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+from psycopg import pq
+
+from kuvasz.errors import SourceError
+from kuvasz.source import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kuvasz.model import UInt8s
+
+_GULP_BYTES = 1 << 20
+#: Between gulps, so that the server runs undisturbed. A UNIX socket holds too little for it.
+_PAUSE_S = {socket.AF_INET: 0.001, socket.AF_INET6: 0.001}
+_RECEIVE_BUFFER_BYTES = 4 << 20
+
+_COPY_DATA = ord("d")
+_HEADER_BYTES = 5  # tag, length
+_READY = ord("Z")
+_ERROR = ord("E")
+
+
+def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[bytearray]:
+    """Run a COPY TO STDOUT and return its rows in order.
+
+    Args:
+        pgconn: An open, idle, blocking connection; idle again when the iterator is exhausted, else to be closed.
+        query: The statement.
+        chunk_bytes: A piece has at least this size, but for the last, and at most a gulp of 1 MB and a row more.
+        place: For errors: where the connection leads.
+        doing: For errors: what is copied.
+
+    Yields:
+        Whole rows, each with its newline; never empty.
+
+    Raises:
+        SourceError: The server refused, or the connection broke.
+    """
+    if is_plain(pgconn):
+        yield from _Reader(pgconn, place=place, doing=doing).rows(query, chunk_bytes)
+    else:
+        yield from libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing)
+
+
+def is_plain(pgconn: pq.abc.PGconn) -> bool:
+    """Return whether the socket carries the protocol as it is."""
+    options = {option.keyword: option.val for option in pgconn.info}
+    return not pgconn.ssl_in_use and options.get(b"gssencmode") == b"disable"
+
+
+def libpq_rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[bytearray]:
+    """Do what `rows` does, row by row through libpq."""
+    with failure.translated(place, doing):
+        result = pgconn.exec_(query.encode())
+        if result.status != pq.ExecStatus.COPY_OUT:
+            raise _of_result(result, place, doing)
+        fetch = pgconn.get_copy_data
+        chunk = bytearray()
+        size, row = fetch(0)
+        while size > 0:
+            chunk += row
+            if len(chunk) >= chunk_bytes:
+                yield chunk
+                chunk = bytearray()
+            size, row = fetch(0)
+        last = pgconn.get_result()
+        while pgconn.get_result() is not None:
+            pass
+    if last is None or last.status != pq.ExecStatus.COMMAND_OK:
+        raise _of_result(last, place, doing)
+    if chunk:
+        yield chunk
+
+
+class _Reader:
+    """Reads one COPY from the connection's socket."""
+
+    def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str) -> None:
+        self._pgconn = pgconn
+        self._place = place
+        self._doing = doing
+        self._source = np.empty(_GULP_BYTES, np.uint8)
+        self._start = 0  # of what is read and not yet used
+        self._end = 0
+
+    def rows(self, query: str, chunk_bytes: int) -> Iterator[bytearray]:
+        # A descriptor of our own, so that closing it does not close libpq's.
+        with socket.socket(fileno=os.dup(self._pgconn.socket)) as self._socket:
+            # libpq's sockets do not block, and a timeout, however long, keeps it so (they share the flag).
+            self._socket.settimeout(3600)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            statement = query.encode() + b"\0"
+            self._socket.sendall(struct.pack("!ci", b"Q", len(statement) + 4) + statement)
+            yield from self._chunks(chunk_bytes)
+
+    def _chunks(self, chunk_bytes: int) -> Iterator[bytearray]:
+        target = np.empty(chunk_bytes + _GULP_BYTES, np.uint8)
+        at = whole = missing = 0
+        while True:
+            if at + self._end - self._start > len(target):  # a row larger than a chunk
+                target = np.concatenate((target, np.empty(len(target), np.uint8)))
+            used, at, whole, missing = unframe(self._source[self._start : self._end], target, at, whole, missing)
+            self._start += used
+            if missing < 0:
+                raise self._broken("the length of a row cannot be: bytes were lost")
+            if whole >= chunk_bytes:
+                yield bytearray(target[:whole])
+                target[: at - whole] = target[whole:at].copy()
+                at, whole = at - whole, 0
+            if missing == 0 and self._start < self._end and self._source[self._start] != _COPY_DATA:
+                if self._other() == _READY:
+                    break
+            else:
+                self._fill()
+        if whole:
+            yield bytearray(target[:whole])
+
+    def _other(self) -> int:
+        """Take one message that is not CopyData, and return its tag."""
+        while self._end - self._start < _HEADER_BYTES:
+            self._fill()
+        tag, length = struct.unpack("!Bi", self._source[self._start : self._start + _HEADER_BYTES].tobytes())
+        body_bytes = length - 4
+        if body_bytes < 0 or body_bytes > _GULP_BYTES - _HEADER_BYTES:
+            raise SourceError(
+                f"{self._place}: cannot {self._doing}: a message {chr(tag)!r} of {length} bytes came",
+                hint="something else than a PostgreSQL server answers, or bytes were lost; it is tried again",
+            )
+        while self._end - self._start < _HEADER_BYTES + body_bytes:
+            self._fill()
+        start = self._start + _HEADER_BYTES
+        body = self._source[start : start + body_bytes].tobytes()
+        self._start = start + body_bytes
+        if tag == _ERROR:
+            raise self._error(body)
+        return int(tag)
+
+    def _fill(self) -> None:
+        if self._start:
+            rest = self._end - self._start
+            self._source[:rest] = self._source[self._start : self._end].copy()
+            self._start, self._end = 0, rest
+        try:
+            if pause_s := _PAUSE_S.get(self._socket.family):
+                time.sleep(pause_s)
+            received = self._socket.recv_into(self._source[self._end :].data)
+        except OSError as error:
+            raise self._broken(str(error)) from error
+        if received == 0:
+            raise self._broken("the server closed the connection")
+        self._end += received
+
+    def _broken(self, why: str) -> SourceError:
+        return SourceError(f"{self._place}: cannot {self._doing}: {why}", hint="it is tried again")
+
+    def _error(self, body: bytes) -> SourceError:
+        fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
+        return failure.of(fields.get(b"C"), fields.get(b"M", ""), place=self._place, doing=self._doing)
+
+
+@numba.njit(cache=True, nogil=True)
+def unframe(
+    source: UInt8s, target: UInt8s, at: int, whole: int, missing: int
+) -> tuple[int, int, int, int]:  # pragma: no cover - compiled
+    """Move the payload of CopyData messages from `source` to `target`, up to the first other message.
+
+    Args:
+        source: Bytes of the protocol.
+        target: Has room for all of `source` after `at`.
+        at: Where to write.
+        whole: Where the last complete row in `target` ends.
+        missing: Payload bytes of a message begun earlier.
+
+    Returns:
+        Bytes of `source` used, and the new values of `at`, `whole` and `missing`; `missing` is -1 at a message
+        whose length cannot be.
+    """
+    i = 0
+    end = len(source)
+    while True:
+        if missing > 0:
+            size = min(missing, end - i)
+            target[at : at + size] = source[i : i + size]
+            at += size
+            i += size
+            missing -= size
+            if missing > 0:
+                break
+            whole = at
+        if end - i < 5 or source[i] != 100:
+            break
+        length = (
+            (np.int64(source[i + 1]) << 24) | (np.int64(source[i + 2]) << 16)
+            | (np.int64(source[i + 3]) << 8) | np.int64(source[i + 4])
+        )  # fmt: skip
+        if length < 4:
+            missing = -1
+            break
+        missing = int(length) - 4
+        i += 5
+    return i, at, whole, missing
+
+
+def _of_result(result: pq.abc.PGresult | None, place: str, doing: str) -> SourceError:
+    if result is None:
+        return SourceError(f"{place}: cannot {doing}: the connection ended", hint="it is tried again")
+    state = result.error_field(pq.DiagnosticField.SQLSTATE)
+    return failure.of(None if state is None else state.decode(), result.get_error_message(), place=place, doing=doing)

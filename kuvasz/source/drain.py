@@ -1,0 +1,273 @@
+"""Take CopyData payloads from libpq into one buffer: the reader's only work per message.
+
+Two bodies, one behaviour. `KernelDrain` calls libpq's ``PQgetCopyData`` from a compiled loop, by its address in
+the library that psycopg itself uses, and without the GIL, so that a busy stream does not hold up the workers'
+threads. `PlainDrain` does the same through `psycopg.pq` and serves where those addresses cannot be had.
+
+libpq's functions: PostgreSQL 18 manual, sections 34.4 "Asynchronous Command Processing" and 34.10.2 "Functions for
+Receiving COPY Data".
+"""
+
+# ruff: noqa: ANN401, ARG001 - numba gives its intrinsics untyped values
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numba
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped] # comes with numba
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from kuvasz.model import UInt8s, UInt32s
+
+# Seen by kernels without its first parameter, which no type checker knows.
+_intrinsic: Any = intrinsic
+
+#: Most messages in a gulp: bounds the lengths kept and what a gulp of tiny messages costs to route.
+MAX_MESSAGES = 65536
+_ARENA_BYTES = 1 << 20
+
+_EMPTY, _LIMIT, _GROW, _ENDED, _LOST = range(5)
+
+
+class Drain(Protocol):
+    """Takes messages from one connection in COPY_BOTH mode."""
+
+    is_ended: bool  #: the server ended the stream, or an error came instead of a message: get_result tells
+    is_lost: bool  #: the connection broke while reading
+
+    @property
+    def bytes(self) -> int:
+        """Bytes gathered."""
+
+    def drain(self, limit: int) -> int:
+        """Take what has arrived until nothing is left or `limit` bytes are gathered; return the bytes taken."""
+
+    def gulp(self) -> tuple[UInt8s | bytearray, UInt32s]:
+        """Return the payloads gathered, one after another, and the length of each; valid until `clear`."""
+
+    def clear(self) -> None:
+        """Start a new gulp."""
+
+
+def best_drain(pgconn: PGconn) -> Drain:
+    """Return the fastest drain that works on this platform."""
+    functions = _libpq_functions(pgconn)
+    return PlainDrain(pgconn) if functions is None else KernelDrain(pgconn, functions)
+
+
+class PlainDrain:
+    """The body in plain Python."""
+
+    def __init__(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
+        self._gulp = bytearray()
+        self._lengths: list[int] = []
+        self.is_ended = False
+        self.is_lost = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes gathered."""
+        return len(self._gulp)
+
+    def drain(self, limit: int) -> int:
+        """Take what has arrived, see `Drain`."""
+        before, was_empty = len(self._gulp), False
+        get, lengths = self._pgconn.get_copy_data, self._lengths
+        while len(self._gulp) < limit and len(lengths) < MAX_MESSAGES:
+            size, payload = get(1)
+            if size > 0:
+                self._gulp += payload
+                lengths.append(size)
+                was_empty = False
+            elif size < 0:
+                self.is_ended = True
+                break
+            elif was_empty:
+                break
+            else:
+                self._pgconn.consume_input()
+                was_empty = True
+        return len(self._gulp) - before
+
+    def gulp(self) -> tuple[bytearray, UInt32s]:
+        """Return the gulp, see `Drain`."""
+        return self._gulp, np.array(self._lengths, np.uint32)
+
+    def clear(self) -> None:
+        """Start a new gulp."""
+        self._gulp = bytearray()
+        self._lengths.clear()
+
+
+class KernelDrain:
+    """The compiled body.
+
+    Args:
+        pgconn: The connection. Nothing else may use it while `drain` runs.
+        functions: Addresses of PQgetCopyData, PQfreemem and PQconsumeInput in the library that made `pgconn`.
+    """
+
+    def __init__(self, pgconn: PGconn, functions: tuple[int, int, int]) -> None:
+        self._pgconn = pgconn
+        self._functions = functions
+        self._arena: UInt8s = np.empty(_ARENA_BYTES, np.uint8)
+        self._lengths: UInt32s = np.empty(MAX_MESSAGES, np.uint32)
+        self._pending = np.zeros(2, np.int64)  # address and size of a payload taken from libpq, not yet copied
+        self._bytes = 0
+        self._count = 0
+        self.is_ended = False
+        self.is_lost = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes gathered."""
+        return self._bytes
+
+    def drain(self, limit: int) -> int:
+        """Take what has arrived, see `Drain`."""
+        before = self._bytes
+        while True:
+            pointer = self._pgconn.pgconn_ptr  # type: ignore[attr-defined] # not in psycopg's protocol class
+            if pointer is None:
+                self.is_lost = True
+                break
+            self._bytes, self._count, code = _drain(
+                *self._functions,
+                pointer,
+                self._pending,
+                self._arena,
+                self._lengths,
+                self._bytes,
+                self._count,
+                limit,
+            )
+            self.is_ended, self.is_lost = code == _ENDED, code == _LOST
+            if code != _GROW:
+                break
+            self._grow(self._bytes + int(self._pending[1]))
+        return self._bytes - before
+
+    def gulp(self) -> tuple[UInt8s, UInt32s]:
+        """Return the gulp, see `Drain`."""
+        return self._arena[: self._bytes], self._lengths[: self._count]
+
+    def clear(self) -> None:
+        """Start a new gulp."""
+        if len(self._arena) > 16 * _ARENA_BYTES and self._bytes < len(self._arena) // 4:
+            self._arena = np.empty(_ARENA_BYTES, np.uint8)  # after one huge row
+        self._bytes = self._count = 0
+
+    def _grow(self, needed: int) -> None:
+        arena = np.empty(max(needed, 2 * len(self._arena)), np.uint8)
+        arena[: self._bytes] = self._arena[: self._bytes]
+        self._arena = arena
+
+
+def _libpq_functions(pgconn: PGconn) -> tuple[int, int, int] | None:
+    """Return the addresses the kernel needs, None where the library cannot be asked for them.
+
+    A lookup through the extension module's own handle also searches the libraries it was linked with (POSIX
+    dlsym), so it finds the very libpq that psycopg uses, be it bundled or the system's.
+    """
+    module = sys.modules.get(type(pgconn).__module__)
+    path = getattr(module, "__file__", None)
+    if path is None or path.endswith(".py"):
+        return None
+    try:
+        library = ctypes.CDLL(path)
+        names = library.PQgetCopyData, library.PQfreemem, library.PQconsumeInput
+    except (OSError, AttributeError):
+        return None
+    addresses = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in names)
+    return addresses if all(addresses) else None  # type: ignore[return-value]
+
+
+def _call(builder: Any, function: Any, result: Any, arguments: list[Any]) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(builder.inttoptr(function, kind.as_pointer()), arguments)
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def _get_copy_data(_context: Any, function: Any, pgconn: Any, target: Any) -> Any:
+    """Call PQgetCopyData(pgconn, target, async=1); addresses are integers."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        is_async = cgutils.int32_t(1)
+        return _call(builder, arguments[0], cgutils.int32_t, [*arguments[1:], is_async])
+
+    return types.int32(types.int64, types.int64, types.int64), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def _consume_input(_context: Any, function: Any, pgconn: Any) -> Any:
+    """Call PQconsumeInput(pgconn)."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _call(builder, arguments[0], cgutils.int32_t, [arguments[1]])
+
+    return types.int32(types.int64, types.int64), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def _copy_and_free(_context: Any, function: Any, target: Any, origin: Any, size: Any) -> Any:
+    """Copy `size` bytes from address to address, then call PQfreemem(origin)."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        function, target, origin, size = arguments
+        to, start = (builder.inttoptr(address, cgutils.voidptr_t) for address in (target, origin))
+        cgutils.raw_memcpy(builder, to, start, size, 1)  # type: ignore[no-untyped-call]
+        _call(builder, function, ir.VoidType(), [origin])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _drain(  # noqa: PLR0913 - flat arguments are what a kernel is called fastest with
+    get: int,
+    free: int,
+    consume: int,
+    pgconn: int,
+    pending: Any,
+    arena: Any,
+    lengths: Any,
+    used: int,
+    count: int,
+    limit: int,
+) -> tuple[int, int, int]:
+    """Take messages into the arena; return the bytes and messages in it, and why it stopped."""
+    was_empty = False
+    while used < limit and count < len(lengths):
+        size = pending[1]
+        if size == 0:
+            size = np.int64(_get_copy_data(get, pgconn, pending.ctypes.data))
+        if size > 0:
+            if used + size > len(arena):
+                pending[1] = size
+                return used, count, _GROW
+            _copy_and_free(free, arena.ctypes.data + used, pending[0], size)
+            pending[1] = 0
+            lengths[count] = size
+            used += size
+            count += 1
+            was_empty = False
+        elif size < 0:
+            return used, count, _ENDED
+        elif was_empty:
+            return used, count, _EMPTY
+        elif _consume_input(consume, pgconn) != 1:
+            return used, count, _LOST
+        else:
+            was_empty = True
+    return used, count, _LIMIT
+
+
+__all__ = ["MAX_MESSAGES", "Drain", "KernelDrain", "PlainDrain", "best_drain"]

@@ -1,0 +1,106 @@
+"""What a failure at a source means: the driver's errors become ours at this door.
+
+The rules go by SQLSTATE (manual, appendix A) and, where one state has several meanings or libpq gives none
+(a failed connection carries only text), by a part of the server's English message. What no rule knows is a
+`SourceError`: passing, to be tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What makes a server ready for logical decoding; both need a restart.
+WAL_LEVEL_SQL = "ALTER SYSTEM SET wal_level = 'logical';"
+MORE_SLOTS_SQL = "ALTER SYSTEM SET max_replication_slots = {slots};"
+MORE_SENDERS_SQL = "ALTER SYSTEM SET max_wal_senders = {senders};"
+
+_LOCK_HINT = "another session holds a lock on the table (see pg_locks); it is tried again"
+_RESTART_HINT = "it is tried again; see the server's log if this goes on"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    kind: type[SourceError]
+    hint: str
+    states: frozenset[str] = frozenset()
+    text: re.Pattern[str] | None = None
+
+    def fits(self, state: str | None, message: str) -> bool:
+        if self.states and state not in self.states:
+            return False
+        return self.text is None or self.text.search(message) is not None
+
+
+def _rule(kind: type[SourceError], hint: str, *states: str, text: str | None = None) -> _Rule:
+    pattern = None if text is None else re.compile(text, re.IGNORECASE)
+    return _Rule(kind=kind, hint=hint, states=frozenset(states), text=pattern)
+
+
+#: The first rule that fits decides.
+_RULES = (
+    _rule(SourceRefused, f"{WAL_LEVEL_SQL} then restart the server", text="requires wal_level|wal_level.*logical"),
+    _rule(SlotLost, "the missed changes are gone: copy the source again (on_slot_lost: resync, or kuvasz resync)",
+          text=r"can no longer (get changes|access) (from )?replication slot|slot .* (was|has been) invalidated"),
+    _rule(SlotLost, "the slot was dropped: copy the source again (on_slot_lost: resync, or kuvasz resync)",
+          text=r'replication slot "[^"]*" does not exist'),
+    _rule(SourceRefused, "the role needs: ALTER ROLE {role} REPLICATION;",
+          text="permission denied to (use replication slots|start WAL sender|create replication slot)"
+               "|replication role|REPLICATION attribute"),
+    _rule(SourceRefused, "raise it, then restart the server: " + MORE_SLOTS_SQL.format(slots="…"), "53400",
+          text="all replication slots are in use"),
+    _rule(SourceError, "wait for other replicas to go, or: " + MORE_SENDERS_SQL.format(senders="…"),
+          text="max_wal_senders"),
+    _rule(SourceError, "a pooler stands between: give the url of the server itself (transaction pooling cannot"
+          " carry replication or exported snapshots)", text="unsupported startup parameter|pgbouncer"),
+    _rule(SourceRefused, "check user, password and the server's pg_hba.conf", "28P01", "28000"),
+    _rule(SourceRefused, "check user, password and the server's pg_hba.conf",
+          text=r"authentication failed|no pg_hba\.conf entry|no password supplied"
+               r"|role \"[^\"]*\" (does not exist|is not permitted)"),
+    _rule(SourceRefused, "check the database's name in the url", "3D000"),
+    _rule(SourceRefused, "check the database's name in the url", text=r'FATAL:\s+database "[^"]*" does not exist'),
+    _rule(SourceRefused, "a privilege is missing", "42501"),
+    _rule(SourceError, "the other session must end first; it is tried again", "55006"),
+    _rule(SourceError, _LOCK_HINT, "55P03"),
+    _rule(SourceError, _RESTART_HINT, "57P01", "57P02", "57P03"),
+)  # fmt: skip
+
+
+def of(
+    state: str | None, message: str, *, place: str, doing: str, mend: str | None = None, role: str = "…"
+) -> SourceError:
+    """Return the error that a server's answer means.
+
+    Args:
+        state: Its SQLSTATE; None if libpq gave none.
+        message: Its text.
+        place: The source, without secrets: `kuvasz.source.conninfo.place`.
+        doing: What was tried, as in "cannot {doing}".
+        mend: The SQL that lifts a refusal, where the caller knows it.
+        role: The connection's role, for the hints that name it.
+    """
+    text = " ".join(message.split())
+    told = f"{place}: cannot {doing}: {text}"
+    for rule in _RULES:
+        if rule.fits(state, text):
+            hint = mend if mend is not None and rule.kind is SourceRefused else rule.hint.format(role=role)
+            return rule.kind(told, hint=hint)
+    return SourceError(told, hint=_RESTART_HINT)
+
+
+@contextlib.contextmanager
+def translated(place: str, doing: str, *, mend: str | None = None, role: str = "…") -> Iterator[None]:
+    """Turn psycopg's errors of a block into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise of(error.sqlstate, str(error), place=place, doing=doing, mend=mend, role=role) from error

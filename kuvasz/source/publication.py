@@ -1,0 +1,307 @@
+"""A source's publication: its name, what it has, and the fewest statements that make it what the map wants.
+
+`plan` decides, `reconcile` carries it out. A publication that a DBA made beforehand and that has the right tables
+needs no statement, and so no privilege. See the manual, sections "CREATE PUBLICATION" and "ALTER PUBLICATION".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import errors
+
+from kuvasz.config.names import object_name
+from kuvasz.errors import SourceRefused
+from kuvasz.model import TableName
+from kuvasz.source import failure, sql
+from kuvasz.source.conninfo import place
+from kuvasz.source.table import SourceTable, TableKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+#: What a publication sends unless told otherwise.
+ALL_OPERATIONS = ("insert", "update", "delete", "truncate")
+
+_ROW_FILTERS_SINCE = 150000
+
+_LOAD = """
+SELECT p.oid::bigint, p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
+    pg_has_role(p.pubowner, 'USAGE')
+FROM pg_publication p WHERE p.pubname = %s
+"""
+
+_MEMBERS = """
+SELECT r.prrelid::bigint, n.nspname::text, c.relname::text, {filtered}, {columns}
+FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.prpubid = %s ORDER BY n.nspname, c.relname
+"""
+
+_MEMBER_COLUMNS = """
+CASE WHEN r.prattrs IS NOT NULL THEN ARRAY(
+    SELECT a.attname::text FROM pg_attribute a
+    WHERE a.attrelid = r.prrelid AND a.attnum = ANY(r.prattrs::int2[])) END
+"""
+
+_SCHEMAS = """
+SELECT n.nspname::text FROM pg_publication_namespace p JOIN pg_namespace n ON n.oid = p.pnnspid
+WHERE p.pnpubid = %s
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A table that a publication names."""
+
+    oid: int
+    table: TableName
+    columns: frozenset[str] | None = None  #: of a column list; None: all
+    has_row_filter: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A publication as the catalog has it."""
+
+    name: str
+    members: tuple[Member, ...]
+    schemas: frozenset[str] = frozenset()  #: published whole
+    is_for_all: bool = False
+    is_via_root: bool = True
+    operations: tuple[str, ...] = ALL_OPERATIONS
+    is_owned: bool = True  #: by the session's role, or a role it is a member of
+
+    def member(self, oid: int) -> Member | None:
+        """Return the member of this OID, if the publication names it."""
+        return next((member for member in self.members if member.oid == oid), None)
+
+    def covers(self, table: SourceTable) -> bool:
+        """Return whether the table's changes are published, by whatever clause."""
+        return self.is_for_all or table.table.schema in self.schemas or self.member(table.relation.oid) is not None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What makes a publication fit, or what was done to make it so."""
+
+    is_new: bool = False
+    added: tuple[TableName, ...] = ()
+    dropped: tuple[TableName, ...] = ()
+    statements: tuple[str, ...] = ()  #: without these, something wanted is missing
+    tidying: tuple[str, ...] = ()  #: take out what nobody wants: worth having, not needed
+    left: tuple[TableName, ...] = ()  #: members nobody wants that could not be taken out
+
+    def __bool__(self) -> bool:
+        return bool(self.statements or self.tidying)
+
+
+def create_statement(name: str, tables: Iterable[SourceTable], operations: Sequence[str] = ALL_OPERATIONS) -> str:
+    """Return the statement that makes a publication."""
+    members = ", ".join(_clause(table) for table in tables)
+    clause = f" FOR TABLE {members}" if members else ""
+    options = f"publish = '{', '.join(operations)}', publish_via_partition_root = true"
+    return f"CREATE PUBLICATION {sql.identifier(name)}{clause} WITH ({options});"
+
+
+def plan(
+    current: Publication | None,
+    name: str,
+    tables: Collection[SourceTable],
+    operations: Sequence[str] = ALL_OPERATIONS,
+) -> Changes:
+    """Return what has to be done; nothing if the publication fits.
+
+    Raises:
+        SourceRefused: A table has no identity that UPDATE and DELETE could go by, cannot be published at all, or
+            is published with a row filter or without a column.
+    """
+    for table in tables:
+        _check(table, operations)
+    if current is None:
+        return Changes(
+            is_new=True, added=tuple(table.table for table in tables),
+            statements=(create_statement(name, tables, operations),),
+        )  # fmt: skip
+    _check_members(current, tables)
+    wanted = {table.relation.oid for table in tables}
+    missing = [table for table in tables if not current.covers(table)]
+    unwanted = [member for member in current.members if member.oid not in wanted]
+    statements = [*_settings(current, operations)]
+    alter = f"ALTER PUBLICATION {sql.identifier(name)}"
+    if missing:
+        statements.append(f"{alter} ADD TABLE {', '.join(_clause(table) for table in missing)};")
+    tidying = [f"{alter} DROP TABLE ONLY {sql.qualified(member.table)};" for member in unwanted]
+    return Changes(
+        added=tuple(table.table for table in missing), dropped=tuple(member.table for member in unwanted),
+        statements=tuple(statements), tidying=tuple(tidying),
+    )  # fmt: skip
+
+
+def load(connection: psycopg.Connection[Any], name: str) -> Publication | None:
+    """Return the publication, or None if there is none of that name.
+
+    Raises:
+        SourceError: A query failed.
+    """
+    with failure.translated(place(connection), f"read publication {name}"):
+        row = connection.execute(_LOAD, (name,)).fetchone()
+        if row is None:
+            return None
+        oid, is_for_all, is_via_root, *operations, is_owned = row
+        has_lists = connection.info.server_version >= _ROW_FILTERS_SINCE
+        query = _MEMBERS.format(
+            filtered="r.prqual IS NOT NULL" if has_lists else "false",
+            columns=_MEMBER_COLUMNS if has_lists else "NULL::text[]",
+        )
+        members = connection.execute(query, (oid,)).fetchall()
+        schemas = connection.execute(_SCHEMAS, (oid,)).fetchall() if has_lists else []
+    return Publication(
+        name=name, is_for_all=is_for_all, is_via_root=is_via_root, is_owned=is_owned,
+        operations=tuple(o for o, on in zip(ALL_OPERATIONS, operations, strict=True) if on),
+        schemas=frozenset(schema for (schema,) in schemas),
+        members=tuple(_member(member) for member in members),
+    )  # fmt: skip
+
+
+def reconcile(
+    connection: psycopg.Connection[Any],
+    name: str,
+    tables: Collection[SourceTable],
+    operations: Sequence[str] = ALL_OPERATIONS,
+) -> Changes:
+    """Make the publication publish exactly these tables; touch nothing that is right already.
+
+    What is missing is added in one transaction, before what nobody wants is taken out. Lack of the privilege to
+    take a table out is no error: it is named in `Changes.left`.
+
+    Args:
+        connection: In autocommit.
+        name: The publication's name, `object_name`.
+        tables: As the catalog has them now.
+        operations: What is published; the default needs a key or REPLICA IDENTITY FULL of every table.
+
+    Returns:
+        What was done.
+
+    Raises:
+        SourceRefused: A privilege or a table's identity is missing; the hint has the SQL.
+        SourceError: The server failed, or a table is locked.
+    """
+    changes = plan(load(connection, name), name, tables, operations)
+    doing = f"{'create' if changes.is_new else 'alter'} publication {name}"
+    role = connection.info.user
+    with (
+        failure.translated(place(connection), doing, mend=_by_owner(changes.statements), role=role),
+        connection.transaction(),
+    ):
+        for statement in changes.statements:
+            connection.execute(statement)
+    return _tidy(connection, changes, doing)
+
+
+def drop(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Drop the publication; return whether there was one.
+
+    Raises:
+        SourceRefused: The role does not own it.
+        SourceError: The server failed.
+    """
+    statement = f"DROP PUBLICATION {sql.identifier(name)};"
+    doing = f"drop publication {name}"
+    with failure.translated(place(connection), doing, mend=_by_owner([statement]), role=connection.info.user):
+        try:
+            connection.execute(statement)
+        except errors.UndefinedObject:
+            return False
+    return True
+
+
+def _tidy(connection: psycopg.Connection[Any], changes: Changes, doing: str) -> Changes:
+    done, dropped, left = [], [], []
+    with failure.translated(place(connection), doing):
+        for statement, table in zip(changes.tidying, changes.dropped, strict=True):
+            try:
+                connection.execute(statement)
+            except errors.InsufficientPrivilege:
+                left.append(table)
+            else:
+                done.append(statement)
+                dropped.append(table)
+    return dataclasses.replace(changes, tidying=tuple(done), dropped=tuple(dropped), left=tuple(left))
+
+
+def _check(table: SourceTable, operations: Sequence[str]) -> None:
+    if table.why_unsupported:
+        raise SourceRefused(
+            f"table {table.table} cannot be published: {table.why_unsupported}", hint="take it out of the map"
+        )
+    if not table.can_update and not {"update", "delete"}.isdisjoint(operations):
+        raise SourceRefused(
+            f"table {table.table} cannot be published for UPDATE and DELETE, which would then fail at the source:"
+            f" {table.why_no_key}",
+            hint=table.mend or table.why_no_key,
+        )
+
+
+def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
+    # A row filter or column list hides on the stream what the copy shows. Whoever wrote it meant it, so it is not
+    # taken away here.
+    for table in tables:
+        member = current.member(table.relation.oid)
+        if member is None:
+            continue
+        columns = {column.name for column in table.relation.columns}
+        hidden = sorted(columns - member.columns) if member.columns is not None else []
+        if not hidden and not member.has_row_filter:
+            continue
+        what = f"without its columns {', '.join(hidden)}" if hidden else "with a row filter"
+        alter = f"ALTER PUBLICATION {sql.identifier(current.name)}"
+        raise SourceRefused(
+            f"publication {current.name} has table {table.table} {what}, so copy and stream would differ",
+            hint=f"{alter} DROP TABLE ONLY {sql.qualified(table.table)}; {alter} ADD TABLE {_clause(table)};",
+        )
+
+
+def _settings(current: Publication, operations: Sequence[str]) -> list[str]:
+    options = []
+    if set(current.operations) != set(operations):
+        options.append(f"publish = '{', '.join(operations)}'")
+    if not current.is_via_root:
+        options.append("publish_via_partition_root = true")
+    if not options:
+        return []
+    return [f"ALTER PUBLICATION {sql.identifier(current.name)} SET ({', '.join(options)});"]
+
+
+def _member(row: tuple[Any, ...]) -> Member:
+    oid, schema, name, has_row_filter, columns = row
+    return Member(
+        oid=oid, table=TableName(schema=schema, name=name), has_row_filter=has_row_filter,
+        columns=None if columns is None else frozenset(columns),
+    )  # fmt: skip
+
+
+def _clause(table: SourceTable) -> str:
+    # ONLY keeps tables that inherit from this one out; a partitioned root stands for its partitions either way.
+    only = "" if table.kind is TableKind.PARTITIONED else "ONLY "
+    return f"{only}{sql.qualified(table.table)}"
+
+
+def _by_owner(statements: Sequence[str]) -> str:
+    return f"let the tables' owner, or a superuser, run: {' '.join(statements)}"
+
+
+__all__ = [
+    "ALL_OPERATIONS",
+    "Changes",
+    "Member",
+    "Publication",
+    "create_statement",
+    "drop",
+    "load",
+    "object_name",
+    "plan",
+    "reconcile",
+]

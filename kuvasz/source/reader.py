@@ -1,0 +1,412 @@
+"""The reader of one source: its slot's stream, in gulps, to the workers' inboxes.
+
+It owns the replication slot and the connection, and does as little as it can per message: the ceiling is
+PostgreSQL's own walsender. What it owes the others:
+
+- the server: a status update at least every `status_interval_s`, and every second while there is something new to
+  confirm, also while blocked by the memory budget (invariant 8); never an LSN that is not durable (invariant 1);
+- the workers: whole transactions in commit order, each delivery registered with `Progress` before it is put;
+- the loop: no blocking call. Types that are not built in are looked up in a thread.
+
+Everything that passes is tried again for ever, with backoff; `SourceRefused` and `SlotLost` end `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from kuvasz import errors, failpoints, lsn
+from kuvasz.route import scan
+from kuvasz.route.assembler import Assembler, TypeLookup
+from kuvasz.source.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Sequence
+
+    from kuvasz.ports import Inbox, Routes
+    from kuvasz.state.budget import Budget
+    from kuvasz.state.progress import Progress
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class ReaderState(enum.Enum):
+    """What a reader is doing."""
+
+    CONNECTING = "connecting"
+    STREAMING = "streaming"
+    WAITING = "waiting"  #: after a failure, for the next attempt
+    STOPPED = "stopped"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """What may be tuned; the defaults are meant to stay.
+
+    The pauses were measured with benchmarks/micro_reader.py: a reader that looks again at once wakes for every few
+    rows, and each wake-up costs the walsender a context switch.
+    """
+
+    status_interval_s: float = 10.0  #: between status updates when nothing changed
+    confirm_interval_s: float = 1.0  #: between status updates when the confirmable LSN moved
+    silence_timeout_s: float = 60.0  #: without a byte from the server the connection is taken for dead
+    spill_bytes: int = 64 << 20  #: of one open transaction, before it is handed on in parts
+    gulp_bytes: int = 4 << 20  #: at which a gulp is routed
+    gulp_s: float = 0.02  #: after which a gulp is routed while data flows
+    pause_s: float = 0.002  #: between two looks at a TCP socket while data flows
+    local_pause_s: float = 0.0005  #: the same on a UNIX socket, whose buffers are small
+    quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
+    first_backoff_s: float = 0.5
+    last_backoff_s: float = 30.0
+
+
+class Reader:
+    """One source's reader. `run` is its task; everything else is called from the same loop.
+
+    Args:
+        source: Name of the source.
+        conninfo: libpq's connection string of a replication session (`kuvasz.source.conninfo`).
+        slot: Name of the slot.
+        publication: Name of the publication.
+        routes: Says which worker applies a relation. May be called from a thread.
+        inboxes: One per worker.
+        progress: Where deliveries are registered and what may be confirmed is read.
+        budget: Bytes in flight; the reader adds each delivery's bytes, the worker removes them.
+        types: Resolves type oids; may block, a Relation message is routed in a thread.
+        system_id: The cluster the lake's positions belong to; None accepts any.
+        options: What may be tuned.
+    """
+
+    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
+        self,
+        source: str,
+        conninfo: str,
+        slot: str,
+        publication: str,
+        *,
+        routes: Routes,
+        inboxes: Sequence[Inbox],
+        progress: Progress,
+        budget: Budget,
+        types: TypeLookup,
+        system_id: str | None = None,
+        options: ReaderOptions | None = None,
+    ) -> None:
+        self.source = source
+        self.state = ReaderState.CONNECTING
+        self.error: errors.KuvaszError | None = None  #: the last one; None once the stream flows again
+        self.bytes = 0  #: received, with the protocol's headers
+        self.messages = 0  #: received
+        self.confirmed_lsn = 0  #: last sent to the server
+        self.last_message_at: float | None = None  #: monotonic time of the last bytes from the server
+        self.last_status_at: float | None = None  #: monotonic time of the last status update
+        self.epoch = 0  #: number of the connection
+        self.timeline: int | None = None
+        self.is_paused = False  #: blocked by the memory budget
+        self._conninfo = conninfo
+        self._slot = slot
+        self._publication = publication
+        self._inboxes = inboxes
+        self._progress = progress
+        self._budget = budget
+        self._system_id = system_id
+        self._options = options or ReaderOptions()
+        self._random = random.Random()  # noqa: S311 - jitter
+        self._assembler = Assembler(source, routes, types, self._options.spill_bytes)
+        self._connection: Connection | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._patience: asyncio.Timeout | None = None
+        self._failure: errors.SourceError | None = None
+        self._status_interval_s = self._options.status_interval_s
+        self._gulp_began_at = 0.0
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+        self._is_quiescing = False
+        self._is_rewinding = False
+
+    @property
+    def rows(self) -> int:
+        """Row messages handed to the workers."""
+        return self._assembler.rows
+
+    @property
+    def dropped_rows(self) -> int:
+        """Row messages of tables that the map does not want."""
+        return self._assembler.dropped_rows
+
+    @property
+    def transactions(self) -> int:
+        """Transactions received."""
+        return self._assembler.transactions
+
+    @property
+    def received_lsn(self) -> int:
+        """How far the source has been heard out on this connection."""
+        return self._assembler.received_lsn
+
+    @property
+    def commit_us(self) -> int | None:
+        """Commit time of the last transaction delivered, µs since 2000-01-01 UTC."""
+        return self._assembler.commit_us
+
+    async def run(self) -> None:
+        """Stream until `stop`; an `asyncio.CancelledError` leaves without the last status update.
+
+        Raises:
+            SourceRefused: The source needs SQL by a human.
+            SlotLost: The stream cannot be continued; also when another cluster answers.
+        """
+        backoff_s = self._options.first_backoff_s
+        try:
+            while not self._has_to_stop():
+                self._is_rewinding = False
+                heard = self.bytes
+                try:
+                    async with self._streaming() as connection:
+                        await self._stream(connection)
+                except errors.KuvaszError as error:
+                    if self._has_to_stop():
+                        break
+                    self._tell(error)
+                    if error.retry is errors.Retry.HUMAN and isinstance(error, errors.SourceError):
+                        raise
+                    backoff_s = self._options.first_backoff_s if self.bytes > heard else backoff_s
+                    await self._wait(backoff_s * (0.5 + self._random.random()))
+                    backoff_s = min(2 * backoff_s, self._options.last_backoff_s)
+        finally:
+            self.state = ReaderState.STOPPED
+
+    def quiesce(self) -> None:
+        """Stop reading but keep confirming: the first step of a shutdown."""
+        self._is_quiescing = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send a last status update with what is durable, close, and end `run`."""
+        self._is_stopping = True
+        self._wake.set()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def rewind(self) -> None:
+        """Reconnect and read again from the confirmed LSN on."""
+        self._is_rewinding = True
+        self._wake.set()
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._is_stopping or self._is_rewinding or self._failure is not None
+
+    def _has_to_stop(self) -> bool:
+        return self._is_stopping
+
+    def _tell(self, error: errors.KuvaszError) -> None:
+        self.error = error
+        self.state = ReaderState.WAITING
+        facts = {"event": "reader.failed", "source": self.source, "epoch": self.epoch, "reason": str(error)}
+        _log.warning("stream of a source failed", extra=facts)
+
+    async def _wait(self, delay_s: float) -> None:
+        """Wait, or until stopped."""
+        deadline = time.monotonic() + delay_s
+        while not self._is_stopping and (rest_s := deadline - time.monotonic()) > 0:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._wake.wait()
+
+    @contextlib.asynccontextmanager
+    async def _streaming(self) -> AsyncIterator[Connection]:
+        """A connection in COPY_BOTH mode with its status clock running."""
+        self.state = ReaderState.CONNECTING
+        self.epoch += 1
+        self._assembler.reset(self.epoch)
+        self._progress.restarted(self.source)
+        self._failure = None
+        connection = await self._unless_stopped(Connection.open(self._conninfo, self.source))
+        try:
+            async with asyncio.timeout(self._options.silence_timeout_s):
+                await self._unless_stopped(self._greet(connection))
+            self._connection = connection
+            self.state, self.last_message_at = ReaderState.STREAMING, time.monotonic()
+            facts = {"event": "reader.streaming", "source": self.source, "epoch": self.epoch}
+            _log.info("stream of a source begins", extra=facts)
+            self._tick()
+            yield connection
+            self._send_status()
+            await connection.finish()
+        except TimeoutError as error:
+            message = f"{self.source}: the server does not answer within {self._options.silence_timeout_s:g} s"
+            raise errors.SourceError(message, hint="kuvasz reconnects by itself") from error
+        finally:
+            self._connection = None
+            if self._clock is not None:
+                self._clock.cancel()
+            connection.close()
+
+    async def _unless_stopped(self, step: Coroutine[object, object, T]) -> T:
+        """Take a step of the connecting, which `stop` cuts short."""
+        try:
+            async with asyncio.timeout(0 if self._is_stopping else None) as self._patience:
+                return await step
+        except TimeoutError:
+            if not self._is_stopping:
+                raise
+            raise errors.SourceError(f"{self.source}: stopped while connecting") from None
+        finally:
+            self._patience = None
+
+    async def _greet(self, connection: Connection) -> None:
+        identity = await connection.identify_system()
+        if self._system_id is not None and identity.system_id != self._system_id:
+            raise errors.SlotLost(
+                f"{self.source}: cluster {identity.system_id} answers, not {self._system_id}",
+                hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+            )
+        self.timeline = identity.timeline
+        timeout_s = await connection.wal_sender_timeout_s()
+        wanted_s = self._options.status_interval_s
+        # The server drops who is silent for its wal_sender_timeout; while paused we do not hear it ask.
+        self._status_interval_s = min(wanted_s, timeout_s / 3) if timeout_s > 0 else wanted_s
+        await connection.start_replication(self._slot, self._publication)
+
+    async def _stream(self, connection: Connection) -> None:
+        pause_s = self._options.local_pause_s if connection.is_local else self._options.pause_s
+        while not self._is_leaving:
+            if self._is_quiescing or self._budget.is_full:
+                await self._hold_off()
+                continue
+            added = connection.drain(self._options.gulp_bytes)
+            if added:
+                self._hear(connection, added)
+            if self._is_due(connection, added):
+                await self._route(connection)
+            if added >= self._options.quiet_bytes:
+                await asyncio.sleep(0 if connection.gathered_bytes >= self._options.gulp_bytes else pause_s)
+            elif added == 0:
+                await self._readable(connection)
+            else:
+                await asyncio.sleep(0)
+        if self._failure is not None:
+            raise self._failure
+
+    def _hear(self, connection: Connection, added: int) -> None:
+        self.last_message_at = time.monotonic()
+        if connection.gathered_bytes == added:
+            self._gulp_began_at = self.last_message_at
+        self.bytes += added
+        self.error = None
+
+    def _is_due(self, connection: Connection, added: int) -> bool:
+        """Whether to route the gulp now: it is large, it is old, or nothing more is coming."""
+        gathered = connection.gathered_bytes
+        if gathered == 0:
+            return False
+        is_old = time.monotonic() - self._gulp_began_at >= self._options.gulp_s
+        return added < self._options.quiet_bytes or gathered >= self._options.gulp_bytes or is_old
+
+    async def _route(self, connection: Connection) -> None:
+        gulp, lengths = connection.gulp()
+        self.messages += len(lengths)
+        view = scan.frozen_view(gulp)
+        if scan.has_relation(view, lengths):
+            # Its types may have to be asked for. A cancellation in here leaves a half-routed gulp behind: the
+            # assembler is reset before the next connection.
+            loop = asyncio.get_running_loop()
+            deliveries = await loop.run_in_executor(None, self._assembler.feed, view, lengths)
+        else:
+            deliveries = self._assembler.feed(view, lengths)
+        del view, gulp
+        connection.clear()
+        for worker, delivery in deliveries:
+            self._progress.routed(self.source, worker, delivery.through)
+        for worker, delivery in deliveries:
+            self._budget.add(delivery.bytes)
+            self._inboxes[worker].put(delivery)
+        self._progress.received(self.source, self._assembler.received_lsn)
+        if self._assembler.take_reply_wanted():
+            self._send_status()
+
+    async def _readable(self, connection: Connection) -> None:
+        """Wait until the socket has something to read, or something changed."""
+        loop = asyncio.get_running_loop()
+        self._wake.clear()
+        if self._is_leaving or self._is_quiescing:
+            return
+        loop.add_reader(connection.fileno, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            loop.remove_reader(connection.fileno)
+
+    async def _hold_off(self) -> None:
+        """Leave the socket alone until the budget has room or the reader is told to leave."""
+        loop = asyncio.get_running_loop()
+        self._wake.clear()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._wake.set)
+
+        if not self._is_quiescing:
+            self._budget.when_room(wake)
+        self.is_paused = True
+        try:
+            if not self._is_leaving:
+                await self._wake.wait()
+        finally:
+            self.is_paused = False
+            self._budget.forget(wake)
+            self.last_message_at = time.monotonic()  # silence while we did not listen is not the server's
+
+    def _tick(self) -> None:
+        """The status clock: runs beside whatever the stream is waiting for."""
+        loop = asyncio.get_running_loop()
+        self._clock = loop.call_later(self._tick_interval_s, self._tick)
+        now = time.monotonic()
+        since_status_s = now - (self.last_status_at or 0.0)
+        is_news = self._progress.confirmable(self.source) > self.confirmed_lsn
+        silence_s = 0.0 if self.is_paused else now - (self.last_message_at or now)
+        if silence_s > self._options.silence_timeout_s:
+            message = f"{self.source}: nothing came from the server for {silence_s:.0f} s"
+            self._fail(errors.SourceError(message, hint="kuvasz reconnects by itself"))
+        elif is_news or since_status_s >= self._status_interval_s:
+            # A reply is wanted early enough to come before the silence is called death.
+            self._send_status(is_reply_wanted=silence_s > min(10.0, self._options.silence_timeout_s / 3))
+
+    @property
+    def _tick_interval_s(self) -> float:
+        return min(self._options.confirm_interval_s, self._status_interval_s)
+
+    def _send_status(self, *, is_reply_wanted: bool = False) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        confirmable = self._progress.confirmable(self.source)
+        try:
+            failpoints.hit("before_status", errors.SourceError)
+            connection.send_status(written=self.received_lsn, flushed=confirmable, is_reply_wanted=is_reply_wanted)
+            failpoints.hit("after_status", errors.SourceError)
+        except errors.SourceError as error:
+            self._fail(error)
+            return
+        self.last_status_at = time.monotonic()
+        if confirmable > self.confirmed_lsn:
+            facts = {"event": "reader.confirmed", "source": self.source, "lsn": lsn.render(confirmable)}
+            _log.debug("confirmed to a source", extra=facts)
+        self.confirmed_lsn = confirmable
+
+    def _fail(self, error: errors.SourceError) -> None:
+        self._failure = error
+        self._wake.set()
+
+
+__all__ = ["Reader", "ReaderOptions", "ReaderState"]

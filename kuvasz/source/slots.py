@@ -1,0 +1,314 @@
+"""Logical replication slots: create with an exported snapshot, look at, drop.
+
+A slot created with ``SNAPSHOT 'export'`` names a snapshot that shows exactly what committed before the slot's
+consistent point: the one correct border between copy and stream. The snapshot lives until the next command on the
+connection that created it, so `ExportedSnapshot` keeps that connection open and idle (manual, section 55.4
+"Streaming Replication Protocol").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import select
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+from psycopg import errors, pq
+
+from kuvasz import lsn
+from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.source import conninfo as conninfos
+from kuvasz.source import failure, sql
+from kuvasz.source.conninfo import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+PLUGIN = "pgoutput"
+
+_OPTION_LIST_SINCE = 150000
+_FAILOVER_SINCE = 170000
+
+# to_jsonb, so that columns a version lacks are simply absent.
+_DESCRIBE = """
+SELECT to_jsonb(s), pg_wal_lsn_diff(
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
+    s.restart_lsn)::bigint
+FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+_BLOCKERS = """
+SELECT blocker.pid, a.usename::text, a.application_name, a.datname::text,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
+ORDER BY blocker.pid
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """A session whose transaction the creation of a slot waits for."""
+
+    pid: int  #: 0 for a prepared transaction
+    role: str | None = None
+    application: str | None = None
+    database: str | None = None
+    transaction_age_s: float | None = None  #: None where the role may not see it
+
+    def describe(self) -> str:
+        """Return the blocker in words."""
+        if self.pid == 0:
+            return "a prepared transaction"
+        age = "" if self.transaction_age_s is None else f", running for {self.transaction_age_s:.0f} s"
+        return f"pid {self.pid} ({self.role or '?'}, {self.application or '?'}{age})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotState:
+    """One row of ``pg_replication_slots`` (manual, section 54.19)."""
+
+    name: str
+    plugin: str | None
+    database: str | None
+    is_temporary: bool
+    active_pid: int | None
+    confirmed_flush_lsn: int | None
+    restart_lsn: int | None
+    wal_status: str | None  #: reserved, extended, unreserved, lost
+    safe_wal_bytes: int | None  #: what may still be written before the slot is in danger; None: without limit
+    retained_bytes: int | None  #: WAL held for the slot
+    invalidation_reason: str | None = None  #: from version 17 on
+    is_conflicting: bool = False  #: from version 16 on: lost by recovery on a standby
+    inactive_since: str | None = None  #: from version 17 on, as text
+    is_failover: bool = False  #: from version 17 on
+
+    @property
+    def why_lost(self) -> str:
+        """Why no changes can be read from it any more; empty if they can."""
+        if self.invalidation_reason:
+            return f"it was invalidated: {self.invalidation_reason}"
+        if self.wal_status == "lost":
+            return "the server removed WAL that it needed (max_slot_wal_keep_size)"
+        if self.is_conflicting:
+            return "it conflicted with recovery"
+        return ""
+
+    @property
+    def why_foreign(self) -> str:
+        """Why it is not a slot of ours; empty if it may be."""
+        if self.plugin is None:
+            return "it is a physical slot"
+        return "" if self.plugin == PLUGIN else f"its plugin is {self.plugin}, not {PLUGIN}"
+
+
+class ExportedSnapshot:
+    """A new slot's snapshot. Alive while this is open; use as a context manager.
+
+    A temporary slot goes with it, a permanent one stays.
+
+    Attributes:
+        slot: The slot's name.
+        snapshot_name: For ``SET TRANSACTION SNAPSHOT``.
+        consistent_point: The LSN that borders on the snapshot: what commits later is streamed.
+    """
+
+    def __init__(self, pgconn: pq.abc.PGconn, *, slot: str, snapshot_name: str, consistent_point: int) -> None:
+        self._pgconn = pgconn
+        self.slot = slot
+        self.snapshot_name = snapshot_name
+        self.consistent_point = consistent_point
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the connection that holds the snapshot still stands, as far as the socket tells."""
+        if self._pgconn.status != pq.ConnStatus.OK:
+            return False
+        try:
+            self._pgconn.consume_input()
+        except psycopg.OperationalError:
+            return False
+        return self._pgconn.status == pq.ConnStatus.OK
+
+    def pinned(self, conninfo: str) -> str:
+        """Return `conninfo` narrowed to the server that knows the snapshot."""
+        return conninfos.pinned(conninfo, self._pgconn)
+
+    def close(self) -> None:
+        """Let the snapshot go. May be called again."""
+        self._pgconn.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create(
+    conninfo: str,
+    name: str,
+    *,
+    temporary: bool = False,
+    failover: bool = False,
+    on_waiting: Callable[[tuple[Blocker, ...]], None] | None = None,
+    look_every_s: float = 1.0,
+) -> ExportedSnapshot:
+    """Create a slot and export its snapshot.
+
+    The server answers once every transaction that runs now has ended, on any database of the cluster.
+
+    Args:
+        conninfo: Of a replication session: `kuvasz.source.conninfo.replication_conninfo`.
+        name: The slot's name.
+        temporary: The slot goes when the snapshot is closed.
+        failover: Have the slot synchronised to standbys (version 17; ignored for a temporary slot).
+        on_waiting: Called about every `look_every_s` while waiting, with the sessions waited for, as far as they
+            are known. What it raises ends the waiting, and no slot is left behind.
+        look_every_s: How often to look at what is waited for.
+
+    Raises:
+        SourceRefused: wal_level, REPLICATION, a free slot or version 17 is missing.
+        SourceError: The server failed, or there is a slot of that name.
+    """
+    pgconn = conninfos.connect_pq(conninfo, f"create slot {name}")
+    try:
+        command = _command(name, pgconn.server_version, temporary=temporary, failover=failover and not temporary)
+        result = _wait(pgconn, command, conninfo, on_waiting, look_every_s)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise _refusal(result, conninfo, name, pgconn)
+        point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
+        if point is None or snapshot_name is None:
+            raise SourceError(f"{conninfos.location(conninfo)}: slot {name} came without a snapshot")
+    except BaseException:
+        pgconn.finish()
+        raise
+    return ExportedSnapshot(
+        pgconn, slot=name, snapshot_name=snapshot_name.decode(), consistent_point=lsn.parse(point.decode())
+    )
+
+
+def describe(connection: psycopg.Connection[Any], name: str) -> SlotState | None:
+    """Return the slot's state, or None if there is none of that name.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), f"read slot {name}"):
+        row = connection.execute(_DESCRIBE, (name,)).fetchone()
+    if row is None:
+        return None
+    facts, retained_bytes = row
+    return SlotState(
+        name=name, plugin=facts["plugin"], database=facts["database"], is_temporary=facts["temporary"],
+        active_pid=facts["active_pid"], confirmed_flush_lsn=_lsn(facts["confirmed_flush_lsn"]),
+        restart_lsn=_lsn(facts["restart_lsn"]), wal_status=facts["wal_status"],
+        safe_wal_bytes=facts["safe_wal_size"], retained_bytes=retained_bytes,
+        invalidation_reason=facts.get("invalidation_reason"), is_conflicting=bool(facts.get("conflicting")),
+        inactive_since=facts.get("inactive_since"), is_failover=bool(facts.get("failover")),
+    )  # fmt: skip
+
+
+def exists(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Return whether there is a slot of that name.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    return describe(connection, name) is not None
+
+
+def drop(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Drop the slot; return whether there was one.
+
+    Raises:
+        SourceRefused: The role may not.
+        SourceError: The slot is in use, or the server failed.
+    """
+    with failure.translated(place(connection), f"drop slot {name}", role=connection.info.user):
+        try:
+            connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+        except errors.UndefinedObject:
+            return False
+    return True
+
+
+def _command(name: str, version: int, *, temporary: bool, failover: bool) -> str:
+    kind = " TEMPORARY" if temporary else ""
+    if failover and version < _FAILOVER_SINCE:
+        raise SourceRefused(
+            f"slot {name} cannot be a failover slot: the server has version {version // 10000}",
+            hint="failover slots need PostgreSQL 17; switch the option off",
+        )
+    if version < _OPTION_LIST_SINCE:
+        options = "EXPORT_SNAPSHOT"
+    else:
+        options = f"(SNAPSHOT 'export'{', FAILOVER true' if failover else ''})"
+    return f"CREATE_REPLICATION_SLOT {sql.identifier(name)}{kind} LOGICAL {PLUGIN} {options}"
+
+
+def _wait(
+    pgconn: pq.abc.PGconn,
+    command: str,
+    conninfo: str,
+    on_waiting: Callable[[tuple[Blocker, ...]], None] | None,
+    look_every_s: float,
+) -> pq.abc.PGresult:
+    with failure.translated(conninfos.location(conninfo), command), contextlib.ExitStack() as stack:
+        pgconn.send_query(command.encode())
+        poll = select.poll()
+        poll.register(pgconn.socket, select.POLLIN)
+        watcher: psycopg.Connection[Any] | None = None
+        try:
+            while pgconn.is_busy():
+                if poll.poll(look_every_s * 1000):
+                    pgconn.consume_input()
+                elif on_waiting is not None:
+                    watcher = watcher or stack.enter_context(_watcher(conninfo))
+                    on_waiting(_blockers(watcher, pgconn.backend_pid))
+        except BaseException:
+            # The server does not notice a closed socket while it waits, and would finish the slot later.
+            _cancel(pgconn)
+            raise
+        result = pgconn.get_result()
+        while pgconn.get_result() is not None:
+            pass
+    if result is None:
+        raise SourceError(f"{conninfos.location(conninfo)}: the connection ended while creating a slot")
+    return result
+
+
+def _watcher(conninfo: str) -> psycopg.Connection[Any]:
+    return conninfos.connect(conninfos.plain_conninfo(conninfo))
+
+
+def _blockers(watcher: psycopg.Connection[Any], pid: int) -> tuple[Blocker, ...]:
+    rows = watcher.execute(_BLOCKERS, (pid,)).fetchall()
+    return tuple(
+        Blocker(pid=blocker, role=role, application=application, database=database, transaction_age_s=age)
+        for blocker, role, application, database, age in rows
+    )
+
+
+def _cancel(pgconn: pq.abc.PGconn) -> None:
+    if pgconn.status != pq.ConnStatus.OK:
+        return
+    with contextlib.suppress(psycopg.Error):
+        pgconn.get_cancel().cancel()
+        while pgconn.get_result() is not None:  # until the server has cleaned up
+            pass
+
+
+def _refusal(result: pq.abc.PGresult, conninfo: str, name: str, pgconn: pq.abc.PGconn) -> SourceError:
+    state = result.error_field(pq.DiagnosticField.SQLSTATE)
+    return failure.of(
+        None if state is None else state.decode(), result.get_error_message(), role=pgconn.user.decode(),
+        place=conninfos.location(conninfo), doing=f"create slot {name}",
+    )  # fmt: skip
+
+
+def _lsn(text: str | None) -> int | None:
+    return None if text is None else lsn.parse(text)

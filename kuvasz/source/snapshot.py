@@ -1,0 +1,131 @@
+"""Reading a part of a table under an exported snapshot, on any machine that reaches the source.
+
+A `CopyRange` is a request that travels pickled to a Spark executor and is carried out there. It reads a span of
+heap blocks through a TID range scan (PostgreSQL 14), in the same text form as the stream's.
+
+VACUUM FULL, CLUSTER and a rewriting ALTER TABLE move rows to a new file between one range and the next, TRUNCATE
+empties it; ranges over two files would miss or repeat rows. So each range takes its lock first and then compares
+the table's file with the one the snapshot knew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import pq
+
+from kuvasz.errors import SourceError
+from kuvasz.source import conninfo as conninfos
+from kuvasz.source import copy_out, failure, sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kuvasz.model import TableName
+
+_MOVED_HINT = "it is copied again with a new snapshot"
+
+#: Failures of a table or a snapshot that is not what it was when the copy was planned.
+_PASSING_STATES = {"22023": "the exported snapshot is gone", "42704": "the exported snapshot is gone",
+                   "42P01": "the table is gone", "42703": "a column is gone"}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRange:
+    """A span of a table's blocks to be read under a snapshot; picklable."""
+
+    conninfo: str = dataclasses.field(repr=False)  #: of an ordinary session; has the password
+    snapshot_name: str
+    table: TableName  #: the table itself, or one leaf of it
+    columns: tuple[str, ...]  #: in the order of the rows' fields
+    first_block: int = 0
+    end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
+    bytes: int = 0  #: estimate, for progress
+
+    def query(self) -> str:
+        """Return the COPY statement."""
+        bounds = []
+        if self.first_block > 0 or self.end_block is not None:
+            bounds.append(f"ctid >= '({self.first_block},0)'::tid")
+        if self.end_block is not None:
+            bounds.append(f"ctid < '({self.end_block},0)'::tid")
+        where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+        columns = sql.identifiers(self.columns)
+        return f"COPY (SELECT {columns} FROM ONLY {sql.qualified(self.table)}{where}) TO STDOUT"
+
+    def read(self, chunk_bytes: int = 8 << 20) -> Iterator[bytearray]:
+        """Read the rows, in COPY's text format.
+
+        Args:
+            chunk_bytes: A piece has at least this size, but for the last, and at most a gulp of 1 MB and a
+                row more.
+
+        Yields:
+            Whole rows, each with its newline; never empty.
+
+        Raises:
+            SourceError: The connection, the snapshot or the table's file is gone: the copy must begin anew.
+            SourceRefused: The role may not read the table.
+        """
+        place = conninfos.location(self.conninfo)
+        doing = f"copy {self.table} from block {self.first_block}"
+        pgconn = conninfos.connect_pq(self.conninfo, doing)
+        try:
+            self._begin(pgconn, place, doing)
+            yield from copy_out.rows(pgconn, self.query(), chunk_bytes, place=place, doing=doing)
+        finally:
+            pgconn.finish()
+
+    def _begin(self, pgconn: pq.abc.PGconn, place: str, doing: str) -> None:
+        with failure.translated(place, doing):
+            result = pgconn.exec_(self._opening().encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._refusal(result, place, doing)
+        if result.ntuples != 1 or result.get_value(0, 0) != b"t":
+            what = "the table was rewritten or renamed meanwhile"
+            raise SourceError(f"{place}: cannot {doing}: {what}", hint=_MOVED_HINT)
+
+    def _opening(self) -> str:
+        """Return the statements of one round trip; the last asks whether the file is the snapshot's."""
+        name = sql.qualified(self.table)
+        return (
+            f"{opening(self.snapshot_name)} SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
+            # One range is one process at the source; how many there are is copy_parallelism's to say.
+            " SET LOCAL max_parallel_workers_per_gather = 0;"
+            f" SELECT FROM ONLY {name} WHERE false;"
+            # The catalog's row is the snapshot's, the function's answer is of this moment.
+            " SELECT c.relfilenode = pg_relation_filenode(c.oid) FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            f" WHERE n.nspname = {sql.literal(self.table.schema)} AND c.relname = {sql.literal(self.table.name)};"
+        )
+
+    def _refusal(self, result: pq.abc.PGresult, place: str, doing: str) -> SourceError:
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        message = result.get_error_message()
+        if state in _PASSING_STATES:
+            return SourceError(f"{place}: cannot {doing}: {_PASSING_STATES[state]}: {message}", hint=_MOVED_HINT)
+        grant = f"GRANT SELECT ON {sql.qualified(self.table)} TO …; and GRANT USAGE ON SCHEMA"
+        mend = f"{grant} {sql.identifier(self.table.schema)} TO …;"
+        return failure.of(state, message, place=place, doing=doing, mend=mend)
+
+
+def opening(snapshot_name: str) -> str:
+    """Return the statements that begin a transaction under an exported snapshot."""
+    return f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {sql.literal(snapshot_name)};"
+
+
+@contextlib.contextmanager
+def session(url: str, snapshot_name: str) -> Iterator[psycopg.Connection[Any]]:
+    """Give a session in a transaction under the snapshot: for the catalog as the snapshot knows it.
+
+    Raises:
+        SourceError: The server or the snapshot is gone.
+        SourceRefused: The server turns us away.
+    """
+    with contextlib.closing(conninfos.connect(url)) as connection:
+        with failure.translated(conninfos.location(url), f"use snapshot {snapshot_name}"):
+            connection.execute(opening(snapshot_name))
+        yield connection

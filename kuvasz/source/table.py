@@ -1,0 +1,76 @@
+"""A source table as its catalog describes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from kuvasz.model import Relation, ReplicaIdentity, TableName
+
+
+class TableKind(enum.Enum):
+    """What a table is, as far as copying it goes."""
+
+    TABLE = "table"
+    PARTITIONED = "partitioned"  #: a root or an inner node: holds no rows itself
+    LEAF = "leaf"  #: a partition with rows
+    OTHER = "other"  #: view, foreign table, …: cannot be replicated
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A partition that holds rows."""
+
+    oid: int
+    table: TableName
+    pages: int  #: of the main fork
+    page_bytes: int
+    toast_bytes: int
+    row_estimate: int | None  #: None where the table was never analysed
+    has_policies: bool = False  #: row security hides rows from the session's role
+    identity: ReplicaIdentity = ReplicaIdentity.DEFAULT
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTable:
+    """Everything kuvasz asks a catalog about one table.
+
+    `relation` has the columns that COPY and stream carry, in ``attnum`` order: dropped ones are left out,
+    generated ones are named in `generated`. Its key columns are the effective key: what the stream's old rows are
+    matched by.
+    """
+
+    relation: Relation
+    kind: TableKind
+    pages: int  #: of the main forks, with all partitions
+    page_bytes: int
+    toast_bytes: int  #: with all partitions
+    row_estimate: int | None  #: with all partitions; None where one was never analysed
+    primary_key: tuple[str, ...]  #: in the index's order, whether or not it is the effective key
+    identity_index: tuple[str, ...]  #: columns of the index named by REPLICA IDENTITY USING INDEX, else empty
+    generated: tuple[str, ...]
+    leaves: tuple[Leaf, ...]  #: of a partitioned table, by name; otherwise empty
+    parent: TableName | None = None  #: the root of a partition
+    why_no_key: str = ""  #: empty if there is a key; ends with the SQL that mends it
+    mend: str = ""  #: that SQL alone; empty if a person has to choose columns
+    can_update: bool = True  #: whether UPDATE and DELETE at the source go on working when it is published
+    why_unsupported: str = ""  #: why it cannot be replicated at all; empty if it can
+    is_owned: bool = False  #: by the session's role, or a role it is a member of
+    can_select: bool = False  #: the session's role may read all columns, of all partitions too
+    unreadable: tuple[TableName, ...] = ()  #: tables and partitions for which that is not so
+    has_policies: bool = False  #: row security hides rows of it, or of a partition, from the session's role
+
+    @property
+    def table(self) -> TableName:
+        """Its name."""
+        return self.relation.table
+
+    @property
+    def is_whole_row(self) -> bool:
+        """Whether rows are matched as a whole: REPLICA IDENTITY FULL without a key."""
+        return not self.relation.key and self.can_update and self.relation.identity is ReplicaIdentity.FULL
+
+    @property
+    def bytes(self) -> int:
+        """What it takes on the source's disk, without indexes."""
+        return self.pages * self.page_bytes + self.toast_bytes

@@ -1,0 +1,1 @@
+"""What is known while running: progress of each source, bytes in flight, state of each table. Thread-safe, no I/O."""

@@ -1,0 +1,138 @@
+"""What may be confirmed to each source: the LSN below which everything is durable in the lake.
+
+In: what the readers received and routed, what the workers made durable. Out: one LSN per source. It never passes a
+transaction any part of which is not durable (invariant 1 in ARCHITECTURE.md), never falls while the process
+lives, and follows the keepalives when nothing is pending, so that a quiet database holds no WAL (invariant 7).
+
+The reader's side of the bargain: it calls `routed` for every delivery a gulp completed and only then `received`.
+An entry therefore remembers how far the source had been received when it was routed: all that ended before is
+either durable or has an entry of its own. A table that gets a route while the stream is read again is not covered
+by that: `hold` the source until the table has passed what was received before. Safe from any thread; no input or
+output.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Undurable:
+    """A delivery that is not durable yet."""
+
+    floor: int  #: everything for this worker that ended at or before this LSN came in earlier deliveries
+    through: int
+
+
+class _Lane:
+    """One worker's share of one source."""
+
+    __slots__ = ("durable", "routed", "undurable")
+
+    def __init__(self) -> None:
+        self.routed = 0
+        self.durable = 0
+        self.undurable: collections.deque[_Undurable] = collections.deque()
+
+
+class _Source:
+    __slots__ = ("confirmable", "holds", "lanes", "received")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.confirmable = 0
+        self.lanes: dict[int, _Lane] = {}
+        self.holds: set[str] = set()
+
+    def lane(self, worker: int) -> _Lane:
+        return self.lanes.setdefault(worker, _Lane())
+
+    def advance(self) -> None:
+        """Move `confirmable` to where it may stand now."""
+        if self.holds:
+            return
+        floors = [lane.undurable[0].floor for lane in self.lanes.values() if lane.undurable]
+        self.confirmable = max(self.confirmable, min(floors, default=self.received))
+
+
+class Progress:
+    """The progress map of all sources."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, _Source] = {}
+        self._lock = threading.Lock()
+
+    def received(self, source: str, lsn: int) -> None:
+        """Note that everything which ended at or before `lsn` has been received and, where due, routed."""
+        with self._lock:
+            entry = self._source(source)
+            entry.received = max(entry.received, lsn)
+            entry.advance()
+
+    def routed(self, source: str, worker: int, through: int) -> None:
+        """Note that a worker was given a delivery which ends at `through`.
+
+        An open part of a transaction may be registered with the end of what precedes it. After a reconnect the
+        same transactions are routed again; what is known already changes nothing.
+        """
+        with self._lock:
+            entry = self._source(source)
+            lane = entry.lane(worker)
+            if through > lane.routed:
+                # Only a caller that did not say `restarted` can route what was received: then nothing is assumed.
+                floor = max(entry.received, lane.routed) if through > entry.received else entry.confirmable
+                lane.undurable.append(_Undurable(floor=floor, through=through))
+                lane.routed = through
+
+    def restarted(self, source: str) -> None:
+        """Note that the source's stream is read again from the confirmable LSN on, after a reconnect."""
+        with self._lock:
+            entry = self._source(source)
+            entry.received = entry.confirmable
+
+    def durable(self, source: str, worker: int, through: int) -> None:
+        """Note that all of a worker's deliveries up to `through` are in committed snapshots."""
+        with self._lock:
+            entry = self._source(source)
+            lane = entry.lane(worker)
+            lane.durable = max(lane.durable, through)
+            while lane.undurable and lane.undurable[0].through <= lane.durable:
+                lane.undurable.popleft()
+            if lane.undurable and lane.undurable[0].floor < lane.durable:
+                lane.undurable[0] = _Undurable(floor=lane.durable, through=lane.undurable[0].through)
+            entry.advance()
+
+    def hold(self, source: str, name: str) -> None:
+        """Keep the confirmable LSN where it is until `name` is released: a table is copying, paused, in error."""
+        with self._lock:
+            self._source(source).holds.add(name)
+
+    def release(self, source: str, name: str) -> None:
+        """Undo `hold`; without effect if it was not held."""
+        with self._lock:
+            entry = self._source(source)
+            entry.holds.discard(name)
+            entry.advance()
+
+    def confirmable(self, source: str) -> int:
+        """Return the LSN that may be confirmed; 0 while nothing is known of the source."""
+        with self._lock:
+            return self._source(source).confirmable
+
+    def pending(self, source: str) -> bool:
+        """Tell whether any worker was given something that is not durable yet."""
+        with self._lock:
+            return any(lane.undurable for lane in self._source(source).lanes.values())
+
+    def forget(self, source: str) -> None:
+        """Drop everything known of a source; only when its reader has stopped."""
+        with self._lock:
+            self._sources.pop(source, None)
+
+    def _source(self, source: str) -> _Source:
+        return self._sources.setdefault(source, _Source())
+
+
+__all__ = ["Progress"]

@@ -1,0 +1,1 @@
+"""One source from nothing to streaming: pre-flight, publication, slot, copies, reader."""

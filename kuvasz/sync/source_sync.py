@@ -1,0 +1,406 @@
+"""One source, from nothing to streaming, and back there after every failure.
+
+    connect ─> look at tables ─> publication ─> slot ─┬─ new: copy all tables from its snapshot ──> reader
+                                                      └─ known: reader ── copy new tables beside it
+
+A table that is copied while the stream runs is *held*: nothing beyond the stream's place at that time is confirmed.
+When its copy is committed, the reader goes back to the confirmed LSN; every other table skips what it has by its
+position (invariant 3 in ARCHITECTURE.md), this one begins at the position of its snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from kuvasz import failpoints, lsn
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.errors import (
+    InternalError,
+    KuvaszError,
+    LakeError,
+    SchemaError,
+    SlotLost,
+    SourceError,
+    SourceRefused,
+    TableError,
+)
+from kuvasz.model import PgType, Position, TableName
+from kuvasz.ports import Inbox, Lake, Routes
+from kuvasz.source import conninfo, introspect, publication, slots, snapshot
+from kuvasz.source.reader import Reader, ReaderOptions
+from kuvasz.source.table import SourceTable
+from kuvasz.state.budget import Budget
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import State, TableStates
+from kuvasz.sync.plan import copy_ranges
+from kuvasz.sync.targets import feed_of, target_of
+
+_log = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.5
+_LAST_BACKOFF_S = 30.0
+
+#: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
+_RANGE_BYTES = 64 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all sources share."""
+
+    lake: Lake
+    routes: Routes
+    inboxes: Sequence[Inbox]
+    progress: Progress
+    budget: Budget
+    states: TableStates
+    spill_bytes: int
+    copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
+    on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What was found and done before the stream begins."""
+
+    tables: tuple[tuple[SourceTableSpec, SourceTable], ...]  #: usable ones
+    snapshot: slots.ExportedSnapshot | None  #: of a slot that was created just now
+    system_id: str
+
+
+class SourceSync:
+    """Keeps one source replicated until `stop`.
+
+    Args:
+        source: From the map.
+        around: What all sources share.
+    """
+
+    def __init__(self, source: Source, around: Surroundings) -> None:
+        self.source = source
+        self.error: KuvaszError | None = None  #: why it does not stream now
+        self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
+        self.reader: Reader | None = None
+        self._around = around
+        self._url = source.url.get()
+        self._slot = source.object_name
+        self._stopping = asyncio.Event()
+        self._retry_now = asyncio.Event()
+        for spec in source.tables:
+            around.states.add(spec.identifier, source.name, str(spec.table))
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the reader runs and every table is past its copy or in error."""
+        settled = {State.STREAMING, State.CATCHING_UP, State.ERROR, State.PAUSED}
+        mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
+        return self.reader is not None and all(state.state in settled for state in mine)
+
+    async def run(self) -> None:
+        """Replicate until stopped; ends early only with an error that a person has to mend.
+
+        Raises:
+            SourceRefused, SlotLost: A person is needed.
+        """
+        wait = _FIRST_BACKOFF_S
+        while not self._stopping.is_set():
+            begin = time.monotonic()
+            try:
+                await self._once()
+            except KuvaszError as error:
+                self.error = error
+                self.reader = None
+                if isinstance(error, SlotLost):
+                    raise
+                _log.warning("a source is not replicated now", extra={
+                    "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
+            if time.monotonic() - begin > _LAST_BACKOFF_S:
+                wait = _FIRST_BACKOFF_S
+            if not self._stopping.is_set():
+                await _either(self._stopping, wait * (0.5 + random.random()))  # noqa: S311 (jitter)
+            wait = min(2 * wait, _LAST_BACKOFF_S)
+
+    def quiesce(self) -> None:
+        """Stop reading, go on confirming."""
+        self._stopping.set()
+        if self.reader is not None:
+            self.reader.quiesce()
+
+    def stop(self) -> None:
+        """Confirm what is durable and end."""
+        self._stopping.set()
+        if self.reader is not None:
+            self.reader.stop()
+
+    async def _once(self) -> None:
+        start = await asyncio.to_thread(self._start)
+        self.error = None
+        positions = {spec.identifier: self._position(spec) for spec, _ in start.tables}
+        new = [(spec, table) for spec, table in start.tables if positions[spec.identifier] is None]
+        try:
+            if start.snapshot is not None:
+                for spec, table in new:
+                    await self._copy(spec, table, start.snapshot, start.system_id)
+                new = []
+        finally:
+            if start.snapshot is not None:
+                start.snapshot.close()
+        for spec, _ in start.tables:
+            state = self._state(spec)
+            if self._position(spec) is not None and state is not State.PAUSED and state is not State.ERROR:
+                self._around.states.activate(spec.identifier, self.source.name, 0)
+            elif self._position(spec) is not None or (spec, _) in new:
+                self._around.progress.hold(self.source.name, spec.identifier)
+        await self._stream(start, [(spec, table) for spec, table in new if self._state(spec) is not State.ERROR])
+
+    async def _stream(self, start: _Start, new: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
+        around = self._around
+        reader = Reader(
+            self.source.name,
+            conninfo.replication_conninfo(self._url),
+            self._slot,
+            self._slot,
+            routes=around.routes,
+            inboxes=around.inboxes,
+            progress=around.progress,
+            budget=around.budget,
+            types=self._types,
+            system_id=start.system_id,
+            options=ReaderOptions(spill_bytes=around.spill_bytes),
+        )
+        self.reader = reader
+        if self._stopping.is_set():
+            return
+        async with asyncio.TaskGroup() as tasks:
+            copying = tasks.create_task(self._copy_beside(reader, new, start.system_id), name=f"copy {self._slot}")
+            try:
+                await reader.run()
+            finally:
+                copying.cancel()
+
+    async def _copy_beside(
+        self, reader: Reader, new: Sequence[tuple[SourceTableSpec, SourceTable]], system_id: str
+    ) -> None:
+        """Copy tables that are new to a running stream, each with a snapshot of its own."""
+        for spec, table in new:
+            wait = _FIRST_BACKOFF_S
+            while self._position(spec) is None and self._state(spec) is not State.ERROR:
+                try:
+                    taken = await asyncio.to_thread(self._temporary_snapshot, spec)
+                    with taken:
+                        await self._copy(spec, table, taken, system_id)
+                except SourceError as error:
+                    _log.warning("a copy failed and is tried again", extra={
+                        "event": "copy_retry", "source": self.source.name, "table": str(spec.table),
+                        "error": str(error)})  # fmt: skip
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, _LAST_BACKOFF_S)
+            if self._position(spec) is not None:
+                await self.rejoin(spec.identifier, reader)
+
+    async def rejoin(self, target: str, reader: Reader) -> None:
+        """Let a table follow the stream again from its position on: the reader goes back to the confirmed LSN."""
+        around = self._around
+        around.progress.hold(self.source.name, target)
+        epoch = reader.epoch + 1
+        around.states.activate(target, self.source.name, epoch)
+        reader.rewind()
+        while reader.epoch < epoch and not self._stopping.is_set():
+            await _either(self._stopping, 0.05)
+        around.progress.release(self.source.name, target)
+
+    async def retry(self, target: str) -> None:
+        """Try a table again that is in error."""
+        await asyncio.to_thread(self._around.lake.resume, target)
+        if self.reader is not None:
+            await self.rejoin(target, self.reader)
+
+    # In threads
+
+    def _start(self) -> _Start:
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            facts = introspect.server(connection)
+            if facts.wal_level != "logical":
+                raise SourceRefused(
+                    f"source {self.source.name}: wal_level is {facts.wal_level}, needed is logical",
+                    hint="ALTER SYSTEM SET wal_level = logical; then restart the server",
+                )
+            if self.target_lsn is None:
+                (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
+                self.target_lsn = lsn.parse(row[0])
+            found = introspect.load_relations(connection, [spec.table for spec in self.source.tables])
+            usable = [
+                (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
+            ]
+            done = publication.reconcile(connection, self._slot, [table for _, table in usable])
+            if done.statements or done.tidying:
+                _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
+                          "statements": [*done.statements, *done.tidying]})  # fmt: skip
+            prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table)]
+            system_id = str(facts.system_identifier)
+            taken = self._slot_of(connection, [spec for spec, _ in prepared], system_id)
+            return _Start(tables=tuple(prepared), snapshot=taken, system_id=system_id)
+
+    def _usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
+        table = found.get(spec.table)
+        place = f"source {self.source.name}, table {spec.table}"
+        error: TableError | None = None
+        if table is None:
+            error = SchemaError(f"{place}: there is no such table", hint="create it, or take it out of the map")
+        elif table.why_unsupported:
+            error = SchemaError(
+                f"{place} cannot be replicated: {table.why_unsupported}", hint="take it out of the map"
+            )
+        elif not table.relation.key:
+            table = _with_key(table, spec.config.key)
+            if table is None:
+                error = SchemaError(f"{place}: {found[spec.table].why_no_key}", hint=found[spec.table].mend or None)
+        if error is not None:
+            self._fail(spec, error)
+            return None
+        return table
+
+    def _prepare(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+        try:
+            self._around.lake.prepare(target_of(spec), feed_of(self.source, spec), table.relation)
+        except TableError as error:
+            self._fail(spec, error)
+            return False
+        if self._state(spec) is State.ERROR:
+            self._around.states.set(spec.identifier, self.source.name, State.NEW)
+        return True
+
+    def _slot_of(
+        self, connection: object, specs: Sequence[SourceTableSpec], system_id: str
+    ) -> slots.ExportedSnapshot | None:
+        known = [(spec, position) for spec in specs if (position := self._position(spec)) is not None]
+        for spec, position in known:
+            if position.system_id and position.system_id != system_id:
+                raise SlotLost(
+                    f"source {self.source.name}: cluster {system_id} answers, but table {spec.identifier} holds rows"
+                    f" of cluster {position.system_id}",
+                    hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+                )
+        state = slots.describe(connection, self._slot)  # type: ignore[arg-type]
+        if state is None:
+            if known:
+                last = max(position.lsn for _, position in known)
+                raise SlotLost(
+                    f"source {self.source.name}: slot {self._slot} is gone, and with it the changes"
+                    f" after {lsn.render(last)}",
+                    hint="copy the source again (kuvasz resync), or set `on_slot_lost: resync`",
+                )
+            return self._new_slot(self._slot, temporary=False)
+        if state.why_foreign or state.why_lost:
+            raise SlotLost(
+                f"source {self.source.name}: slot {self._slot} cannot be used: {state.why_foreign or state.why_lost}",
+                hint=f"drop it (SELECT pg_drop_replication_slot('{self._slot}')) and copy the source again",
+            )
+        return None
+
+    def _temporary_snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
+        name = f"{self._slot[:50]}_copy_{random.getrandbits(24):06x}"
+        _log.info("snapshot for a new table", extra={"event": "snapshot", "source": self.source.name,
+                                                     "table": str(spec.table)})  # fmt: skip
+        return self._new_slot(name, temporary=True)
+
+    def _new_slot(self, name: str, *, temporary: bool) -> slots.ExportedSnapshot:
+        def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
+            _log.warning("the slot waits for transactions to end", extra={
+                "event": "slot_waits", "source": self.source.name,
+                "blockers": [blocker.describe() for blocker in blockers]})  # fmt: skip
+            if self._stopping.is_set():
+                raise SourceError("stopped while the slot was being created")
+
+        return slots.create(conninfo.replication_conninfo(self._url), name, temporary=temporary, on_waiting=waiting)
+
+    def _types(self, oids: list[int]) -> dict[int, PgType]:
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            return introspect.load_types(connection, oids)
+
+    async def _copy(
+        self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
+    ) -> None:
+        async with self._around.copies:
+            if self._stopping.is_set():
+                raise SourceError(f"source {self.source.name}: stopped while copying")
+            self._around.states.set(spec.identifier, self.source.name, State.COPYING)
+            try:
+                await asyncio.to_thread(self._copy_now, spec, table, taken, system_id)
+            except (TableError, InternalError) as error:
+                self._fail(spec, error)
+            except LakeError as error:
+                raise SourceError(error.message, hint=error.hint) from error
+
+    def _copy_now(
+        self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
+    ) -> None:
+        plain = taken.pinned(conninfo.conninfo(self._url))
+        with snapshot.session(plain, taken.snapshot_name) as connection:
+            failpoints.hit("snapshot_taken", SourceError)
+            seen = introspect.load_relation(connection, spec.table)
+        names = [column.name for column in table.relation.columns]
+        if seen is None or [column.name for column in seen.relation.columns] != names:
+            raise SourceError(f"source {self.source.name}: table {spec.table} changed while the copy began")
+        ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
+        begin = time.monotonic()
+        total = len(ranges)
+        note = self._around.states.note
+        note(spec.identifier, self.source.name, copy_total=total, copy_done=0)
+
+        def progress(done: int, rows: int) -> None:
+            note(spec.identifier, self.source.name, copy_done=done, copied_rows=rows)
+            self._around.on_copy(self.source.name, spec.identifier, done, total, rows)
+            if self._stopping.is_set():
+                raise SourceError(f"source {self.source.name}: stopped while copying")
+
+        receipt = self._around.lake.copy(
+            feed_of(self.source, spec),
+            table.relation,
+            ranges,
+            Position(lsn=taken.consistent_point, system_id=system_id),
+            progress,
+        )
+        _log.info("table copied", extra={
+            "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
+            "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
+
+    def _position(self, spec: SourceTableSpec) -> Position | None:
+        return self._around.lake.positions(spec.identifier).get(self.source.name)
+
+    def _state(self, spec: SourceTableSpec) -> State:
+        return next(
+            state.state
+            for state in self._around.states.snapshot()
+            if state.source == self.source.name and state.target == spec.identifier
+        )
+
+    def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        self._around.states.set(spec.identifier, self.source.name, State.ERROR, error)
+        _log.error("a table stops", extra={
+            "event": "table_failed", "source": self.source.name, "table": spec.identifier,
+            "error": str(error)})  # fmt: skip
+
+
+def _with_key(table: SourceTable, key: tuple[str, ...] | None) -> SourceTable | None:
+    """Return a table with REPLICA IDENTITY FULL keyed by the map's columns, None if that does not do."""
+    names = {column.name for column in table.relation.columns}
+    if not key or not table.is_whole_row or not set(key) <= names:
+        return None
+    columns = tuple(dataclasses.replace(column, is_key=column.name in key) for column in table.relation.columns)
+    return dataclasses.replace(table, relation=dataclasses.replace(table.relation, columns=columns))
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+__all__ = ["SourceSync", "Surroundings"]

@@ -1,0 +1,50 @@
+"""Which target a relation feeds, and which worker serves it. Implements `kuvasz.ports.Routes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.model import Relation, TableName
+from kuvasz.ports import Feed, Target
+from kuvasz.route.hashing import worker_of
+
+
+class Targets:
+    """The map, as the pipeline asks it.
+
+    Args:
+        sources: All sources.
+        workers: How many workers there are.
+    """
+
+    def __init__(self, sources: Iterable[Source], workers: int) -> None:
+        self._workers = workers
+        self._specs: Mapping[str, Mapping[TableName, SourceTableSpec]] = {
+            source.name: {spec.table: spec for spec in source.tables} for source in sources
+        }
+
+    def target(self, source: str, relation: Relation) -> str | None:
+        """Return the target a relation feeds, None if the map has none."""
+        spec = self._specs[source].get(relation.table)
+        return None if spec is None else spec.identifier
+
+    def worker(self, source: str, relation: Relation) -> int | None:
+        """See `kuvasz.ports.Routes`."""
+        target = self.target(source, relation)
+        return None if target is None else worker_of(target, self._workers)
+
+
+def target_of(spec: SourceTableSpec) -> Target:
+    """Return the target of a map entry as the lake wants it."""
+    return Target(
+        name=spec.identifier,
+        has_sid=spec.has_sid,
+        decimals=spec.config.decimal_types,
+        out_of_range=str(spec.config.out_of_range),
+    )
+
+
+def feed_of(source: Source, spec: SourceTableSpec) -> Feed:
+    """Return the feed of a map entry."""
+    return Feed(target=spec.identifier, source=source.name, sid=source.sid, table=spec.table)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from kuvasz.route import scan
+from tests.unit.route import wire
+
+
+def find(table: scan.LaneTable, oid: int) -> int:
+    return int(scan._find.py_func(table.oids, table.lanes, oid))
+
+
+def test_the_lane_table_agrees_with_a_dict():
+    table, expected, numbers = scan.LaneTable(), {}, random.Random(1)  # noqa: S311
+    for lane in range(3000):
+        oid = numbers.choice([numbers.randrange(1, 1 << 32), 16384 + lane, 16384])
+        table.put(oid, lane)
+        expected[oid] = lane
+    assert {oid: find(table, oid) for oid in expected} == expected
+    assert find(table, 5) == -2
+
+
+def test_relation_messages_are_noticed():
+    plain = [wire.begin(1), wire.row(1, "R"), wire.commit(1), wire.keepalive(9)]
+    for messages, expected in (
+        (plain, False),
+        ([*plain, wire.relation(1)], True),
+        ([], False),
+        ([b"w", b"k"], False),
+    ):
+        data, lengths = wire.gulp(messages)
+        assert scan.has_relation(scan.frozen_view(bytearray(data)), lengths) is expected
+
+
+def test_group_sorts_by_lane_and_counts_whole_rows():
+    lane, length = np.array([1, 0, 1, 1], np.int32), np.array([5, 6, 7, 8], np.uint32)
+    order, lanes = scan.group(lane, length, 4, 3, 3)
+    assert order.tolist() == [1, 0, 2, 3]
+    assert lanes.tolist() == [[0, 1, 6, 1, 6], [1, 3, 20, 2, 12], [4, 0, 0, 0, 0]]

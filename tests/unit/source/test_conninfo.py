@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from kuvasz.errors import ConfigError
+from kuvasz.source import conninfo
+
+URL = "postgresql://repl:s3cret@eu1:5433/shop?sslmode=verify-full&options=-c%20work_mem%3D8MB"
+
+
+def test_every_part_of_the_url_is_kept():
+    given = conninfo_to_dict(conninfo.conninfo(URL + "&target_session_attrs=read-write&connect_timeout=3"))
+    assert (given["user"], given["password"], given["host"], given["port"], given["dbname"]) == (
+        "repl", "s3cret", "eu1", "5433", "shop",
+    )  # fmt: skip
+    assert given["sslmode"] == "verify-full"
+    assert given["target_session_attrs"] == "read-write"
+    assert given["connect_timeout"] == "3"
+    assert given["application_name"] == "kuvasz"
+    assert given["keepalives"] == "1"
+
+
+def test_a_url_may_override_manners_but_not_the_form_of_values():
+    url = "postgresql://h/d?options=-c%20lock_timeout%3D5s%20-c%20timezone%3DAsia/Tokyo"
+    options = conninfo_to_dict(conninfo.conninfo(url))["options"]
+    assert options.index("lock_timeout=30s") < options.index("lock_timeout=5s")  # the last one counts
+    assert options.index("timezone=Asia/Tokyo") < options.index("timezone=UTC")
+
+
+def test_copy_and_stream_print_values_alike():
+    plain = conninfo_to_dict(conninfo.conninfo(URL))["options"]
+    stream = conninfo_to_dict(conninfo.replication_conninfo(URL))["options"]
+    fixed = " ".join(f"-c {name}={value}" for name, value in conninfo.VALUE_SETTINGS.items())
+    assert plain.endswith(fixed)
+    assert stream.endswith(fixed)
+
+
+def test_a_replication_session_decodes_in_memory_and_waits_for_locks():
+    given = conninfo_to_dict(conninfo.replication_conninfo(URL, decoding_memory="1GB"))
+    assert given["replication"] == "database"
+    assert "-c logical_decoding_work_mem=1GB" in given["options"]
+    assert "-c lock_timeout=0" in given["options"]
+    assert "replication" not in conninfo_to_dict(conninfo.plain_conninfo(conninfo.replication_conninfo(URL)))
+
+
+def test_applied_twice_it_changes_nothing():
+    once = conninfo.conninfo(URL)
+    assert conninfo_to_dict(conninfo.conninfo(once)) == conninfo_to_dict(once)
+
+
+def test_several_hosts_are_kept():
+    given = conninfo_to_dict(conninfo.conninfo("postgresql://u@a:1,b:2/d"))
+    assert (given["host"], given["port"]) == ("a,b", "1,2")
+    assert conninfo.location("postgresql://u@a:1,b:2/d") == "u@a:1,b:2/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("postgresql://u:pw@h:1/d", "postgresql://u:***@h:1/d"),
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://u@h/d?password=pw&sslmode=require", "postgresql://u:***@h/d?sslmode=require"),
+        ("postgresql://u:pw@h/d?sslpassword=pw2", "postgresql://u:***@h/d?sslpassword=***"),
+        ("postgresql://u:pw@a:1,b:2/d", "postgresql://u:***@a:1,b:2/d"),
+        ("postgresql://u:pw@[::1]:1/d", "postgresql://u:***@[::1]:1/d"),
+        ("host=h user=u password=pw dbname=d", "postgresql://u:***@h/d"),
+        ("postgresql://u:pw@h:port/d?x=y", "<a url that cannot be read>"),
+    ],
+)
+def test_redact(url, text):
+    assert conninfo.redact(url) == text
+
+
+def test_a_url_that_cannot_be_read_is_refused_without_its_password():
+    with pytest.raises(ConfigError) as caught:
+        conninfo.conninfo("postgresql://u:hunter2@h/d?no_such=1&password=hunter3")
+    shown = str(caught.value) + repr(caught.value.__cause__) + str(caught.value.__suppress_context__)
+    assert "hunter" not in shown
+    assert "percent-encode" in shown
+    assert shown.endswith("True")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("postgresql://u:pw@h/d", "u@h:5432/d"),
+        ("postgresql://u:pw@[::1]:1/d", "u@[::1]:1/d"),
+        ("postgresql://u@/d?host=/tmp/x&port=7", "u@/tmp/x:7/d"),
+        ("postgresql://h/d", "h:5432/d"),
+    ],
+)
+def test_location(url, text):
+    assert conninfo.location(url) == text
+
+
+def test_a_message_is_scrubbed_of_the_secrets_of_its_url():
+    assert conninfo.scrub("no such host s3cret@x", URL) == "no such host ***@x"

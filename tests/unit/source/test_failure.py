@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
+from kuvasz.source import failure
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "kind", "hint"),
+    [
+        (
+            "55000",
+            'ERROR: logical decoding requires "wal_level" >= "logical"',
+            SourceRefused,
+            "wal_level = 'logical'",
+        ),
+        ("53400", "ERROR: all replication slots are in use", SourceRefused, "max_replication_slots"),
+        (
+            "42501",
+            "ERROR: permission denied to create replication slot",
+            SourceRefused,
+            'ALTER ROLE "r" REPLICATION',
+        ),
+        (None, "FATAL: must be superuser or replication role to start walsender", SourceRefused, "REPLICATION"),
+        ("42501", "ERROR: permission denied for table t", SourceRefused, "a privilege is missing"),
+        ("55000", 'ERROR: can no longer get changes from replication slot "s"', SlotLost, "copy the source again"),
+        ("55000", 'ERROR: can no longer access replication slot "s"', SlotLost, "copy the source again"),
+        ("42704", 'ERROR: replication slot "s" does not exist', SlotLost, "copy the source again"),
+        ("55006", 'ERROR: replication slot "s" is active for PID 7', SourceError, "other session"),
+        ("55P03", "ERROR: canceling statement due to lock timeout", SourceError, "lock"),
+        ("57P01", "FATAL: terminating connection due to administrator command", SourceError, "tried again"),
+        (None, 'FATAL:  password authentication failed for user "u"', SourceRefused, "pg_hba.conf"),
+        (None, 'FATAL:  database "nix" does not exist', SourceRefused, "database's name"),
+        (None, "FATAL: unsupported startup parameter: options", SourceError, "pooler"),
+        (None, "FATAL: number of requested standby connections exceeds max_wal_senders", SourceError, "max_wal"),
+        (None, "connection refused", SourceError, "tried again"),
+    ],
+)
+def test_what_an_answer_means(state, message, kind, hint):
+    error = failure.of(state, message, place="u@h:1/d", doing="connect", role='"r"')
+    assert type(error) is kind
+    assert error.message.startswith("u@h:1/d: cannot connect: ")
+    assert hint in error.hint
+
+
+def test_the_sql_that_the_caller_knows_replaces_the_hint_of_a_refusal_only():
+    refused = failure.of("42501", "denied", place="p", doing="d", mend="GRANT …;")
+    passing = failure.of("57P01", "gone", place="p", doing="d", mend="GRANT …;")
+    assert refused.hint == "GRANT …;"
+    assert passing.hint != "GRANT …;"
+
+
+def test_a_message_is_one_line():
+    assert "\n" not in failure.of(None, "a\n  b", place="p", doing="d").message
+
+
+def test_a_block_is_translated_and_chained():
+    with pytest.raises(SourceRefused, match="cannot read: denied") as caught, failure.translated("p", "read"):
+        raise psycopg.errors.InsufficientPrivilege("denied")
+    assert isinstance(caught.value.__cause__, psycopg.Error)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.errors import SourceRefused
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.source import publication
+from kuvasz.source.publication import Member, Publication
+from kuvasz.source.table import SourceTable, TableKind
+
+INT4 = PgType(oid=23, name="int4")
+
+
+def table(name="t", oid=1, *, kind=TableKind.TABLE, **facts):
+    columns = (Column(name="id", pg_type=INT4, is_key=True, attnum=1), Column(name="v", pg_type=INT4, attnum=2))
+    relation = Relation(
+        oid=oid, table=TableName(schema="public", name=name), identity=ReplicaIdentity.DEFAULT, columns=columns
+    )
+    given = {"pages": 0, "page_bytes": 8192, "toast_bytes": 0, "row_estimate": None, "primary_key": ("id",),
+             "identity_index": (), "generated": (), "leaves": ()}  # fmt: skip
+    return SourceTable(relation=relation, kind=kind, **{**given, **facts})
+
+
+def member(name="t", oid=1, **facts):
+    return Member(oid=oid, table=TableName(schema="public", name=name), **facts)
+
+
+def existing(*members, **facts):
+    return Publication(name="p", members=members, **facts)
+
+
+def test_a_new_publication():
+    changes = publication.plan(None, "p", [table("a", 1), table("b", 2, kind=TableKind.PARTITIONED)])
+    assert changes.is_new
+    assert changes.statements == (
+        'CREATE PUBLICATION "p" FOR TABLE ONLY "public"."a", "public"."b" WITH (publish = '
+        "'insert, update, delete, truncate', publish_via_partition_root = true);",
+    )
+
+
+def test_an_empty_publication_can_be_made():
+    assert "FOR TABLE" not in publication.plan(None, "p", []).statements[0]
+
+
+@pytest.mark.parametrize(
+    "current",
+    [existing(member()), existing(is_for_all=True), existing(schemas=frozenset({"public"})),
+     existing(member(columns=frozenset({"id", "v", "more"})))],
+)  # fmt: skip
+def test_a_publication_that_fits_is_left_alone(current):
+    assert not publication.plan(current, "p", [table()])
+
+
+def test_only_differences_are_mended():
+    changes = publication.plan(existing(member("a", 1), member("old", 9)), "p", [table("a", 1), table("b", 2)])
+    assert changes.statements == ('ALTER PUBLICATION "p" ADD TABLE ONLY "public"."b";',)
+    assert changes.tidying == ('ALTER PUBLICATION "p" DROP TABLE ONLY "public"."old";',)
+    assert [str(name) for name in changes.added + changes.dropped] == ["public.b", "public.old"]
+
+
+def test_a_table_that_was_dropped_and_made_anew_is_added_again():
+    changes = publication.plan(existing(member("t", 1)), "p", [table("t", 2)])
+    assert [str(name) for name in changes.added] == ["public.t"]
+
+
+def test_options_are_mended():
+    current = existing(member(), is_via_root=False, operations=("insert", "update", "delete"))
+    assert publication.plan(current, "p", [table()]).statements == (
+        "ALTER PUBLICATION \"p\" SET (publish = 'insert, update, delete, truncate',"
+        " publish_via_partition_root = true);",
+    )
+
+
+def test_no_table_is_published_whose_updates_would_then_fail():
+    odd = table(can_update=False, why_no_key="it has no primary key; MEND", mend="MEND")
+    with pytest.raises(SourceRefused, match=r"public\.t cannot be published.*no primary key") as caught:
+        publication.plan(existing(member()), "p", [odd])
+    assert caught.value.hint == "MEND"
+    assert publication.plan(None, "p", [odd], operations=("insert",)).is_new
+
+
+def test_what_cannot_be_replicated_is_refused():
+    with pytest.raises(SourceRefused, match="it is a view"):
+        publication.plan(None, "p", [table(why_unsupported="it is a view")])
+
+
+@pytest.mark.parametrize(
+    ("one", "what"),
+    [(member(columns=frozenset({"id"})), "without its columns v"), (member(has_row_filter=True), "row filter")],
+)
+def test_a_publication_that_hides_something_is_refused(one, what):
+    with pytest.raises(SourceRefused, match=what) as caught:
+        publication.plan(existing(one), "p", [table()])
+    assert caught.value.hint == (
+        'ALTER PUBLICATION "p" DROP TABLE ONLY "public"."t"; ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t";'
+    )
+
+
+def test_names_are_those_of_the_configuration():
+    assert publication.object_name("Shop", "EU-1") == "kuvasz_shop_eu_1"
+    assert len(publication.object_name("x" * 80, "eu")) == 63
+    assert publication.object_name("x" * 80, "eu") != publication.object_name("x" * 80, "us")

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kuvasz.state.progress import Progress
+
+
+def test_idle_source_follows_the_keepalives():
+    progress = Progress()
+    progress.received("a", 10)
+    progress.received("a", 30)
+    assert progress.confirmable("a") == 30
+    assert not progress.pending("a")
+
+
+def test_nothing_is_confirmed_past_what_a_worker_still_holds():
+    progress = Progress()
+    progress.received("a", 10)
+    progress.routed("a", 0, 20)
+    progress.routed("a", 1, 20)
+    progress.received("a", 20)
+    progress.routed("a", 1, 30)
+    progress.received("a", 35)
+    assert progress.confirmable("a") == 10
+    progress.durable("a", 1, 30)
+    assert progress.confirmable("a") == 10
+    assert progress.pending("a")
+    progress.durable("a", 0, 20)
+    assert progress.confirmable("a") == 35
+
+
+def test_a_worker_that_was_idle_holds_back_only_its_own_delivery():
+    progress = Progress()
+    progress.received("a", 100)
+    progress.routed("a", 0, 110)
+    progress.received("a", 110)
+    progress.routed("a", 1, 120)
+    progress.received("a", 120)
+    progress.durable("a", 0, 110)
+    assert progress.confirmable("a") == 110
+
+
+def test_hold_freezes_and_release_frees():
+    progress = Progress()
+    progress.received("a", 10)
+    progress.hold("a", "t1")
+    progress.hold("a", "t2")
+    progress.received("a", 20)
+    progress.release("a", "t1")
+    assert progress.confirmable("a") == 10
+    progress.release("a", "t2")
+    assert progress.confirmable("a") == 20
+
+
+def test_sources_do_not_touch_each_other_and_can_be_forgotten():
+    progress = Progress()
+    progress.routed("a", 0, 10)
+    progress.received("b", 10)
+    assert (progress.confirmable("a"), progress.confirmable("b")) == (0, 10)
+    progress.forget("b")
+    assert progress.confirmable("b") == 0
+    assert progress.pending("a")
+
+
+def test_what_is_read_again_after_a_reconnect_counts_once():
+    progress = Progress()
+    progress.routed("a", 0, 10)
+    progress.received("a", 10)
+    progress.restarted("a")
+    progress.routed("a", 0, 10)
+    progress.received("a", 10)
+    progress.durable("a", 0, 10)
+    assert progress.confirmable("a") == 10
+
+
+class Invariant1(RuleBasedStateMachine):
+    """A source, three workers, reconnects and holds, against a list of all transactions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = Progress()
+        self.transactions: list[tuple[int, frozenset[int]]] = []  # end LSN, workers
+        self.routed: dict[int, list[int]] = {0: [], 1: [], 2: []}  # throughs in the inboxes, oldest first
+        self.durable = {0: 0, 1: 0, 2: 0}
+        self.end = 0
+        self.sent = 0  # transactions the reader has routed on this connection
+        self.confirmed = 0
+        self.frozen: int | None = None
+        self.holds: set[str] = set()
+
+    @rule(workers=st.frozensets(st.integers(0, 2)), gap=st.integers(1, 5))
+    def commit(self, workers: frozenset[int], gap: int) -> None:
+        self.end += gap
+        self.transactions.append((self.end, workers))
+
+    @precondition(lambda self: self.sent < len(self.transactions))
+    @rule(count=st.integers(1, 4))
+    def read(self, count: int) -> None:
+        batch = self.transactions[self.sent : self.sent + count]
+        self.sent += len(batch)
+        through = batch[-1][0]
+        for worker in sorted(frozenset().union(*(workers for _, workers in batch))):
+            self.progress.routed("a", worker, through)
+            self.routed[worker].append(through)
+        self.progress.received("a", through)
+
+    @precondition(lambda self: self.sent == len(self.transactions))
+    @rule(gap=st.integers(1, 5))
+    def keepalive(self, gap: int) -> None:
+        self.end += gap
+        self.progress.received("a", self.end)
+
+    @rule(worker=st.integers(0, 2), count=st.integers(1, 3))
+    def apply(self, worker: int, count: int) -> None:
+        taken, self.routed[worker] = self.routed[worker][:count], self.routed[worker][count:]
+        for through in taken:
+            self.progress.durable("a", worker, through)
+            self.durable[worker] = max(self.durable[worker], through)
+
+    @rule(loses_inboxes=st.booleans())
+    def reconnect(self, loses_inboxes: bool) -> None:
+        if loses_inboxes:
+            self.routed = {0: [], 1: [], 2: []}
+        confirmed = self.progress.confirmable("a")
+        self.progress.restarted("a")
+        self.sent = sum(end <= confirmed for end, _ in self.transactions)
+
+    @rule(name=st.sampled_from("xy"))
+    def hold(self, name: str) -> None:
+        if not self.holds:
+            self.frozen = self.progress.confirmable("a")
+        self.holds.add(name)
+        self.progress.hold("a", name)
+
+    @rule(name=st.sampled_from("xy"))
+    def release(self, name: str) -> None:
+        self.holds.discard(name)
+        self.progress.release("a", name)
+        self.frozen = self.frozen if self.holds else None
+
+    @invariant()
+    def confirms_only_what_is_durable(self) -> None:
+        confirmable = self.progress.confirmable("a")
+        assert confirmable >= self.confirmed
+        assert self.frozen is None or confirmable == self.frozen
+        for end, workers in self.transactions:
+            assert end > confirmable or all(self.durable[worker] >= end for worker in workers)
+        self.confirmed = confirmable
+
+    @invariant()
+    def confirms_all_once_all_is_durable(self) -> None:
+        is_idle = self.sent == len(self.transactions) and not self.progress.pending("a") and not self.holds
+        if is_idle and self.transactions:
+            assert self.progress.confirmable("a") >= self.transactions[-1][0]
+
+
+TestInvariant1 = Invariant1.TestCase
+TestInvariant1.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
