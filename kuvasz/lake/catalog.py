@@ -1,0 +1,285 @@
+"""Iceberg's catalog and table objects in Spark's JVM, reached through py4j; the only file that names their classes.
+
+Handles are cheap to keep and safe to use from several threads; each table is committed to by one thread at a time.
+Exceptions of the JVM are translated here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError
+from kuvasz.lake.schema import Field, LakeSchema, parse, render
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFile:
+    """A data file of the current snapshot with the delete files that apply to it, as Iceberg's own JSON."""
+
+    data: Mapping[str, Any]
+    deletes: tuple[Mapping[str, Any], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Everything one commit changes. Files are given as ContentFileParser's JSON."""
+
+    snapshot_id: int | None  #: that the deletes were resolved against
+    properties: Mapping[str, str]
+    summary: Mapping[str, str]
+    data_files: Sequence[str] = ()
+    added_deletes: Sequence[str] = ()
+    removed_deletes: Sequence[str] = ()
+    removed_files: Sequence[str] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row changes."""
+        return not (self.data_files or self.added_deletes or self.removed_files)
+
+
+class IcebergTable:
+    """One table in the catalog."""
+
+    def __init__(self, catalog: Catalog, handle: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
+        self._catalog = catalog
+        self._handle = handle
+        self.name = name
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the table: another one after drop and create."""
+        return str(self._handle.uuid().toString())
+
+    @property
+    def location(self) -> str:
+        """Where the table's files live."""
+        return str(self._handle.location())
+
+    @property
+    def format_version(self) -> int:
+        """Iceberg format version."""
+        return int(self._handle.operations().current().formatVersion())
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Table properties."""
+        return dict(self._handle.properties())
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Id of the current snapshot, None for an empty table."""
+        snapshot = self._handle.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def schema(self) -> LakeSchema:
+        """Return the current schema."""
+        return parse(str(self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson(self._handle.schema())))
+
+    def is_partitioned(self) -> bool:
+        """Whether the table has a partition spec of its own."""
+        return bool(self._handle.spec().isPartitioned())
+
+    def refresh(self) -> None:
+        """Look at the catalog again."""
+        with translated(f"table {self.name}"):
+            self._handle.refresh()
+
+    def live_files(self) -> Iterator[LiveFile]:
+        """Yield the files of the current snapshot."""
+        parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
+        with translated(f"table {self.name}"):
+            spec = self._handle.spec()
+            tasks = self._handle.newScan().planFiles()
+            try:
+                iterator = tasks.iterator()
+                while iterator.hasNext():
+                    task = iterator.next()
+                    yield LiveFile(
+                        data=json.loads(parser.toJson(task.file(), spec)),
+                        deletes=tuple(json.loads(parser.toJson(delete, spec)) for delete in task.deletes()),
+                    )
+            finally:
+                tasks.close()
+
+    def add_columns(self, fields: Iterable[Field]) -> None:
+        """Add nullable columns at the end."""
+        with translated(f"table {self.name}"):
+            update = self._handle.updateSchema()
+            for field in fields:
+                one = dataclasses.replace(field, required=False, name="column")
+                schema = self._catalog.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
+                update.addColumn(None, field.name, schema.findField("column").type())
+            update.commit()
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set table properties in a commit of their own."""
+        with translated(f"table {self.name}"):
+            update = self._handle.updateProperties()
+            for key, value in properties.items():
+                update.set(key, value)
+            update.commit()
+
+    def commit(self, commit: Commit) -> tuple[int | None, int | None]:
+        """Make a commit and return the ids of the now current snapshot and of its parent.
+
+        Raises:
+            ForeignChange: Someone else's commit conflicts; nothing was committed.
+            OutcomeUnknown: The commit was sent and its answer lost.
+            LakeError: Catalog or storage failed; nothing was committed.
+        """
+        with translated(f"table {self.name}"):
+            transaction = self._handle.newTransaction()
+            update = transaction.updateProperties()
+            for key, value in commit.properties.items():
+                update.set(key, value)
+            update.commit()
+            if not commit.is_empty:
+                self._row_delta(transaction, commit)
+            transaction.commitTransaction()
+        self.refresh()
+        snapshot = self._handle.currentSnapshot()
+        if snapshot is None:
+            return None, None
+        parent = snapshot.parentId()
+        return int(snapshot.snapshotId()), None if parent is None else int(parent)
+
+    def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
+        delta = transaction.newRowDelta()
+        for text in commit.data_files:
+            delta.addRows(self._file(text))
+        for text in commit.added_deletes:
+            delta.addDeletes(self._file(text))
+        for text in commit.removed_deletes:
+            delta.removeDeletes(self._file(text))
+        for text in commit.removed_files:
+            delta.removeRows(self._file(text))
+        if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
+            # Without a starting snapshot Iceberg checks all of history and trips over our own earlier vectors.
+            delta.validateFromSnapshot(commit.snapshot_id)
+            delta.validateDeletedFiles()
+            paths = self._catalog.jvm.java.util.ArrayList()
+            for text in commit.added_deletes:
+                referenced = json.loads(text).get("referenced-data-file")
+                if referenced not in _new_paths(commit):
+                    paths.add(referenced)
+            delta.validateDataFilesExist(paths)
+        for key, value in commit.summary.items():
+            delta.set(key, value)
+        delta.commit()
+
+    def _file(self, text: str) -> Any:  # noqa: ANN401
+        jvm = self._catalog.jvm
+        node = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree(text)
+        return jvm.org.apache.iceberg.ContentFileParser.fromJson(node, self._handle.spec())
+
+    def expire_snapshots(self, older_than_ms: int, keep: int) -> None:
+        """Expire snapshots and delete what only they need."""
+        with translated(f"table {self.name}"):
+            self._handle.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep).commit()
+
+
+def _new_paths(commit: Commit) -> set[str]:
+    return {json.loads(text)["file-path"] for text in commit.data_files}
+
+
+class Catalog:
+    """The catalog that holds the lake's tables."""
+
+    def __init__(self, session: SparkSession, name: str) -> None:
+        jvm: Any = session._jvm
+        self.jvm = jvm
+        self._gateway: Any = session.sparkContext._gateway
+        with translated(f"catalog {name}"):
+            # A thread without an active session sees Spark's start-up settings alone, not this session's.
+            self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+            util = self.jvm.org.apache.iceberg.spark.Spark3Util
+            self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
+
+    def ensure_namespace(self, namespace: str) -> None:
+        """Create a namespace if it is missing."""
+        with translated(f"namespace {namespace}"):
+            handle = self._namespace(namespace)
+            if not self._handle.namespaceExists(handle):
+                self._handle.createNamespace(handle)
+
+    def load(self, name: str) -> IcebergTable | None:
+        """Return a table by its name, `namespace.table`; None if there is none."""
+        with translated(f"table {name}"):
+            try:
+                return IcebergTable(self, self._handle.loadTable(self._identifier(name)), name)
+            except Py4JJavaError as error:
+                if _class(error).endswith("NoSuchTableException"):
+                    return None
+                raise
+
+    def create(self, name: str, schema_json: str, properties: Mapping[str, str]) -> IcebergTable:
+        """Create a table."""
+        with translated(f"table {name}"):
+            schema = self.jvm.org.apache.iceberg.SchemaParser.fromJson(schema_json)
+            values = self.jvm.java.util.HashMap()
+            for key, value in properties.items():
+                values.put(key, value)
+            builder = self._handle.buildTable(self._identifier(name), schema).withProperties(values)
+            return IcebergTable(self, builder.create(), name)
+
+    def drop(self, name: str) -> None:
+        """Drop a table and its files."""
+        with translated(f"table {name}"):
+            self._handle.dropTable(self._identifier(name), True)  # noqa: FBT003 (Java)
+
+    def _identifier(self, name: str) -> Any:  # noqa: ANN401
+        namespace, _, table = name.rpartition(".")
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(namespace), table)
+
+    def _namespace(self, name: str) -> Any:  # noqa: ANN401
+        return self.jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(name.split(".")))
+
+    def _strings(self, values: Sequence[str]) -> Any:  # noqa: ANN401
+        array = self._gateway.new_array(self.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+
+@contextlib.contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn the JVM's exceptions into ours."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        kind = _class(error)
+        text = f"{place}: {_message(error)}"
+        if kind.endswith("CommitStateUnknownException"):
+            raise OutcomeUnknown(
+                text, hint="the catalog is asked what it holds before anything is repeated"
+            ) from error
+        if kind.endswith(("ValidationException", "CommitFailedException")):
+            raise ForeignChange(text, hint="another writer changed the table at the same time") from error
+        if kind.endswith("AlreadyExistsException"):
+            raise SchemaError(text, hint="another process created it at the same time: start again") from error
+        raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error
+    except Py4JError as error:
+        raise LakeError(f"{place}: spark's jvm does not answer: {error}", hint="see its log; start again") from error
+
+
+def _class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())
+
+
+def _message(error: Py4JJavaError) -> str:
+    exception = error.java_exception
+    parts: list[str] = []
+    while exception is not None and len(parts) < 4:
+        text = str(exception.getMessage() or exception.getClass().getSimpleName()).splitlines()[0][:300]
+        if text not in parts:
+            parts.append(text)
+        exception = exception.getCause()
+    return ": ".join(parts)

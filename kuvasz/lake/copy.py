@@ -1,0 +1,142 @@
+"""The initial copy of one source table: ranges in parallel on executors, one commit at the end.
+
+Until that commit nothing is visible; a crash leaves data files that no snapshot knows. The keys of the copied rows
+wait in a file on local disk, so a table of any size needs little memory here.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kuvasz import failpoints
+from kuvasz.config.model import PipelineConfig
+from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.files import Changeset
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.table import LakeTable
+from kuvasz.lake.tasks import CopyDone, CopyRange
+from kuvasz.model import Position, Relation
+from kuvasz.ports import CopyRequest, Feed, Receipt
+
+#: Raw text after which a range begins its next data file.
+_FILE_BYTES = 256 << 20
+
+
+class CopyJob:
+    """One copy. Use once."""
+
+    def __init__(
+        self,
+        table: LakeTable,
+        feed: Feed,
+        relation: Relation,
+        jobs: Jobs,
+        properties: Mapping[str, str],
+        folder: Path,
+        pipeline: PipelineConfig,
+    ) -> None:
+        self._table = table
+        self._feed = feed
+        self._shape = table.shape(feed, relation)
+        self._jobs = jobs
+        self._properties = properties
+        self._folder = folder / uuid.uuid4().hex
+        self._pipeline = pipeline
+        self._files: list[DataFile] = []
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def run(
+        self, requests: Sequence[CopyRequest], position: Position, on_progress: Callable[[int, int], None]
+    ) -> Receipt:
+        """Copy all ranges and commit."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._read(requests, on_progress)
+            return self._commit(position)
+        except BaseException:
+            self._stopped.set()
+            remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
+            raise
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read(self, requests: Sequence[CopyRequest], on_progress: Callable[[int, int], None]) -> None:
+        threads = self._pipeline.copy_parallelism or self._jobs.parallelism
+        rows = 0
+        with concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
+            futures = [pool.submit(self._range, request) for request in requests]
+            try:
+                for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                    rows += future.result()
+                    failpoints.hit("copy_range_done", LakeError)
+                    on_progress(done, rows)
+            except BaseException:
+                self._stopped.set()
+                for future in futures:
+                    future.cancel()
+                raise
+
+    def _range(self, request: CopyRequest) -> int:
+        if self._stopped.is_set():
+            return 0
+        job = CopyRange(
+            request=request,
+            shape=self._shape,
+            bounded=self._table.bounded,
+            properties=self._properties,
+            path=f"{self._table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet",
+            chunk_bytes=self._pipeline.chunk_bytes,
+            file_bytes=_FILE_BYTES,
+        )
+        done: CopyDone = self._jobs.run(job, [0], [1])[0]
+        if done.error is not None:
+            raise done.error
+        with self._lock:
+            for file, keys in zip(done.files, done.keys, strict=True):
+                np.save(self._keys_file(len(self._files)), np.stack([keys.hi, keys.lo]))
+                self._files.append(file)
+        return sum(file.rows for file in done.files)
+
+    def _keys_file(self, number: int) -> Path:
+        return self._folder / f"{number}.npy"
+
+    def _keys(self) -> Iterator[Keys]:
+        for number in range(len(self._files)):
+            pair = np.load(self._keys_file(number), mmap_mode="r")
+            yield Keys(hi=np.asarray(pair[0]), lo=np.asarray(pair[1]))
+
+    def _commit(self, position: Position) -> Receipt:
+        table = self._table
+        begin = time.monotonic()
+        with table.lock:
+            changeset = Changeset()
+            try:
+                table.follow()
+                sid = self._feed.sid if table.target.has_sid else None
+                if self._feed.source in table.positions or len(table.files):
+                    table.truncate(self._feed.source, sid, changeset)
+                numbered = [(table.files.reserve(), file) for file in self._files]
+                table.adopt(numbered, self._keys(), sid, changeset)
+                snapshot_id = table.commit(changeset, {self._feed.source: position})
+                table.accepted[self._feed.source] = position.lsn
+            except KuvaszError:
+                table.forget(changeset)
+                raise
+        return Receipt(
+            target=table.name,
+            positions={self._feed.source: position},
+            rows=sum(file.rows for file in self._files),
+            snapshot_id=snapshot_id,
+            seconds=time.monotonic() - begin,
+        )

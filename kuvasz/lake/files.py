@@ -1,0 +1,242 @@
+"""The data files of one table as the driver knows them: numbers, paths, and which of their rows are dead."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from kuvasz.lake import puffin
+from kuvasz.lake.catalog import LiveFile
+from kuvasz.lake.datafile import DataFile, file_io
+from kuvasz.model import UInt32s
+
+#: Reserved ids of position delete files (Iceberg spec, "Position Delete Files").
+_PATH_ID = 2147483546
+_POSITION_ID = 2147483545
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class FileEntry:
+    """One live data file."""
+
+    number: int
+    path: str
+    rows: int
+    sid: str | None  #: of all rows; None if the table has no sid or the file mixes several
+    delete: str | None = None  #: JSON of the delete file that applies to it
+    dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
+
+
+class FileTable:
+    """Number <-> file. Numbers are given once and never used again in this process or the index's life."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+        self._by_number: dict[int, FileEntry] = {}
+        self._by_path: dict[str, FileEntry] = {}
+        self.next_number = 0
+
+    def __iter__(self) -> Iterator[FileEntry]:
+        return iter(self._by_number.values())
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __getitem__(self, number: int) -> FileEntry:
+        return self._by_number[number]
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_number
+
+    def find(self, path: str) -> FileEntry | None:
+        """Return the entry of a path."""
+        return self._by_path.get(path)
+
+    def reserve(self) -> int:
+        """Return a fresh number."""
+        number = self.next_number
+        self.next_number += 1
+        return number
+
+    def add(self, entry: FileEntry) -> None:
+        """Take a file."""
+        self._by_number[entry.number] = entry
+        self._by_path[entry.path] = entry
+        self.next_number = max(self.next_number, entry.number + 1)
+
+    def remove(self, number: int) -> None:
+        """Forget a file that is no longer live."""
+        entry = self._by_number.pop(number)
+        del self._by_path[entry.path]
+
+    def dead(self, number: int) -> BitMap64:
+        """Return the deleted positions of a file, reading its delete file at the first call."""
+        entry = self._by_number[number]
+        if entry.dead is None:
+            entry.dead = BitMap64() if entry.delete is None else read_deletes(self._properties, entry)
+        return entry.dead
+
+
+def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
+    """Return the entry of a file found in the table."""
+    deletes = live.deletes
+    return FileEntry(
+        number=number,
+        path=live.data["file-path"],
+        rows=live.data["record-count"],
+        sid=_only_sid(live.data, sid_id),
+        delete=json.dumps(deletes[0]) if deletes else None,
+    )
+
+
+def _only_sid(data: Mapping[str, Any], sid_id: int | None) -> str | None:
+    if sid_id is None:
+        return None
+    bounds = []
+    for side in ("lower-bounds", "upper-bounds"):
+        values = data.get(side) or {"keys": [], "values": []}
+        bounds.append(dict(zip(values["keys"], values["values"], strict=True)).get(sid_id))
+    if bounds[0] is None or bounds[0] != bounds[1]:
+        return None
+    return bytes.fromhex(bounds[0]).decode()
+
+
+def read_deletes(properties: Mapping[str, str], entry: FileEntry) -> BitMap64:
+    """Return the positions a file's delete file lists."""
+    assert entry.delete is not None
+    facts = json.loads(entry.delete)
+    path = facts["file-path"]
+    with file_io(properties, path).new_input(path).open() as stream:
+        if facts["file-format"] == "puffin":
+            stream.seek(facts["content-offset"])
+            return puffin.decode(bytes(stream.read(facts["content-size-in-bytes"])))
+        table = pq.read_table(pa.BufferReader(stream.read()), columns=["file_path", "pos"])
+    mine = np.asarray(table.column("file_path").to_numpy(zero_copy_only=False) == entry.path)
+    return BitMap64(table.column("pos").to_numpy()[mine].astype(np.uint64))
+
+
+class Changeset:
+    """What one commit will change, while it is being worked out. New files are not in the `FileTable` yet."""
+
+    def __init__(self) -> None:
+        self.added: dict[int, tuple[DataFile, str | None]] = {}  #: number -> file, sid
+        self.deletes: dict[int, BitMap64] = {}  #: number -> positions deleted by this commit
+        self.dropped: set[int] = set()  #: whole files
+        self.rows = 0
+
+    def add(self, number: int, file: DataFile, sid: str | None) -> None:
+        """Add a data file."""
+        self.added[number] = (file, sid)
+
+    def delete(self, files: UInt32s, positions: UInt32s) -> None:
+        """Delete rows; a row may be named again."""
+        if len(files) == 0:
+            return
+        order = np.argsort(files, kind="stable")
+        numbers, starts = np.unique(files[order], return_index=True)
+        ends = [*starts[1:].tolist(), len(order)]
+        sorted_positions = positions[order].astype(np.uint64)
+        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+            fresh = BitMap64(sorted_positions[start:end])
+            if number in self.deletes:
+                self.deletes[number] |= fresh
+            else:
+                self.deletes[number] = fresh
+
+    def merge(self, other: Changeset) -> None:
+        """Take over everything of another one."""
+        self.added |= other.added
+        self.dropped |= other.dropped
+        self.rows += other.rows
+        for number, positions in other.deletes.items():
+            if number in self.deletes:
+                self.deletes[number] |= positions
+            else:
+                self.deletes[number] = positions
+
+    def paths(self) -> list[str]:
+        """Return the paths of the data files that nobody will know if the commit fails."""
+        return [file.path for file, _ in self.added.values()]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFile:
+    """A written delete file for one data file, as ContentFileParser's JSON."""
+
+    number: int
+    json: str
+    path: str
+
+
+def write_vectors(
+    properties: Mapping[str, str], location: str, dead: Iterable[tuple[FileEntry, BitMap64]]
+) -> list[DeleteFile]:
+    """Write all deletion vectors of a commit into one Puffin file (format version 3)."""
+    entries = list(dead)
+    content, vectors = puffin.encode([(entry.path, positions) for entry, positions in entries])
+    path = f"{location}/data/kvsz-{uuid.uuid4().hex}-dv.puffin"
+    with file_io(properties, path).new_output(path).create(overwrite=True) as stream:
+        stream.write(content)
+    return [
+        DeleteFile(
+            number=entry.number,
+            path=path,
+            json=json.dumps(
+                {
+                    "spec-id": 0, "content": "position-deletes", "file-path": path, "file-format": "puffin",
+                    "partition": [], "file-size-in-bytes": len(content), "record-count": vector.cardinality,
+                    "referenced-data-file": entry.path, "content-offset": vector.offset,
+                    "content-size-in-bytes": vector.size,
+                }
+            ),
+        )
+        for (entry, _), vector in zip(entries, vectors, strict=True)
+    ]  # fmt: skip
+
+
+def write_position_deletes(
+    properties: Mapping[str, str], location: str, dead: Iterable[tuple[FileEntry, BitMap64]]
+) -> list[DeleteFile]:
+    """Write one position delete file per data file, holding all of its deleted positions (format version 2)."""
+    written = []
+    for entry, positions in dead:
+        path = f"{location}/data/kvsz-{uuid.uuid4().hex}-deletes.parquet"
+        rows = np.asarray(positions.to_array() if hasattr(positions, "to_array") else list(positions), np.int64)
+        schema = pa.schema(
+            [
+                pa.field("file_path", pa.string(), nullable=False, metadata={b"PARQUET:field_id": str(_PATH_ID)}),
+                pa.field("pos", pa.int64(), nullable=False, metadata={b"PARQUET:field_id": str(_POSITION_ID)}),
+            ]
+        )
+        table = pa.Table.from_arrays([pa.repeat(entry.path, len(rows)), pa.array(rows)], schema=schema)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd", store_schema=False)
+        content = sink.getvalue()
+        with file_io(properties, path).new_output(path).create(overwrite=True) as stream:
+            stream.write(content.to_pybytes())
+        bound = entry.path.encode().hex().upper()
+        written.append(
+            DeleteFile(
+                number=entry.number,
+                path=path,
+                json=json.dumps(
+                    {
+                        "spec-id": 0, "content": "position-deletes", "file-path": path, "file-format": "parquet",
+                        "partition": [], "file-size-in-bytes": content.size, "record-count": len(rows),
+                        # Equal and whole bounds make every reader treat the file as scoped to this data file.
+                        "lower-bounds": {"keys": [_PATH_ID], "values": [bound]},
+                        "upper-bounds": {"keys": [_PATH_ID], "values": [bound]},
+                        "referenced-data-file": entry.path,
+                    }
+                ),
+            )
+        )  # fmt: skip
+    return written

@@ -1,0 +1,537 @@
+"""The lake of production: Spark writes the files, Iceberg commits them. Implements `kuvasz.ports.Lake`.
+
+A mini-transaction passes two stages, so that the job of the next one runs while this one commits: `write` (any
+thread; one Spark job for all targets) and `commit` (per target: resolve, delete files, one Iceberg commit).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kuvasz import failpoints, lsn
+from kuvasz.config.model import Config
+from kuvasz.errors import DecodeError, ForeignChange, InternalError, KuvaszError, LakeError
+from kuvasz.fold.keys import Keys
+from kuvasz.lake import chunks, spark
+from kuvasz.lake.catalog import Catalog, IcebergTable
+from kuvasz.lake.chunks import Chunk, Cut
+from kuvasz.lake.copy import CopyJob
+from kuvasz.lake.datafile import file_io, remove
+from kuvasz.lake.files import Changeset
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.schema import SID, render, wanted
+from kuvasz.lake.spool import Spool
+from kuvasz.lake.table import KEY_PROPERTY, SEED_PROPERTY, LakeTable, OpenTransaction
+from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
+from kuvasz.model import Position, Relation, Truncation
+from kuvasz.modes.shape import Shape
+from kuvasz.ports import CopyRequest, Failure, Feed, Receipt, TableWork, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: Tables that commit side by side. A commit is mostly waiting (28/s with one thread, 80/s with four; 2 cores).
+_COMMIT_THREADS = 4
+
+#: Attempts at a commit that meets another writer's before the table stops.
+_CONFLICT_ATTEMPTS = 5
+
+_TABLE_PROPERTIES = {
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.isolation-level": "snapshot",
+    "write.update.isolation-level": "snapshot",
+    "write.merge.isolation-level": "snapshot",
+    "write.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.metadata.metrics.default": "counts",
+    "commit.manifest.min-count-to-merge": "50",
+    "commit.retry.num-retries": "10",
+    "commit.retry.min-wait-ms": "20",
+    "history.expire.max-snapshot-age-ms": "1800000",
+    "history.expire.min-snapshots-to-keep": "30",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _TableJob:
+    """One target's part of a mini-transaction between its two stages."""
+
+    work: TableWork
+    cut: Cut
+    results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
+    generation: int
+    error: KuvaszError | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A mini-transaction that waits for its commits."""
+
+    tables: tuple[_TableJob, ...]
+
+
+class IcebergLake:
+    """Tables of one namespace of one catalog.
+
+    Args:
+        config: The whole configuration.
+        session: A running Spark; started by `open` otherwise.
+    """
+
+    def __init__(self, config: Config, session: SparkSession | None = None) -> None:
+        self._config = config
+        self._session = session
+        self._owns_session = session is None
+        self._tables: dict[str, LakeTable] = {}
+        self._feeds: dict[tuple[str, str], list[Feed]] = {}
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._properties: Mapping[str, str] = {k: str(v) for k, v in config.lake.properties.items()}
+        self._state = config.pipeline.state_folder
+
+    def open(self) -> None:
+        """Start Spark, reach the catalog, and prove that the warehouse can be written."""
+        if self._session is None:
+            self._session = spark.open_session(self._config)
+        self._jobs = Jobs(self._session)
+        self._catalog = Catalog(self._session, self._config.lake.name)
+        self._catalog.ensure_namespace(self._config.lake.namespace)
+        self._spool = Spool(self._spool_folder(), self._properties)
+        self._spool.clear()
+        self._prove_warehouse()
+        self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
+        # Start the Python workers and compile or load the kernels before the first changes come.
+        self._jobs.warm_up()
+
+    @property
+    def session(self) -> SparkSession:
+        """The running Spark."""
+        assert self._session is not None
+        return self._session
+
+    def _spool_folder(self) -> str:
+        if not self._config.spark.master.startswith("local"):
+            return f"{self._config.lake.warehouse_location}/_kuvasz_spool"
+        memory = Path("/dev/shm")  # noqa: S108 (a folder of our own below it)
+        if memory.is_dir() and os.access(memory, os.W_OK):
+            return str(memory / f"kuvasz-{os.getuid()}-{_stable_name(self._state)}")
+        return str(self._state / "spool")
+
+    def _prove_warehouse(self) -> None:
+        location = f"{self._config.lake.warehouse_location}/_kuvasz_probe_{uuid.uuid4().hex}"
+        try:
+            io = file_io(self._properties, location)
+            with io.new_output(location).create() as stream:
+                stream.write(b"kuvasz")
+            io.delete(location)
+        except Exception as error:
+            message = f"the warehouse {self._config.lake.warehouse_location} cannot be written: {error}"
+            raise LakeError(message, hint="check `lake.warehouse`, `lake.properties` and the permissions") from error
+
+    # Tables
+
+    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
+        """See `kuvasz.ports.Lake.prepare`."""
+        with self._lock:
+            self._feeds.setdefault((target.name, feed.source), [])
+            if feed not in self._feeds[target.name, feed.source]:
+                self._feeds[target.name, feed.source].append(feed)
+            table = self._tables.get(target.name)
+            if table is None:
+                table = self._load(target, relation)
+                self._tables[target.name] = table
+        with table.lock:
+            lacking = [f for f in wanted(target, relation) if table.schema.by_name(f.name) is None]
+            if lacking:
+                table.table.add_columns(lacking)
+                table.reload_schema()
+                _log.info("columns added", extra={"event": "columns_added", "table": target.name,
+                                                  "columns": [field.name for field in lacking]})  # fmt: skip
+            table.shape(feed, relation)
+
+    def _load(self, target: Target, relation: Relation) -> LakeTable:
+        found = self._catalog.load(target.name)
+        if found is None:
+            found = self._create(target, relation)
+        return LakeTable(found, target, self._properties, self._state / "index", self._key_reader)
+
+    def _create(self, target: Target, relation: Relation) -> IcebergTable:
+        fields = wanted(target, relation)
+        key = relation.key
+        properties = {
+            **_TABLE_PROPERTIES,
+            "format-version": str(self._config.lake.format_version),
+            SEED_PROPERTY: secrets.token_hex(16),
+            KEY_PROPERTY: json.dumps(list(key)),
+        }
+        names = ((SID,) if target.has_sid else ()) + key
+        properties |= {f"write.metadata.metrics.column.{name}": "full" for name in names}
+        self._catalog.ensure_namespace(target.name.rpartition(".")[0])
+        return self._catalog.create(target.name, render(fields, names), properties)
+
+    def _key_reader(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
+        def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+            sid = table.schema.by_name(SID) if table.target.has_sid else None
+            ids = [table.schema.by_name(name) for name in table.key]
+            job = ReadKeys(
+                properties=self._properties,
+                seed=table.seed,
+                sid_id=sid.field_id if sid else None,
+                key_ids=tuple(field.field_id for field in ids if field is not None),
+            )
+            return self._jobs.stream(job, files)
+
+        return read
+
+    def table(self, name: str) -> LakeTable:
+        """Return a prepared table."""
+        return self._tables[name]
+
+    def positions(self, target: str) -> Mapping[str, Position]:
+        """See `kuvasz.ports.Lake.positions`."""
+        table = self._tables.get(target)
+        return {} if table is None else dict(table.positions)
+
+    def feed(self, target: str, source: str, relation: Relation) -> Feed:
+        """Return the feed a relation belongs to."""
+        feeds = self._feeds[target, source]
+        return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
+
+    # First stage
+
+    def write(self, works: Sequence[TableWork]) -> _Written:
+        """See `kuvasz.ports.Lake.write`."""
+        size = self._chunk_bytes(works)
+        shapes: list[Shape] = []
+        bounded: list[tuple[str, ...]] = []
+        plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, int]] = []
+        parts: list[bytes | bytearray | memoryview] = []
+        pending: list[tuple[Chunk, int, LakeTable]] = []
+        for work in works:
+            table = self._tables[work.target]
+            if table.error is not None:
+                continue
+            accepted = dict(table.accepted)
+            cut = chunks.cut(work.changes, accepted, size)
+            steps: list[int | Truncation] = []
+            error = None
+            try:
+                for step in cut.steps:
+                    if isinstance(step, Truncation):
+                        steps.append(step)
+                        continue
+                    shape = table.shape(self.feed(work.target, step.source, step.relation), step.relation)
+                    if shape not in shapes:
+                        shapes.append(shape)
+                        bounded.append(table.bounded)
+                    steps.append(len(pending))
+                    pending.append((step, shapes.index(shape), table))
+                    parts.append(np.concatenate(step.lengths).tobytes())
+                    parts.append(step.parts[0] if len(step.parts) == 1 else b"".join(step.parts))
+            except KuvaszError as caught:
+                error = caught
+            plans.append((work, cut, steps, error, table.generation))
+        done = self._run(pending, parts, shapes, bounded)
+        for work, cut, _, _, _ in plans:  # only now: a job that failed is run again with the same rows
+            for source, position in cut.positions.items():
+                self._tables[work.target].accepted[source] = max(position.lsn, work.through.get(source, 0))
+        return _Written(tables=tuple(self._table_job(plan, done, pending) for plan in plans))
+
+    def _chunk_bytes(self, works: Sequence[TableWork]) -> int:
+        total = sum(len(c.data) for work in works for c in work.changes if not isinstance(c, Truncation))
+        cores = self._jobs.parallelism
+        return max(1 << 20, min(self._config.pipeline.chunk_bytes, total // cores + 1))
+
+    def _run(
+        self,
+        pending: Sequence[tuple[Chunk, int, LakeTable]],
+        parts: Sequence[bytes | bytearray | memoryview],
+        shapes: Sequence[Shape],
+        bounded: Sequence[tuple[str, ...]],
+    ) -> dict[int, ChunkDone]:
+        if not pending:
+            return {}
+        path, slices = self._spool.write(parts)
+        try:
+            tasks = [
+                (
+                    number,
+                    ChunkTask(
+                        shape=shape,
+                        count=chunk.rows,
+                        lengths=slices[2 * number],
+                        data=slices[2 * number + 1],
+                        path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
+                    ),
+                )
+                for number, (chunk, shape, table) in enumerate(pending)
+            ]
+            job = ApplyChunks(shapes=tuple(shapes), bounded=tuple(bounded), properties=self._properties)
+            sizes = [chunk.size for chunk, _, _ in pending]
+            failpoints.hit("before_data_files", LakeError)
+            done = dict(self._jobs.run(job, tasks, sizes))
+            failpoints.hit("after_data_files", LakeError)
+            return done
+        finally:
+            self._spool.remove(path)
+
+    def _table_job(
+        self,
+        plan: tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, int],
+        done: Mapping[int, ChunkDone],
+        pending: Sequence[tuple[Chunk, int, LakeTable]],
+    ) -> _TableJob:
+        work, cut, steps, error, generation = plan
+        results: list[ChunkDone | Truncation] = []
+        for step in steps:
+            if isinstance(step, Truncation):
+                results.append(step)
+                continue
+            result = done[step]
+            if result.error is not None and error is None:
+                error = _placed(result, pending[step][0])
+            results.append(result)
+        return _TableJob(work=work, cut=cut, results=tuple(results), generation=generation, error=error)
+
+    # Second stage
+
+    def commit(self, written: _Written) -> Iterable[Receipt | Failure]:
+        """See `kuvasz.ports.Lake.commit`."""
+        if len(written.tables) == 1:
+            outcomes = [self._commit_table(written.tables[0])]
+        else:
+            outcomes = list(self._pool.map(self._commit_table, written.tables))
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def resume(self, target: str) -> None:
+        """See `kuvasz.ports.Lake.resume`."""
+        table = self._tables[target]
+        with table.lock:
+            table.accepted = {source: position.lsn for source, position in table.positions.items()}
+            table.error = None
+
+    def _commit_table(self, job: _TableJob) -> Receipt | Failure | None:
+        table = self._tables[job.work.target]
+        with table.lock:
+            changeset = Changeset()
+            if table.error is not None or table.generation != job.generation:
+                _collect(job, changeset)
+                remove(file_io(self._properties, table.location), changeset.paths())
+                return None
+            try:
+                for source in job.work.abandoned:
+                    table.abandon(source)
+                if job.error is not None:
+                    raise job.error
+                for attempt in range(_CONFLICT_ATTEMPTS):
+                    try:
+                        return self._apply(table, job, changeset)
+                    except ForeignChange:
+                        if attempt == _CONFLICT_ATTEMPTS - 1 or table.open:
+                            raise
+                        table.reset_index()
+                        table.table.refresh()
+                        changeset = Changeset()
+                raise InternalError("unreachable")
+            except KuvaszError as error:
+                return self._failed(table, job, changeset, error)
+            except Exception as error:  # noqa: BLE001 (the table stops, not the process)
+                _log.exception("a commit failed in our own code", extra={"event": "bug", "table": table.name})
+                return self._failed(table, job, changeset, InternalError(f"table {table.name}: {error!r}"))
+
+    def _failed(self, table: LakeTable, job: _TableJob, changeset: Changeset, error: KuvaszError) -> Failure:
+        table.error = error
+        table.generation += 1
+        _collect(job, changeset)
+        table.forget(changeset)
+        return Failure(target=table.name, error=error)
+
+    def _apply(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> Receipt:
+        table.follow()
+        self._resolve(table, job, changeset)
+        positions = dict(job.cut.positions)
+        for source in list(table.open):
+            through = job.work.through.get(source)
+            if source not in job.work.open_sources and through is not None:
+                table.close_open(source, changeset)
+                positions[source] = positions.get(source) or Position(lsn=through)
+        # Everything through this LSN is in: it may be beyond the last transaction that touched this table.
+        positions = {
+            source: dataclasses.replace(
+                position,
+                lsn=max(position.lsn, job.work.through.get(source, 0)),
+                system_id=table.positions[source].system_id if source in table.positions else "",
+            )
+            for source, position in positions.items()
+        }
+        begin = time.monotonic()
+        snapshot_id = self._commit_with_retry(table, changeset, positions)
+        return Receipt(
+            target=table.name,
+            positions=positions,
+            rows=job.cut.rows,
+            snapshot_id=snapshot_id,
+            commit_us=job.cut.commit_us,
+            seconds=time.monotonic() - begin,
+        )
+
+    def _commit_with_retry(
+        self, table: LakeTable, changeset: Changeset, positions: Mapping[str, Position]
+    ) -> int | None:
+        """Catalog and storage may fail for a while: the work is kept and the commit tried again, for ever."""
+        wait = 0.5
+        while True:
+            try:
+                return table.commit(changeset, positions)
+            except ForeignChange:
+                raise
+            except LakeError as error:
+                if self._closing.is_set():
+                    raise
+                _log.warning("a commit failed and is tried again", extra={
+                    "event": "commit_retry", "table": table.name, "error": error.message, "wait_s": wait,
+                })  # fmt: skip
+                self._closing.wait(wait)
+                wait = min(wait * 2, 30.0)
+
+    def _resolve(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> None:
+        """Resolve all chunks in order; rows that wait for earlier versions are completed in as few jobs as can be."""
+        waiting: list[_Waiting] = []
+        level_of: dict[int, int] = {}
+        for step, result in zip(job.cut.steps, job.results, strict=True):
+            if isinstance(step, Truncation) or isinstance(result, Truncation):
+                assert isinstance(step, Truncation)
+                feed = self.feed(table.name, step.source, step.relation)
+                pending = table.open.get(step.source)
+                table.truncate(step.source, feed.sid, changeset if pending is None else pending.changeset)
+                waiting = [w for w in waiting if w.source != step.source]
+                continue
+            if step.is_open and step.source not in table.open:
+                table.open[step.source] = OpenTransaction()
+            pending = table.open.get(step.source)
+            layer = changeset if pending is None else pending.changeset
+            feed = self.feed(table.name, step.source, step.relation)
+            numbers = (table.files.reserve(), table.files.reserve())
+            sid = feed.sid if table.target.has_sid else None
+            earlier = table.resolve(result, step.source, numbers, layer, sid)
+            if earlier is not None:
+                level = 1 + max((level_of.get(int(number), 0) for number in np.unique(earlier[0])), default=0)
+                level_of[numbers[1]] = level
+                waiting.append(_Waiting(source=step.source, number=numbers[1], level=level, done=result,
+                                        earlier=earlier, layer=layer, sid=sid))  # fmt: skip
+        for level in sorted({item.level for item in waiting}):
+            self._complete(table, [item for item in waiting if item.level == level], changeset)
+
+    def _complete(self, table: LakeTable, waiting: Sequence[_Waiting], changeset: Changeset) -> None:
+        tasks = []
+        for item in waiting:
+            files, positions = item.earlier
+            numbers, file_of = np.unique(files, return_inverse=True)
+            assert item.done.aside is not None
+            tasks.append(
+                (
+                    item.number,
+                    CompleteTask(
+                        aside=item.done.aside,
+                        unchanged=item.done.unchanged,
+                        files=tuple(self._path(table, int(number), changeset, item.layer) for number in numbers),
+                        file_of=file_of.astype(np.int32),
+                        position_of=positions.astype(np.int32),
+                        path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
+                        bounded=table.bounded,
+                    ),
+                )
+            )
+        results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
+        for item in waiting:
+            done = results[item.number]
+            if done.error is not None:
+                raise done.error
+            assert done.file is not None
+            item.layer.add(item.number, done.file, item.sid)
+
+    def _path(self, table: LakeTable, number: int, *layers: Changeset) -> str:
+        for layer in layers:
+            if number in layer.added:
+                return layer.added[number][0].path
+        return table.files[number].path
+
+    # Copy
+
+    def copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[int, int], None],
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.copy`."""
+        table = self._tables[feed.target]
+        job = CopyJob(
+            table, feed, relation, self._jobs, self._properties, self._state / "copy", self._config.pipeline
+        )
+        return job.run(requests, position, on_progress)
+
+    def close(self) -> None:
+        """Save the indexes and stop Spark if it was ours."""
+        self._closing.set()
+        for table in self._tables.values():
+            table.close()
+        self._pool.shutdown(wait=True)
+        if self._owns_session and self._session is not None:
+            self._session.stop()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A chunk's rows that wait for their earlier versions."""
+
+    source: str
+    number: int  #: reserved for the file they will be written to
+    level: int  #: 1 if all earlier versions are written, 2 if some come with level 1, …
+    done: ChunkDone
+    earlier: tuple[np.ndarray, np.ndarray]
+    layer: Changeset
+    sid: str | None
+
+
+def _collect(job: _TableJob, changeset: Changeset) -> None:
+    """Put every file of a job into a changeset, to be removed with it."""
+    for number, result in enumerate(job.results):
+        if isinstance(result, ChunkDone) and result.file is not None:
+            changeset.added[-1 - number] = (result.file, None)
+
+
+def _placed(result: ChunkDone, chunk: Chunk) -> KuvaszError:
+    """Add the LSN to a chunk's error."""
+    error = result.error
+    assert error is not None
+    commit_lsn = chunk.commit_lsn_of(max(result.row, 0))
+    if isinstance(error, DecodeError) and commit_lsn:
+        return type(error)(f"{error.message} (transaction {lsn.render(commit_lsn)})", hint=error.hint)
+    return error
+
+
+def _stable_name(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:12]

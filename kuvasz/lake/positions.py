@@ -1,0 +1,56 @@
+"""Positions of sources as table properties. Pure.
+
+A property ``kuvasz.position.<source>`` holds JSON: ``{"lsn": "0/1A2B", "commit_lsn": "0/1A00", "rows": 3,
+"system_id": "7361…"}``. It
+lives in a property because it must survive the expiry of snapshots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from kuvasz import lsn
+from kuvasz.errors import LakeError
+from kuvasz.model import Position
+
+PREFIX = "kuvasz.position."
+
+
+def render(position: Position) -> str:
+    """Return the property's value."""
+    return json.dumps(
+        {
+            "lsn": lsn.render(position.lsn),
+            "commit_lsn": lsn.render(position.commit_lsn),
+            "rows": position.rows,
+            "system_id": position.system_id,
+        }
+    )
+
+
+def parse(properties: Mapping[str, str], table: str) -> dict[str, Position]:
+    """Return source -> position from a table's properties.
+
+    Raises:
+        LakeError: A position was damaged by someone.
+    """
+    return {
+        name.removeprefix(PREFIX): _parse(value, name, table)
+        for name, value in properties.items()
+        if name.startswith(PREFIX)
+    }
+
+
+def _parse(value: str, name: str, table: str) -> Position:
+    try:
+        facts = json.loads(value)
+        return Position(
+            lsn=lsn.parse(facts["lsn"]),
+            commit_lsn=lsn.parse(facts["commit_lsn"]),
+            rows=facts["rows"],
+            system_id=facts["system_id"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"table {table}: property {name} is not a position: {value[:120]!r}"
+        raise LakeError(message, hint="restore the property, or drop it to copy the source again") from error

@@ -1,0 +1,209 @@
+"""The schema of a lake table: Iceberg's JSON on one side, Arrow with field ids on the other.
+
+JSON per the Iceberg spec, appendix C "Schemas". Pure: no catalog, no files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from kuvasz import typemap
+from kuvasz.errors import SchemaError
+from kuvasz.model import Column, Kind, Relation, ValueType, Wire
+from kuvasz.ports import Target
+
+#: Name of the column that says which source a row came from.
+SID = "sid"
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_KINDS = {kind.value for kind in Kind} - {"list", "map", "decimal"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One column of a lake table. The type's `wire` is meaningless here: sources decide it."""
+
+    field_id: int
+    name: str
+    type: ValueType
+    required: bool = False
+    inner_ids: tuple[int, ...] = ()  #: of a list's element, or of a map's key and value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSchema:
+    """The current schema of a lake table."""
+
+    schema_id: int
+    fields: tuple[Field, ...]
+
+    def by_name(self, name: str) -> Field | None:
+        """Return the field of that name, None if there is none."""
+        return next((field for field in self.fields if field.name == name), None)
+
+    def arrow(self) -> pa.Schema:
+        """Return the Arrow schema with the field ids that Parquet files must carry (Iceberg spec, "Parquet")."""
+        return pa.schema([arrow_field(field) for field in self.fields])
+
+
+def arrow_field(field: Field) -> pa.Field:
+    """Return one Arrow field with its ids, nested ones included."""
+    kind = typemap.arrow_type(field.type)
+    if field.type.kind is Kind.LIST:
+        assert field.type.element is not None
+        inner = typemap.arrow_type(field.type.element)
+        kind = pa.list_(pa.field("element", inner, metadata=_id(field.inner_ids[0])))
+    elif field.type.kind is Kind.MAP:
+        key = pa.field("key", pa.string(), nullable=False, metadata=_id(field.inner_ids[0]))
+        kind = pa.map_(key, pa.field("value", pa.string(), metadata=_id(field.inner_ids[1])))
+    return pa.field(field.name, kind, nullable=not field.required, metadata=_id(field.field_id))
+
+
+def _id(number: int) -> dict[bytes, bytes]:
+    return {b"PARQUET:field_id": str(number).encode()}
+
+
+def parse(text: str) -> LakeSchema:
+    """Read Iceberg's JSON.
+
+    Raises:
+        SchemaError: A column has a type that kuvasz does not write.
+    """
+    schema = json.loads(text)
+    return LakeSchema(
+        schema_id=schema.get("schema-id", 0),
+        fields=tuple(_parse_field(field) for field in schema["fields"]),
+    )
+
+
+def _parse_field(field: Mapping[str, Any]) -> Field:
+    kind = field["type"]
+    inner: tuple[int, ...] = ()
+    if isinstance(kind, dict):
+        inner = (kind["element-id"],) if kind["type"] == "list" else (kind.get("key-id", 0), kind.get("value-id", 0))
+    return Field(
+        field_id=field["id"],
+        name=field["name"],
+        type=_parse_type(kind, field["name"]),
+        required=field["required"],
+        inner_ids=inner,
+    )
+
+
+def _parse_type(kind: str | Mapping[str, Any], name: str) -> ValueType:
+    if isinstance(kind, Mapping):
+        if kind["type"] == "list":
+            return ValueType(kind=Kind.LIST, wire=Wire.ARRAY, element=_parse_type(kind["element"], name))
+        if kind["type"] == "map" and kind["key"] == "string" and kind["value"] == "string":
+            return ValueType(kind=Kind.MAP, wire=Wire.HSTORE)
+    elif match := _DECIMAL.fullmatch(kind):
+        return ValueType(kind=Kind.DECIMAL, precision=int(match[1]), scale=int(match[2]))
+    elif kind in _KINDS:
+        return ValueType(kind=Kind(kind))
+    message = f"column {name} of the lake table has type {kind}, which kuvasz does not write"
+    raise SchemaError(message, hint="choose another target, or drop the column from the lake table")
+
+
+def render(fields: Sequence[Field], key: Iterable[str]) -> str:
+    """Return Iceberg's JSON of a new table; `key` names the identifier fields."""
+    names = set(key)
+    return json.dumps(
+        {
+            "type": "struct",
+            "schema-id": 0,
+            "identifier-field-ids": [field.field_id for field in fields if field.name in names],
+            "fields": [
+                {"id": field.field_id, "name": field.name, "required": field.required, "type": type_json(field)}
+                for field in fields
+            ],
+        }
+    )
+
+
+def type_json(field: Field) -> Any:  # noqa: ANN401 (JSON)
+    """Return the JSON of a field's type."""
+    if field.type.kind is Kind.LIST:
+        assert field.type.element is not None
+        element = Field(field_id=0, name="", type=field.type.element)
+        return {"type": "list", "element-id": field.inner_ids[0], "element": type_json(element),
+                "element-required": False}  # fmt: skip
+    if field.type.kind is Kind.MAP:
+        return {"type": "map", "key-id": field.inner_ids[0], "key": "string", "value-id": field.inner_ids[1],
+                "value": "string", "value-required": False}  # fmt: skip
+    if field.type.kind is Kind.DECIMAL:
+        return f"decimal({field.type.precision}, {field.type.scale})"
+    return field.type.kind.value
+
+
+def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Field, ...]:
+    """Return the fields a target needs for one relation, `sid` first, with provisional ids."""
+    fields: list[Field] = []
+    number = first_id
+    if target.has_sid:
+        if any(column.name == SID for column in relation.columns):
+            message = f"table {relation.table} has a column named {SID}, which the target {target.name} needs itself"
+            raise SchemaError(message, hint=f"rename the source's column, or leave it out with `exclude: [{SID}]`")
+        fields.append(Field(field_id=number, name=SID, type=ValueType(kind=Kind.STRING), required=True))
+        number += 1
+    for column in relation.columns:
+        kind = source_type(target, column)
+        inner = {Kind.LIST: 1, Kind.MAP: 2}.get(kind.kind, 0)
+        fields.append(
+            Field(
+                field_id=number,
+                name=column.name,
+                type=kind,
+                required=column.is_key,
+                inner_ids=tuple(range(number + 1, number + 1 + inner)),
+            )
+        )
+        number += 1 + inner
+    return tuple(fields)
+
+
+def source_type(target: Target, column: Column) -> ValueType:
+    """Return the type a source's column has by the type map and the target's options."""
+    return typemap.value_type(column.pg_type, column.typmod, decimal=target.decimals.get(column.name))
+
+
+def reading_type(target: Target, column: Column, field: Field, place: str) -> ValueType:
+    """Return how to read a source's column into an existing lake column.
+
+    Raises:
+        SchemaError: The lake's column cannot hold every value of the source's.
+    """
+    source = source_type(target, column)
+    lake = field.type
+    if _same(source, lake):
+        return source
+    if lake.kind is Kind.STRING:
+        return ValueType(kind=Kind.STRING, wire=Wire.TEXT)
+    if (source.kind, lake.kind) in {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}:
+        return dataclasses.replace(source, kind=lake.kind)
+    if source.kind is Kind.DECIMAL and lake.kind is Kind.DECIMAL and _holds(lake, source):
+        return dataclasses.replace(source, precision=lake.precision, scale=lake.scale)
+    message = (
+        f"{place}: column {column.name} is {typemap.iceberg_name(source)} by its type {column.pg_type.name},"
+        f" but {typemap.iceberg_name(lake)} in the lake"
+    )
+    raise SchemaError(message, hint="give this table another `target`, or drop the lake table to copy it anew")
+
+
+def _same(source: ValueType, lake: ValueType) -> bool:
+    if source.kind is not lake.kind:
+        return False
+    if source.kind is Kind.DECIMAL:
+        return (source.precision, source.scale) == (lake.precision, lake.scale)
+    if source.kind is Kind.LIST:
+        return source.element is not None and lake.element is not None and _same(source.element, lake.element)
+    return True
+
+
+def _holds(lake: ValueType, source: ValueType) -> bool:
+    return lake.scale >= source.scale and lake.precision - lake.scale >= source.precision - source.scale

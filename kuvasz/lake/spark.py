@@ -1,0 +1,144 @@
+"""The Spark session: its jars, its settings, its start and end. Nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from kuvasz.config.model import CatalogType, Config
+from kuvasz.lake import versions
+
+#: Settings that a user may override. Most were measured, see ARCHITECTURE.md.
+DEFAULTS: Mapping[str, str] = {
+    "spark.app.name": "kuvasz",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.python.worker.reuse": "true",
+    # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
+    "spark.task.maxFailures": "2",
+    "spark.driver.memory": "1g",
+}
+
+#: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
+LOCAL_DEFAULTS: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} spark %p %c{1}: %m%n
+"""
+
+
+def open_session(config: Config) -> SparkSession:
+    """Start Spark, or connect to the cluster that `spark.master` names.
+
+    The first start downloads the jars of `versions` (some 60 MB) into Ivy's cache; later starts find them there.
+    """
+    # Executors must run the interpreter that has kuvasz installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(config.spark.master)
+    for name, value in settings(config).items():
+        builder = builder.config(name, value)
+    with _quiet_start():
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def settings(config: Config) -> dict[str, str]:
+    """Return every Spark setting of a session, the user's own last."""
+    is_local = config.spark.master.startswith("local[") or config.spark.master == "local"
+    catalog = f"spark.sql.catalog.{config.lake.name}"
+    chosen = dict(DEFAULTS)
+    if is_local:
+        chosen |= LOCAL_DEFAULTS
+    chosen |= _jars(_coordinates(config), is_local=is_local)
+    chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
+    chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}
+    chosen |= {name: str(value) for name, value in config.spark.conf.items()}
+    return chosen
+
+
+def catalog_properties(config: Config) -> dict[str, str]:
+    """Return the properties of the Iceberg catalog, as Spark's catalog and Iceberg's own classes take them."""
+    lake = config.lake
+    properties = {
+        "type": str(lake.type),
+        "uri": lake.catalog_uri,
+        "warehouse": lake.warehouse_location,
+        "cache-enabled": "false",
+    }
+    if lake.type is CatalogType.JDBC:
+        properties["jdbc.schema-version"] = "V1"
+    if lake.sqlite_file is not None:
+        # SQLite has one writer: with more connections concurrent commits fail with SQLITE_BUSY.
+        properties["clients"] = "1"
+        lake.sqlite_file.parent.mkdir(parents=True, exist_ok=True)
+    return properties | {name: str(value) for name, value in lake.properties.items()}
+
+
+def prefetch(*, with_aws: bool = True) -> None:
+    """Download the jars into Ivy's cache, for images that must start without a network."""
+    coordinates = versions.CORE + (versions.AWS if with_aws else ())
+    builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
+    builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+
+
+def _coordinates(config: Config) -> tuple[str, ...]:
+    on_s3 = config.lake.warehouse_location.startswith("s3") or "S3FileIO" in str(
+        config.lake.properties.get("io-impl", "")
+    )
+    return versions.CORE + (versions.AWS if on_s3 else ())
+
+
+def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:
+    """Return the settings that bring the jars: from Ivy's cache if all are there, else through Ivy itself."""
+    cached = [_cached(coordinate) for coordinate in coordinates]
+    if not all(cached):
+        print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
+        return {"spark.jars.packages": ",".join(coordinates)}
+    paths = [str(path) for path in cached]
+    if is_local:
+        # Not spark.jars: that copies all of them at every start.
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
+    return {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
+
+
+def _cached(coordinate: str) -> Path | None:
+    group, artifact, version = coordinate.split(":")
+    name = f"{group}_{artifact}-{version}.jar"
+    homes = (Path.home() / ".ivy2.5.2", Path.home() / ".ivy2")
+    return next((home / "jars" / name for home in homes if (home / "jars" / name).is_file()), None)
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Keep spark-submit's greetings and Ivy's report off the terminal; errors still show."""
+    with tempfile.TemporaryDirectory(prefix="kuvasz-log4j-") as folder:
+        file = Path(folder) / "log4j2.properties"
+        file.write_text(_LOG4J, encoding="utf-8")
+        before = os.environ.get("SPARK_SUBMIT_OPTS")
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{before or ''} -Dlog4j2.configurationFile=file://{file}".strip()
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["SPARK_SUBMIT_OPTS"]
+            else:
+                os.environ["SPARK_SUBMIT_OPTS"] = before

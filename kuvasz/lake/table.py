@@ -1,0 +1,515 @@
+"""One lake table at work: schema, files, positions and index, from results of a job to a commit.
+
+`resolve` turns the results of one chunk into a `Changeset` with the help of the position index; `commit` makes a
+changeset visible and only then lets the index and the file table know.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from pyroaring import BitMap64
+
+from kuvasz import failpoints
+from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError
+from kuvasz.fold.keys import Keys
+from kuvasz.index.positions import ABSENT, PositionIndex
+from kuvasz.lake import positions as position_properties
+from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.files import (
+    Changeset,
+    DeleteFile,
+    FileEntry,
+    FileTable,
+    entry_of,
+    write_position_deletes,
+    write_vectors,
+)
+from kuvasz.lake.schema import SID, LakeSchema, reading_type
+from kuvasz.lake.tasks import ChunkDone
+from kuvasz.model import Position, Relation, ReplicaIdentity, UInt32s
+from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.ports import Feed, Target
+
+_log = logging.getLogger(__name__)
+
+#: Table property that holds the id of the last commit: how a lost answer is looked up.
+COMMIT_PROPERTY = "kuvasz.commit"
+SEED_PROPERTY = "kuvasz.seed"
+KEY_PROPERTY = "kuvasz.key"
+
+#: The first format version with deletion vectors.
+_VECTOR_FORMAT = 3
+
+#: Entries after which the index is made durable although nobody stops.
+CHECKPOINT_ENTRIES = 1 << 20
+
+ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
+
+
+class OpenTransaction:
+    """Parts of a source transaction that outgrew the memory budget; visible only with its last part."""
+
+    def __init__(self) -> None:
+        self.changeset = Changeset()
+        self.overlay = PositionIndex.in_memory()
+        self.entries: list[tuple[Keys, UInt32s, UInt32s]] = []
+
+
+class LakeTable:
+    """A table that kuvasz writes. One thread at a time, guarded by `lock`.
+
+    Args:
+        table: The Iceberg table.
+        target: What the map says of it.
+        properties: Of the FileIO.
+        index_folder: Where indexes live.
+        read_keys: Reads the keys of data files again, on executors.
+    """
+
+    def __init__(
+        self,
+        table: IcebergTable,
+        target: Target,
+        properties: Mapping[str, str],
+        index_folder: Path,
+        read_keys: Callable[[LakeTable], ReadKeys],
+    ) -> None:
+        self.lock = threading.RLock()
+        self.table = table
+        self.target = target
+        self.name = target.name
+        self._properties = properties
+        self.location = table.location
+        self.format_version = table.format_version
+        self.schema: LakeSchema = table.schema()
+        found = table.properties
+        if SEED_PROPERTY not in found or KEY_PROPERTY not in found:
+            message = f"table {target.name} exists in the lake and was not made by kuvasz"
+            raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
+        if table.is_partitioned():
+            message = f"table {target.name} has a partition spec that kuvasz did not make"
+            raise SchemaError(message, hint="replace the table's partition spec by an empty one")
+        self.seed = bytes.fromhex(found[SEED_PROPERTY])
+        self.key: tuple[str, ...] = tuple(json.loads(found[KEY_PROPERTY]))
+        if (self.schema.by_name(SID) is not None) != target.has_sid and SID not in self.key:
+            message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
+            raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
+        self.positions: dict[str, Position] = position_properties.parse(found, target.name)
+        self.accepted: dict[str, int] = {source: position.lsn for source, position in self.positions.items()}
+        self.snapshot_id: int | None = None
+        self.files = FileTable(properties)
+        self.open: dict[str, OpenTransaction] = {}
+        self._shapes: dict[tuple[str, Relation], Shape] = {}
+        self._read_keys = read_keys(self)
+        self._index_folder = index_folder / table.uuid
+        self._index: PositionIndex | None = None
+        self._unsaved = 0
+        self.error: KuvaszError | None = None  #: why nothing is written; None: all is well
+        self.generation = 0  #: counts failures: what was written before one must not be committed after it
+
+    # Opening
+
+    @property
+    def index(self) -> PositionIndex:
+        """The position index, brought up to the table's current snapshot at the first use."""
+        if self._index is None:
+            self._index = PositionIndex.open(self._index_folder)
+            tag = self._index.tag
+            if tag is not None:
+                self._recall(tag)
+            self._catch_up()
+        return self._index
+
+    def _recall(self, tag: Mapping[str, object]) -> None:
+        numbers = tag["files"]
+        assert isinstance(numbers, dict)
+        for number, path in numbers.items():
+            self.files.add(FileEntry(number=int(number), path=path, rows=0, sid=None))
+        self.files.next_number = max(self.files.next_number, int(str(tag["next"])))
+
+    def _catch_up(self) -> None:
+        """Make files and index describe the current snapshot, reading only what is new to them."""
+        assert self._index is not None
+        sid = self.schema.by_name(SID)
+        sid_id = sid.field_id if sid is not None and self.target.has_sid else None
+        live = {file.data["file-path"]: file for file in self.table.live_files()}
+        gone = [entry.number for entry in self.files if entry.path not in live]
+        for number in gone:
+            self.files.remove(number)
+        if gone:
+            self._index.drop_files(gone)
+        fresh = []
+        for path, file in live.items():
+            known = self.files.find(path)
+            entry = entry_of(file, known.number if known else self.files.reserve(), sid_id)
+            if known is None:
+                fresh.append((entry.number, path))
+            elif known.delete == entry.delete:
+                entry.dead = known.dead
+            self.files.add(entry)
+        if fresh:
+            _log.info("reading keys of files", extra={"event": "index_read", "table": self.name, "files": len(fresh)})
+        for number, keys in self._read_keys(fresh) if fresh else ():
+            alive = np.ones(len(keys), np.bool_)
+            dead = self.files.dead(number)
+            if len(dead):
+                alive[np.fromiter(dead, np.int64, len(dead))] = False
+            rows = np.flatnonzero(alive).astype(np.uint32)
+            self._index.insert(keys.take(rows), number, rows)
+        self._index.mark()
+        self.snapshot_id = self.table.snapshot_id
+
+    def checkpoint(self) -> None:
+        """Make the index durable, so that the next start need not read keys."""
+        if self._index is None:
+            return
+        files = {str(entry.number): entry.path for entry in self.files}
+        failpoints.hit("before_checkpoint")
+        self._index.checkpoint({"snapshot": self.snapshot_id, "files": files, "next": self.files.next_number})
+        failpoints.hit("after_checkpoint")
+        self._unsaved = 0
+
+    def close(self) -> None:
+        """Save the index and remove what was written and not committed."""
+        with self.lock:
+            for source in list(self.open):
+                self.abandon(source)
+            if self._index is not None:
+                self.checkpoint()
+                self._index.close()
+                self._index = None
+
+    # Shapes
+
+    def shape(self, feed: Feed, relation: Relation) -> Shape:
+        """Return how a relation's columns meet the table's fields.
+
+        Raises:
+            SchemaError: The table cannot hold them.
+        """
+        cached = self._shapes.get((feed.source, relation))
+        if cached is None:
+            cached = self._bind(feed, relation)
+            self._shapes[feed.source, relation] = cached
+        return cached
+
+    def _bind(self, feed: Feed, relation: Relation) -> Shape:
+        place = f"source {feed.source}, table {relation.table}"
+        self._check_key(relation, place)
+        column_of = {column.name: number for number, column in enumerate(relation.columns)}
+        bindings = []
+        for field in self.schema.fields:
+            if field.name == SID and self.target.has_sid:
+                bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
+            elif field.name in column_of:
+                column = relation.columns[column_of[field.name]]
+                kind = reading_type(self.target, column, field, place)
+                bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
+            else:
+                bindings.append(Binding(name=field.name, column=NO_COLUMN, type=field.type))
+        lacking = set(column_of) - {field.name for field in self.schema.fields}
+        if lacking:
+            message = f"{place}: columns {', '.join(sorted(lacking))} are not in the lake table {self.name}"
+            raise SchemaError(message, hint="restart kuvasz to add them")
+        names = [binding.name for binding in bindings]
+        return Shape(
+            source=feed.source,
+            table=relation.table,
+            sid=feed.sid if self.target.has_sid else None,
+            column_count=len(relation.columns),
+            bindings=tuple(bindings),
+            key=tuple(names.index(name) for name in self.key),
+            seed=self.seed,
+            schema=self.schema.arrow(),
+            out_of_range=self.target.out_of_range,
+        )
+
+    def _check_key(self, relation: Relation, place: str) -> None:
+        # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
+        columns = {column.name for column in relation.columns}
+        key = set(self.key) if relation.identity is ReplicaIdentity.FULL and columns >= set(self.key) else None
+        if (key or set(relation.key)) != set(self.key):
+            message = (
+                f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(self.key)})"
+                f" in the lake table {self.name}"
+            )
+            raise SchemaError(message, hint="give all sources of a target the same key, or choose another `target`")
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Columns whose bounds are kept: the key's, sid included."""
+        return ((SID,) if self.target.has_sid else ()) + self.key
+
+    def reload_schema(self) -> None:
+        """Read the schema again after it was changed."""
+        self.schema = self.table.schema()
+        self._shapes.clear()
+
+    # Resolving
+
+    def resolve(
+        self, done: ChunkDone, source: str, numbers: tuple[int, int], changeset: Changeset, sid: str | None
+    ) -> tuple[UInt32s, UInt32s] | None:
+        """Take the results of one chunk: earlier versions die, new rows enter the index.
+
+        Args:
+            done: The results.
+            source: Of the chunk; its open transaction is looked at first.
+            numbers: File numbers reserved for the chunk's rows, and for its rows that wait for earlier versions.
+            changeset: Takes the outcome.
+            sid: Of the chunk's rows.
+
+        Returns:
+            For rows that wait: file number and position of each one's earlier version, else None.
+
+        Raises:
+            LakeError: A row waits for an earlier version that is not there.
+        """
+        assert done.keys is not None
+        assert done.written is not None
+        pending = self.open.get(source)
+        earlier = None
+        if done.sources is not None:
+            earlier = self._lookup(done.sources, pending)
+            self._check_found(earlier, source)
+        files, rows = self._lookup(done.keys, pending)
+        found = files != ABSENT
+        changeset.delete(files[found], rows[found])
+        if done.file is not None:
+            changeset.add(numbers[0], done.file, sid)
+        main_rows = done.file.rows if done.file is not None else 0
+        kept = np.flatnonzero(done.written >= 0)
+        row = done.written[kept].astype(np.int64)
+        in_main = row < main_rows
+        file = np.where(in_main, numbers[0], numbers[1]).astype(np.uint32)
+        position = np.where(in_main, row, row - main_rows).astype(np.uint32)
+        self._insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
+        return earlier
+
+    def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
+        lost = int(np.count_nonzero(earlier[0] == ABSENT))
+        if lost:
+            message = (
+                f"source {source}, table {self.name}: {lost} updated rows leave out a large value that did not"
+                " change, and the lake has no earlier version of them"
+            )
+            raise ForeignChange(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+
+    def _lookup(self, keys: Keys, pending: OpenTransaction | None) -> tuple[UInt32s, UInt32s]:
+        files, rows = self.index.lookup(keys)
+        if pending is None:
+            return files, rows
+        newer_files, newer_rows = pending.overlay.lookup(keys)
+        newer = newer_files != ABSENT
+        return np.where(newer, newer_files, files), np.where(newer, newer_rows, rows)
+
+    def _insert(self, keys: Keys, files: UInt32s, rows: UInt32s, pending: OpenTransaction | None) -> None:
+        if pending is None:
+            self.index.insert(keys, files, rows)
+        else:
+            pending.overlay.insert(keys, files, rows)
+            pending.entries.append((keys, files, rows))
+
+    def truncate(self, source: str, sid: str | None, changeset: Changeset) -> None:
+        """Drop every row of one source: whole files, no row is looked at."""
+        pending = self.open.get(source)
+        layers = [changeset] if pending is None else [changeset, pending.changeset]
+        gone = [entry.number for entry in self.files if self._is_of(entry.sid, sid)]
+        mixed = [entry.path for entry in self.files if self.target.has_sid and entry.sid is None]
+        if mixed:
+            message = f"table {self.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
+            raise LakeError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+        changeset.dropped.update(number for number in gone if number in self.files)
+        for layer in layers:
+            for number in [number for number, (_, owner) in layer.added.items() if self._is_of(owner, sid)]:
+                gone.append(number)
+                remove(file_io(self._properties, self.location), [layer.added.pop(number)[0].path])
+                layer.deletes.pop(number, None)
+        self.index.drop_files(gone)
+        if pending is not None:
+            pending.overlay.drop_files(gone)
+            pending.entries = [entry for entry in pending.entries if not set(entry[1].tolist()) & set(gone)]
+
+    def _is_of(self, owner: str | None, sid: str | None) -> bool:
+        return not self.target.has_sid or owner == sid
+
+    def abandon(self, source: str) -> None:
+        """Forget the parts of a transaction that begins again after a reconnect."""
+        pending = self.open.pop(source, None)
+        if pending is not None:
+            remove(file_io(self._properties, self.location), pending.changeset.paths())
+            if pending.changeset.dropped:
+                self.reset_index()
+
+    def close_open(self, source: str, changeset: Changeset) -> None:
+        """Take the parts of a transaction that is now whole into a commit."""
+        pending = self.open.pop(source, None)
+        if pending is None:
+            return
+        changeset.merge(pending.changeset)
+        for keys, files, rows in pending.entries:
+            self.index.insert(keys, files, rows)
+
+    # Committing
+
+    def commit(self, changeset: Changeset, positions: Mapping[str, Position]) -> int | None:
+        """Make a changeset visible together with the positions; returns the snapshot's id.
+
+        Returns None without a commit if no row changes and no source is new.
+
+        Raises:
+            ForeignChange: Another writer changed the table at the same time.
+            OutcomeUnknown, LakeError: See `IcebergTable.commit`.
+        """
+        deletes = self._deletes(changeset)
+        if (
+            not changeset.added
+            and not deletes
+            and not changeset.dropped
+            and positions.keys() <= self.positions.keys()
+        ):
+            self.index.mark()
+            return None
+        delete_files = self._write_deletes(deletes, changeset)
+        commit_id = uuid.uuid4().hex
+        commit = self._commit_of(changeset, delete_files, positions, commit_id)
+        try:
+            failpoints.hit("before_commit", LakeError)
+            self.snapshot_id, parent = self.table.commit(commit)
+            failpoints.hit("after_commit", OutcomeUnknown)
+        except (OutcomeUnknown, LakeError) as error:
+            self.table.refresh()
+            if self.table.properties.get(COMMIT_PROPERTY) != commit_id:
+                remove(file_io(self._properties, self.location), {file.path for file in delete_files})
+                raise
+            _log.warning("the answer of a commit was lost, but it is there",
+                         extra={"event": "commit_found", "table": self.name, "error": error.message})  # fmt: skip
+            self.snapshot_id = parent = self.table.snapshot_id
+        self._remember(changeset, deletes, delete_files, positions)
+        if parent not in {commit.snapshot_id, self.snapshot_id}:
+            self._catch_up()
+        return self.snapshot_id
+
+    def _deletes(self, changeset: Changeset) -> dict[int, BitMap64]:
+        """Return the positions of each file that die by this commit and were alive before."""
+        deletes = {}
+        for number, positions in changeset.deletes.items():
+            if number in changeset.dropped:
+                continue
+            fresh = positions if number in changeset.added else positions - self.files.dead(number)
+            if len(fresh):
+                deletes[number] = fresh
+        return deletes
+
+    def _entry(self, number: int, changeset: Changeset) -> FileEntry:
+        if number in changeset.added:
+            file, sid = changeset.added[number]
+            return FileEntry(number=number, path=file.path, rows=file.rows, sid=sid)
+        return self.files[number]
+
+    def _write_deletes(self, deletes: Mapping[int, BitMap64], changeset: Changeset) -> list[DeleteFile]:
+        if not deletes:
+            return []
+        cumulative = []
+        for number, fresh in deletes.items():
+            entry = self._entry(number, changeset)
+            cumulative.append((entry, fresh if number in changeset.added else self.files.dead(number) | fresh))
+        write = write_vectors if self.format_version >= _VECTOR_FORMAT else write_position_deletes
+        failpoints.hit("before_delete_files", OSError)
+        written = write(self._properties, self.location, cumulative)
+        failpoints.hit("after_delete_files", OSError)
+        return written
+
+    def _commit_of(
+        self,
+        changeset: Changeset,
+        delete_files: Sequence[DeleteFile],
+        positions: Mapping[str, Position],
+        commit_id: str,
+    ) -> Commit:
+        properties = {COMMIT_PROPERTY: commit_id}
+        for source, position in positions.items():
+            properties[position_properties.PREFIX + source] = position_properties.render(position)
+        replaced = [self.files[file.number].delete for file in delete_files if file.number in self.files]
+        dropped = [self.files[number] for number in sorted(changeset.dropped)]
+        return Commit(
+            snapshot_id=self.snapshot_id,
+            properties=properties,
+            summary=properties,
+            data_files=[file.json for file, _ in changeset.added.values()],
+            added_deletes=[file.json for file in delete_files],
+            removed_deletes=[text for text in [*replaced, *(entry.delete for entry in dropped)] if text is not None],
+            removed_files=[self._data_json(entry) for entry in dropped],
+        )
+
+    def _data_json(self, entry: FileEntry) -> str:
+        return json.dumps(
+            {
+                "spec-id": 0, "content": "data", "file-path": entry.path, "file-format": "parquet", "partition": [],
+                "file-size-in-bytes": 1, "record-count": entry.rows,
+            }
+        )  # fmt: skip
+
+    def _remember(
+        self,
+        changeset: Changeset,
+        deletes: Mapping[int, BitMap64],
+        delete_files: Sequence[DeleteFile],
+        positions: Mapping[str, Position],
+    ) -> None:
+        for number in changeset.dropped:
+            self.files.remove(number)
+        for number, (file, sid) in changeset.added.items():
+            self.files.add(FileEntry(number=number, path=file.path, rows=file.rows, sid=sid))
+        for delete_file in delete_files:
+            entry = self.files[delete_file.number]
+            entry.dead = self.files.dead(entry.number) | deletes[entry.number]
+            entry.delete = delete_file.json
+        self.positions.update(positions)
+        self.index.mark()
+        self._unsaved += sum(file.rows for file, _ in changeset.added.values())
+        if self._unsaved >= CHECKPOINT_ENTRIES:
+            self.checkpoint()
+
+    def forget(self, changeset: Changeset) -> None:
+        """Undo what a failed commit left: in memory, in the index, and in the store."""
+        remove(file_io(self._properties, self.location), changeset.paths())
+        for source in list(self.open):
+            pending = self.open.pop(source)
+            remove(file_io(self._properties, self.location), pending.changeset.paths())
+        self.accepted = {source: position.lsn for source, position in self.positions.items()}
+        self.reset_index()
+
+    def reset_index(self) -> None:
+        """Go back to the last checkpoint of the index; what is newer is read from the table at the next use."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        self.files = FileTable(self._properties)
+
+    def follow(self) -> bool:
+        """Look whether someone else committed, and bring files and index up to date if so."""
+        if self._index is None:
+            return self.index is None  # opening reads what is current
+        self.table.refresh()
+        if self.table.snapshot_id == self.snapshot_id:
+            return False
+        _log.warning("someone else changed the table", extra={"event": "foreign_commit", "table": self.name})
+        self._catch_up()
+        return True
+
+    def adopt(
+        self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset
+    ) -> None:
+        """Take copied files into a changeset."""
+        for (number, file), file_keys in zip(files, keys, strict=True):
+            changeset.add(number, file, sid)
+            self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))

@@ -1,0 +1,296 @@
+"""What Spark runs on its executors: one class per job, pickled with all it needs, called with an iterator of tasks.
+
+Everything here is safe to repeat: a task that runs twice writes the same file under the same name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
+from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns, read_rows
+from kuvasz.model import Int32s
+from kuvasz.modes import clone
+from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.ports import CopyRequest
+
+Task = TypeVar("Task")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolSlice:
+    """Where raw bytes lie in a spool file."""
+
+    path: str
+    offset: int
+    size: int
+
+    def read(self, properties: Mapping[str, str]) -> bytes:
+        """Return the bytes."""
+        if "://" not in self.path:
+            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                file.seek(self.offset)
+                return file.read(self.size)
+        with file_io(properties, self.path).new_input(self.path).open() as stream:
+            stream.seek(self.offset)
+            return bytes(stream.read(self.size))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTask:
+    """Row messages of one relation version, lying in a spool file: lengths (uint32) first, then the messages."""
+
+    shape: int  #: index into the job's shapes
+    count: int
+    lengths: SpoolSlice
+    data: SpoolSlice
+    path: str  #: of the data file to write
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkDone:
+    """What came of a chunk. With `error` nothing else counts."""
+
+    file: DataFile | None = None  #: None if every row was deleted, or all wait for their earlier version
+    keys: Keys | None = None
+    written: Int32s | None = None  #: as in `clone.Applied`
+    aside: bytes | None = None  #: Arrow IPC of the rows that wait
+    unchanged: tuple[np.ndarray, ...] = ()
+    sources: Keys | None = None
+    error: KuvaszError | None = None
+    row: int = -1  #: of the error, in the chunk
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyChunks:
+    """Decode, fold and write chunks of row messages."""
+
+    shapes: tuple[Shape, ...]
+    bounded: tuple[tuple[str, ...], ...]  #: per shape
+    properties: Mapping[str, str]
+
+    def __call__(self, tasks: Iterable[tuple[int, ChunkTask]]) -> Iterator[tuple[int, ChunkDone]]:
+        """Yield (number, result) in any order; errors are results, so one table cannot fail another's chunks."""
+        slim_worker()
+        for number, task in tasks:
+            yield number, _guarded(self._apply, task)
+
+    def _apply(self, task: ChunkTask) -> ChunkDone:
+        shape = self.shapes[task.shape]
+        lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
+        data = np.frombuffer(task.data.read(self.properties), np.uint8)
+        applied = clone.apply_changes(shape, data, lengths)
+        file = None
+        if applied.rows.num_rows:
+            writer = DataFileWriter(self.properties, task.path, shape.schema, self.bounded[task.shape])
+            writer.write(applied.rows)
+            file = writer.close()
+        aside = applied.aside
+        return ChunkDone(
+            file=file,
+            keys=applied.keys,
+            written=applied.written,
+            aside=None if aside is None else to_ipc(aside.rows),
+            unchanged=() if aside is None else aside.unchanged,
+            sources=None if aside is None else aside.sources,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteTask:
+    """Rows that wait for their earlier version, now that its place is known."""
+
+    aside: bytes
+    unchanged: tuple[np.ndarray, ...]
+    files: tuple[str, ...]  #: data files that hold earlier versions
+    file_of: Int32s  #: per row: index into `files`
+    position_of: Int32s
+    path: str  #: of the data file to write
+    bounded: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRows:
+    """Read earlier versions by position and write the completed rows."""
+
+    properties: Mapping[str, str]
+
+    def __call__(self, tasks: Iterable[tuple[int, CompleteTask]]) -> Iterator[tuple[int, ChunkDone]]:
+        """Yield (number, result)."""
+        slim_worker()
+        for number, task in tasks:
+            yield number, _guarded(self._complete, task)
+
+    def _complete(self, task: CompleteTask) -> ChunkDone:
+        aside = from_ipc(task.aside)
+        names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
+        pieces = []
+        order = []
+        for index, path in enumerate(task.files):
+            rows = np.flatnonzero(task.file_of == index)
+            pieces.append(read_rows(self.properties, path, task.position_of[rows].tolist(), names))
+            order.append(rows)
+        back = np.argsort(np.concatenate(order), kind="stable")
+        wanted = pa.schema([aside.schema.field(name) for name in names])
+        earlier = pa.concat_tables([_as(piece, wanted) for piece in pieces]).take(pa.array(back))
+        writer = DataFileWriter(self.properties, task.path, aside.schema, task.bounded)
+        writer.write(clone.complete(aside, task.unchanged, earlier))
+        return ChunkDone(file=writer.close())
+
+
+def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = []
+    for field in schema:
+        column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        if isinstance(column.type, pa.UuidType):
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.binary(16))
+        columns.append(column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDone:
+    """What came of one range of a copy."""
+
+    files: tuple[DataFile, ...] = ()
+    keys: tuple[Keys, ...] = ()  #: one per file
+    error: KuvaszError | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRange:
+    """Read one range of a source table and write it."""
+
+    request: CopyRequest
+    shape: Shape
+    bounded: tuple[str, ...]
+    properties: Mapping[str, str]
+    path: str  #: with a place {} for the number of the file
+    chunk_bytes: int
+    file_bytes: int  #: of raw text, after which the next file begins
+
+    def __call__(self, tasks: Iterable[object]) -> Iterator[CopyDone]:
+        """Yield one result."""
+        slim_worker()
+        for _ in tasks:
+            try:
+                yield self._copy()
+            except KuvaszError as error:
+                yield CopyDone(error=error)
+
+    def _copy(self) -> CopyDone:
+        files: list[DataFile] = []
+        keys: list[Keys] = []
+        writer: DataFileWriter | None = None
+        parts: list[Keys] = []
+        size = 0
+        for data in self.request.read(self.chunk_bytes):
+            copied = clone.apply_copy(self.shape, data)
+            if writer is None:
+                writer = DataFileWriter(
+                    self.properties, self.path.format(len(files)), self.shape.schema, self.bounded
+                )
+            writer.write(copied.rows)
+            parts.append(copied.keys)
+            size += len(data)
+            if size >= self.file_bytes:
+                files.append(writer.close())
+                keys.append(concatenate(parts))
+                writer, parts, size = None, [], 0
+        if writer is not None:
+            files.append(writer.close())
+            keys.append(concatenate(parts))
+        return CopyDone(files=tuple(files), keys=tuple(keys))
+
+
+def concatenate(parts: Sequence[Keys]) -> Keys:
+    """Join keys."""
+    return Keys(hi=np.concatenate([part.hi for part in parts]), lo=np.concatenate([part.lo for part in parts]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadKeys:
+    """Read the keys of data files again: for an index that was lost, or files that someone else wrote."""
+
+    properties: Mapping[str, str]
+    seed: bytes
+    sid_id: int | None  #: field id of the column sid
+    key_ids: tuple[int, ...]
+
+    def __call__(self, paths: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
+        """Yield (number, keys in row order) per file."""
+        slim_worker()
+        for number, path in paths:
+            yield number, self._read(path)
+
+    def _read(self, path: str) -> Keys:
+        ids = [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
+        table = read_columns(self.properties, path, ids).combine_chunks()
+        columns = [_storage(column.combine_chunks()) for column in table.columns]
+        if self.sid_id is None:
+            return hash_keys(columns, sid=None, seed=self.seed)
+        return _by_sid(columns[0], columns[1:], self.seed)
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _by_sid(sids: pa.Array, columns: Sequence[pa.Array], seed: bytes) -> Keys:
+    hi = np.empty(len(sids), np.uint64)
+    lo = np.empty(len(sids), np.uint64)
+    codes = sids.dictionary_encode()
+    numbers = codes.indices.to_numpy(zero_copy_only=False)
+    for number, sid in enumerate(codes.dictionary.to_pylist()):
+        rows = np.flatnonzero(numbers == number)
+        keys = hash_keys([column.take(pa.array(rows)) for column in columns], sid=sid, seed=seed)
+        hi[rows], lo[rows] = keys.hi, keys.lo
+    return Keys(hi=hi, lo=lo)
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Return a table as Arrow IPC."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Return the table of Arrow IPC bytes."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _guarded(run: Callable[[Task], ChunkDone], task: Task) -> ChunkDone:
+    try:
+        return run(task)
+    except RefusedValue as error:
+        return ChunkDone(error=error, row=error.row)
+    except DecodeError as error:
+        return ChunkDone(error=error)
+    except OSError as error:
+        return ChunkDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
+    except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
+        return ChunkDone(error=InternalError(f"a task failed: {traceback.format_exc(limit=8)}"))
+
+
+def slim_worker() -> None:
+    """Take Spark's zip files out of the import path of this worker process.
+
+    PySpark's worker calls importlib.invalidate_caches() before every task, and zipimport then reads the directories
+    of pyspark.zip and py4j.zip again, in pure Python: 0.5 s of CPU a task with Python 3.11. The package from pip is
+    importable without them.
+    """
+    for entry in [entry for entry in sys.path if entry.endswith(".zip")]:
+        sys.path.remove(entry)
+    for entry in [entry for entry in sys.path_importer_cache if ".zip" in entry]:
+        del sys.path_importer_cache[entry]

@@ -1,0 +1,76 @@
+"""Deliveries of many sources become the work of one mini-transaction, per target. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from kuvasz.model import Delivery, Relation, Segment, Truncation
+from kuvasz.ports import TableWork
+
+#: (source, relation, epoch) -> target, None if its changes are not to be applied now.
+TargetOf = Callable[[str, Relation, int], str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """One mini-transaction."""
+
+    works: tuple[TableWork, ...]
+    through: dict[str, int]  #: source -> LSN that is durable in this worker when all of it is
+    bytes: int
+
+
+class Gatherer:
+    """Remembers, between mini-transactions, which targets hold parts of an unfinished transaction."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[str, int] = {}
+        self._open: dict[str, set[str]] = {}
+
+    def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf) -> Gathered:
+        """Sort deliveries by target."""
+        changes: dict[str, list[Segment | Truncation]] = {}
+        touched: dict[str, dict[str, int]] = {}
+        abandoned: dict[str, set[str]] = {}
+        through: dict[str, int] = {}
+        size = 0
+        for delivery in deliveries:
+            source = delivery.source
+            size += delivery.bytes
+            through[source] = max(through.get(source, 0), delivery.through)
+            if delivery.epoch != self._epochs.setdefault(source, delivery.epoch):
+                self._epochs[source] = delivery.epoch
+                for broken in self._open.pop(source, set()):
+                    # What this mini-transaction already took of the broken transaction goes too: it comes again.
+                    changes[broken] = [c for c in changes.get(broken, []) if not _is_open(c, source)]
+                    abandoned.setdefault(broken, set()).add(source)
+            targets = set()
+            for change in delivery.changes:
+                target = target_of(source, change.relation, delivery.epoch)
+                if target is not None:
+                    changes.setdefault(target, []).append(change)
+                    targets.add(target)
+            if delivery.is_open:
+                self._open.setdefault(source, set()).update(targets)
+            else:
+                targets |= self._open.pop(source, set())
+            for target in targets:
+                touched.setdefault(target, {})[source] = delivery.through
+        works = [
+            TableWork(
+                target=target,
+                changes=tuple(changes.get(target, ())),
+                through=touched.get(target, {}),
+                open_sources=frozenset(source for source, open_in in self._open.items() if target in open_in),
+                abandoned=frozenset(abandoned.get(target, ())),
+            )
+            for target in sorted(touched.keys() | abandoned.keys())
+        ]
+        return Gathered(works=tuple(works), through=through, bytes=size)
+
+
+def _is_open(change: Segment | Truncation, source: str) -> bool:
+    if isinstance(change, Truncation) or change.source != source or len(change.transactions.end_lsn) == 0:
+        return False
+    return bool(change.transactions.end_lsn[-1] == change.transactions.commit_lsn[-1] + 1)

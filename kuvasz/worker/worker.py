@@ -1,0 +1,211 @@
+"""One worker: an inbox, a thread that writes mini-transactions, and one that commits them.
+
+While mini-transaction n commits, the Spark job of n+1 runs. A worker owns its targets: nobody else writes them.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kuvasz import failpoints
+from kuvasz.errors import InternalError, KuvaszError, LakeError
+from kuvasz.model import Delivery, Relation
+from kuvasz.ports import Failure, Lake, Receipt
+from kuvasz.state.budget import Budget
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import State, TableStates
+from kuvasz.worker.flush import FlushPolicy
+from kuvasz.worker.gather import Gathered, Gatherer
+
+_log = logging.getLogger(__name__)
+
+OnFailure = Callable[[Failure], None]
+OnReceipt = Callable[[Receipt], None]
+
+
+class Worker:
+    """Applies the changes of the targets that are routed to it.
+
+    Args:
+        number: Its place among the workers.
+        lake: Where changes go.
+        target_of: Finds the target of a relation.
+        progress: Told what is durable.
+        budget: Told which bytes are no longer waiting.
+        states: Told about failures, asked which tables are active.
+        policy: When to begin a mini-transaction.
+        on_failure: Called after a table was put into error.
+        on_receipt: Called for every commit.
+    """
+
+    def __init__(  # noqa: PLR0913 (the neighbours of a stage are its parameters)
+        self,
+        number: int,
+        lake: Lake,
+        *,
+        target_of: Callable[[str, Relation], str | None],
+        progress: Progress,
+        budget: Budget,
+        states: TableStates,
+        policy: FlushPolicy,
+        on_failure: OnFailure,
+        on_receipt: OnReceipt,
+    ) -> None:
+        self._number = number
+        self._lake = lake
+        self._find_target = target_of
+        self._progress = progress
+        self._budget = budget
+        self._states = states
+        self._policy = policy
+        self._on_failure = on_failure
+        self._on_receipt = on_receipt
+        self._waiting: collections.deque[Delivery] = collections.deque()
+        self._waiting_bytes = 0
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._gatherer = Gatherer()
+        self._written: queue.Queue[tuple[Gathered, Any] | None] = queue.Queue(maxsize=1)
+        self._threads = [
+            threading.Thread(target=self._guard, args=(self._write_loop,), name=f"write-{number}", daemon=True),
+            threading.Thread(target=self._guard, args=(self._commit_loop,), name=f"commit-{number}", daemon=True),
+        ]
+        self.died: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what is in hand and stop; deliveries that wait are left. Returns whether it ended in time."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        end = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def put(self, delivery: Delivery) -> None:
+        """See `kuvasz.ports.Inbox`."""
+        with self._wake:
+            self._waiting.append(delivery)
+            self._waiting_bytes += delivery.bytes
+            self._wake.notify_all()
+
+    # Writing
+
+    def _write_loop(self) -> None:
+        last_begin = 0.0
+        while True:
+            deliveries = self._take(last_begin)
+            if deliveries is None:
+                self._written.put(None)
+                return
+            last_begin = time.monotonic()
+            gathered = self._gatherer.gather(deliveries, self._active_target)
+            written = self._write(gathered)
+            if written is None:
+                self._written.put(None)
+                return
+            self._written.put((gathered, written))
+
+    def _take(self, last_begin: float) -> list[Delivery] | None:
+        with self._wake:
+            while not self._stopping:
+                if self._waiting:
+                    wait = self._policy.wait(
+                        waiting_bytes=self._waiting_bytes, last_begin=last_begin, now=time.monotonic()
+                    )
+                    if wait <= 0:
+                        return self._pop()
+                    self._wake.wait(wait)
+                else:
+                    self._wake.wait()
+            return None
+
+    def _pop(self) -> list[Delivery]:
+        taken: list[Delivery] = []
+        size = 0
+        while self._waiting and (not taken or size < self._policy.bytes):
+            delivery = self._waiting.popleft()
+            size += delivery.bytes
+            taken.append(delivery)
+        self._waiting_bytes -= size
+        return taken
+
+    def _active_target(self, source: str, relation: Relation, epoch: int) -> str | None:
+        target = self._find_target(source, relation)
+        return target if target is not None and self._states.is_active(target, source, epoch) else None
+
+    def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
+        wait = 0.5
+        while True:
+            try:
+                return self._lake.write(gathered.works)
+            except LakeError as error:
+                if self._stopping:
+                    return None
+                _log.warning("a job failed and is tried again", extra={
+                    "event": "job_retry", "worker": self._number, "error": error.message, "wait_s": wait,
+                })  # fmt: skip
+                with self._wake:
+                    self._wake.wait_for(lambda: self._stopping, wait)
+                wait = min(2 * wait, 30.0)
+
+    # Committing
+
+    def _commit_loop(self) -> None:
+        while (item := self._written.get()) is not None:
+            gathered, written = item
+            for outcome in self._lake.commit(written):
+                if isinstance(outcome, Failure):
+                    self._fail(outcome)
+                else:
+                    self._receive(outcome)
+            failpoints.hit("before_durable")
+            for source, through in gathered.through.items():
+                self._progress.durable(source, self._number, through)
+            failpoints.hit("after_durable")
+            self._budget.remove(gathered.bytes)
+
+    def _receive(self, receipt: Receipt) -> None:
+        for source in receipt.positions:
+            self._states.note(
+                receipt.target,
+                source,
+                rows=receipt.rows,
+                commits=int(receipt.snapshot_id is not None),
+                last_commit_us=receipt.commit_us,
+                last_commit_seconds=receipt.seconds,
+            )
+        self._on_receipt(receipt)
+
+    def _fail(self, failure: Failure) -> None:
+        # Hold first: once this mini-transaction counts as durable, its changes could be confirmed away.
+        for source in self._states.sources_of(failure.target):
+            self._progress.hold(source, failure.target)
+            if self._states.is_streaming(failure.target, source):
+                self._states.set(failure.target, source, State.ERROR, failure.error)
+        self._on_failure(failure)
+
+    def _guard(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except KuvaszError as error:
+            self.died = error
+        except Exception as error:  # noqa: BLE001 (the owner of the thread)
+            self.died = InternalError(f"worker {self._number}: {error!r}")
+            _log.exception("a worker died", extra={"event": "bug", "worker": self._number})
+        finally:
+            if self.died is not None:
+                with self._wake:
+                    self._stopping = True
+                    self._wake.notify_all()
