@@ -1,0 +1,37 @@
+# kuvasz with Java, Spark and all jars inside: it starts without a network.
+#
+#   docker build -t kuvasz .
+#   docker run -v ./config:/config:ro -v kuvasz-lake:/var/lib/kuvasz -e EU_URL=… kuvasz --config /config/map.yaml
+#
+# Relative paths of the map (the SQLite catalog, a local warehouse) lie in the volume /var/lib/kuvasz.
+
+FROM python:3.12-slim
+
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends tini \
+ && (apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+  || apt-get install -y --no-install-recommends openjdk-21-jre-headless) \
+ && rm -rf /var/lib/apt/lists/* \
+ && java --list-modules | grep -q '^jdk.incubator.vector' \
+ && useradd --system --create-home --uid 10001 kuvasz \
+ && install -d -o kuvasz -g kuvasz /var/lib/kuvasz
+
+WORKDIR /opt/kuvasz
+COPY pyproject.toml README.md ./
+COPY kuvasz kuvasz
+RUN pip install --no-cache-dir --no-compile . && rm -rf /opt/kuvasz
+
+# As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home.
+USER kuvasz
+ENV NUMBA_CACHE_DIR=/home/kuvasz/.cache/numba PYTHONUNBUFFERED=1
+RUN python -c "from kuvasz.lake.spark import prefetch; prefetch()"
+
+WORKDIR /var/lib/kuvasz
+VOLUME /var/lib/kuvasz
+EXPOSE 8000
+# The addresses of the map bind to loopback by default; a container is reached from outside.
+ENV KUVASZ_SERVER__ADDRESS=0.0.0.0:8000
+STOPSIGNAL SIGTERM
+# tini reaps what Spark leaves behind: as process 1, kuvasz would have to.
+ENTRYPOINT ["tini", "--", "kuvasz"]
+CMD ["--help"]

@@ -1,0 +1,53 @@
+# Two commands are enough on a fresh machine with Python 3.11+ (and Java 17+, which is installed on Debian if missing):
+#   make run    the demo: three PostgreSQL servers with live load, kuvasz, and a comparison of the lake with its sources
+#   make test   the test suite
+# Everything is installed into .venv of this folder; what the set-up does, and how long it took, is printed.
+
+PYTHON := .venv/bin/python
+MAP ?= config/map.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all check setup-demo setup-dev jars bench bench-quick clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
+
+setup-demo:
+	@scripts/venv.sh demo
+setup-dev:
+	@scripts/venv.sh dev
+
+# The Iceberg and JDBC jars come once, before the first start, so that their download is seen and not taken for a hang.
+jars:
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" scripts/jars.sh
+
+run: setup-demo ## the demo, DEMO_SECONDS=60 long (Ctrl-C ends it earlier)
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m kuvasz.demo --config $(MAP)
+
+test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds options
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: setup-dev ## the whole test suite
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+check: setup-dev ## lint, format, types, import layers
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+
+bench-quick: setup-dev ## ratios to bare COPY and pg_recvlogical, and visible lag, in under 3 minutes
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks.quick $(BENCH_ARGS)
+
+bench: setup-dev ## the same with larger figures: 10 M rows, 2 M changes, one minute of lag
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks.quick \
+	  --rows 10000000 --changes 2000000 --lag-seconds 60 $(BENCH_ARGS)
+
+clean: ## removes what the demo and the tools left in this folder, but not .venv
+	rm -rf demo-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out
+	@if [ -e lake/.kuvasz-demo ]; then rm -rf lake; fi

@@ -1,0 +1,317 @@
+"""The composition root: builds everything from the configuration, starts it, watches it and stops it in order.
+
+Start: lake (Spark, catalog), workers, sources side by side. Stop: sources stop reading, workers finish what is in
+hand, readers confirm what is durable and close, the lake saves its indexes. Nothing clever happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import time
+
+from kuvasz import failpoints, lsn
+from kuvasz.config import sources as config_sources
+from kuvasz.config.model import Config, TableType
+from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry
+from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.ports import Failure, Lake, Receipt
+from kuvasz.source.reader import ReaderState
+from kuvasz.state.budget import Budget
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import State, TableState, TableStates
+from kuvasz.sync.source_sync import SourceSync, Surroundings
+from kuvasz.sync.targets import Targets
+from kuvasz.worker.flush import FlushPolicy
+from kuvasz.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+#: Seconds the workers get to finish what is in hand when kuvasz stops; the whole stop takes less than 30.
+_STOP_S = 20.0
+
+_LOOK_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What an observer sees of a source."""
+
+    name: str
+    state: str
+    error: str | None
+    received_lsn: int
+    confirmed_lsn: int
+    rows: int
+    epoch: int
+    commit_us: int | None
+    last_message_at: float | None  #: monotonic seconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What an observer sees of everything, at one moment."""
+
+    phase: str  #: starting, running, stopping
+    sources: tuple[SourceView, ...]
+    tables: tuple[TableState, ...]
+    waiting_bytes: int
+
+
+class App:
+    """One kuvasz process.
+
+    Args:
+        config: The whole configuration.
+        lake: Another lake than Iceberg, for tests.
+        until_caught_up: End by itself when everything that the sources had at the start is durable.
+    """
+
+    def __init__(self, config: Config, *, lake: Lake | None = None, until_caught_up: bool = False) -> None:
+        refuse_unsupported(config)
+        self.config = config
+        self.states = TableStates()
+        self.progress = Progress()
+        self.budget = Budget(config.pipeline.memory)
+        self.phase = "starting"
+        self._lake: Lake = lake or IcebergLake(config)
+        self._until_caught_up = until_caught_up
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        sources = config_sources.resolve(config)
+        self._targets = Targets(sources, config.pipeline.workers)
+        self.workers = [self._worker(number) for number in range(config.pipeline.workers)]
+        around = Surroundings(
+            lake=self._lake,
+            routes=self._targets,
+            inboxes=self.workers,
+            progress=self.progress,
+            budget=self.budget,
+            states=self.states,
+            spill_bytes=config.pipeline.transaction_spill_bytes,
+            copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
+            on_copy=self._on_copy,
+        )
+        self.sources = [SourceSync(source, around) for source in sources]
+        self._ended: dict[str, KuvaszError] = {}
+
+    def _worker(self, number: int) -> Worker:
+        pipeline = self.config.pipeline
+        return Worker(
+            number,
+            self._lake,
+            target_of=self._targets.target,
+            progress=self.progress,
+            budget=self.budget,
+            states=self.states,
+            policy=FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes),
+            on_failure=self._on_failure,
+            on_receipt=log_receipt,
+        )
+
+    def stop(self) -> None:
+        """Begin to stop; call it from the loop."""
+        self._stop.set()
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        return self._lake
+
+    async def run(self) -> int:
+        """Replicate until stopped; returns the exit code.
+
+        Raises:
+            LakeError: The lake cannot be reached or written.
+        """
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._open_lake)
+        try:
+            for worker in self.workers:
+                worker.start()
+            self.phase = "running"
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._source(sync), name=sync.source.name) for sync in self.sources]
+                await self._watch()
+                self.phase = "stopping"
+                await self._shut_down()
+                _, late = await asyncio.wait(running, timeout=5)
+                for task in late:
+                    task.cancel()
+            return self._exit_code()
+        finally:
+            await asyncio.to_thread(self._lake.close)
+
+    def _open_lake(self) -> None:
+        begin = time.monotonic()
+        _log.info("starting spark", extra={"event": "lake_opening"})
+        self._lake.open()
+        seconds = round(time.monotonic() - begin, 1)
+        _log.info("the lake is open", extra={"event": "lake_open", "seconds": seconds})
+
+    async def _source(self, sync: SourceSync) -> None:
+        try:
+            await sync.run()
+        except* KuvaszError as group:
+            error = _first(group)
+            sync.error = error
+            self._ended[sync.source.name] = error
+            _log.error("a source stops", extra={"event": "source_stopped", "source": sync.source.name,
+                                                "error": str(error)})  # fmt: skip
+
+    async def _watch(self) -> None:
+        """Wait until told to stop, until there is nothing left to do, or until a worker dies."""
+        while not self._stop.is_set():
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                pass
+            self._promote()
+            for worker in self.workers:
+                if worker.died is not None:
+                    raise worker.died
+            if len(self._ended) == len(self.sources):
+                return
+            if self._until_caught_up and self._is_caught_up():
+                _log.info("caught up", extra={"event": "caught_up"})
+                return
+
+    def _promote(self) -> None:
+        """Call tables streaming whose source has nothing pending."""
+        calm = {sync.source.name for sync in self.sources if self._is_calm(sync)}
+        for state in self.states.snapshot():
+            if state.state is State.CATCHING_UP and state.source in calm:
+                self.states.set(state.target, state.source, State.STREAMING)
+
+    def _is_calm(self, sync: SourceSync) -> bool:
+        is_streaming = sync.reader is not None and sync.reader.state is ReaderState.STREAMING
+        return is_streaming and not self.progress.pending(sync.source.name)
+
+    def _is_caught_up(self) -> bool:
+        for sync in self.sources:
+            if sync.source.name in self._ended:
+                continue
+            if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
+                return False
+            if sync.reader.received_lsn < sync.target_lsn or self.progress.pending(sync.source.name):
+                return False
+        return True
+
+    async def _shut_down(self) -> None:
+        for sync in self.sources:
+            sync.quiesce()
+        await asyncio.gather(*(asyncio.to_thread(worker.stop, _STOP_S) for worker in self.workers))
+        failpoints.hit("shutdown")
+        for sync in self.sources:
+            sync.stop()
+
+    def _exit_code(self) -> int:
+        if self._ended and len(self._ended) == len(self.sources):
+            return max(error.exit_code for error in self._ended.values())
+        return 0
+
+    # Called from workers' threads
+
+    def _on_failure(self, failure: Failure) -> None:
+        _log.error("a table stops", extra={"event": "table_failed", "table": failure.target,
+                                           "error": str(failure.error)})  # fmt: skip
+        if failure.error.retry is Retry.TIMED and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._retry_later, failure.target)
+
+    def _retry_later(self, target: str, delay_s: float = 5.0) -> None:
+        assert self._loop is not None
+        self._loop.call_later(delay_s, lambda: self._loop and self._loop.create_task(self.retry(target)))
+
+    async def retry(self, target: str) -> None:
+        """Try a table again that is in error, for all of its sources."""
+        for sync in self.sources:
+            if any(spec.identifier == target for spec in sync.source.tables):
+                await sync.retry(target)
+
+    def _on_copy(self, source: str, table: str, done: int, total: int, rows: int) -> None:
+        _log.debug("copying", extra={"event": "copying", "source": source, "table": table, "done": done,
+                                     "total": total, "rows": rows})  # fmt: skip
+
+    # For observers
+
+    def view(self) -> View:
+        """Return what is going on."""
+        return View(
+            phase=self.phase,
+            sources=tuple(self._view(sync) for sync in self.sources),
+            tables=tuple(self.states.snapshot()),
+            waiting_bytes=self.budget.bytes,
+        )
+
+    def _view(self, sync: SourceSync) -> SourceView:
+        reader = sync.reader
+        state = "starting" if reader is None else reader.state.value
+        error = sync.error or (reader.error if reader is not None else None)
+        return SourceView(
+            name=sync.source.name,
+            state="error" if sync.source.name in self._ended else "waiting" if reader is None and error else state,
+            error=None if error is None else str(error),
+            received_lsn=0 if reader is None else reader.received_lsn,
+            confirmed_lsn=0 if reader is None else reader.confirmed_lsn,
+            rows=0 if reader is None else reader.rows,
+            epoch=0 if reader is None else reader.epoch,
+            commit_us=None if reader is None else reader.commit_us,
+            last_message_at=None if reader is None else reader.last_message_at,
+        )
+
+
+def log_receipt(receipt: Receipt) -> None:
+    """Tell of a commit: one line per table and mini-transaction."""
+    if receipt.snapshot_id is None:
+        return
+    _log.info("committed", extra={
+        "event": "committed", "table": receipt.target, "rows": receipt.rows, "snapshot": receipt.snapshot_id,
+        "positions": {source: lsn.render(position.lsn) for source, position in receipt.positions.items()},
+        "source_commit_us": receipt.commit_us, "seconds": round(receipt.seconds, 4)})  # fmt: skip
+
+
+def refuse_unsupported(config: Config) -> None:
+    """Refuse what the configuration can say and this version does not do, rather than do something else.
+
+    Raises:
+        ConfigError: An option is not supported yet.
+    """
+    for group in config.databases:
+        for name, table in group.tables.items():
+            used = [
+                option
+                for option in (
+                    "partitions_regex",
+                    "filter",
+                    "set",
+                    "columns",
+                    "exclude",
+                    "partition_by",
+                    "sort_by",
+                )
+                if getattr(table, option)
+            ]
+            if table.type is not TableType.CLONE:
+                used.insert(0, f"type: {table.type}")
+            if used:
+                message = f"database {group.database}, table {name}: {used[0]} is not supported by this version"
+                raise ConfigError(message, hint="take it out; the table is replicated as a clone")
+        if group.on_slot_lost != "stop":
+            message = (
+                f"database {group.database}: on_slot_lost: {group.on_slot_lost} is not supported by this version"
+            )
+            raise ConfigError(message, hint="leave it at `stop`")
+
+
+def _first(group: BaseExceptionGroup[KuvaszError]) -> KuvaszError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, KuvaszError)
+    return error
+
+
+__all__ = ["App", "CheckError", "LakeError", "View"]

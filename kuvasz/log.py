@@ -1,0 +1,68 @@
+"""Log records as plain lines or as JSON. The message is a constant; the facts are the record's extra fields."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from collections.abc import Iterable
+
+from typing_extensions import override
+
+from kuvasz.config.secrets import SecretFilter
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def set_up(log_format: str, secrets: Iterable[str]) -> None:
+    """Send our log records to stderr, without secrets."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
+    handler.addFilter(SecretFilter(frozenset(secrets)))
+    root = logging.getLogger("kuvasz")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+def is_live(log_format: str) -> bool:
+    """Whether a person watches a terminal, so that lines may be drawn over."""
+    return log_format == "auto" and sys.stderr.isatty()
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+
+
+def _when(record: logging.LogRecord) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"at": _when(record).isoformat(timespec="microseconds"), "level": record.levelname.lower(),
+                "message": record.getMessage(), **_facts(record)}  # fmt: skip
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class PlainFormatter(logging.Formatter):
+    """Time, level, message, facts."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        facts = _facts(record)
+        facts.pop("event", None)
+        error = facts.pop("error", None) or facts.pop("reason", None)
+        text = " ".join(f"{name}={value}" for name, value in facts.items())
+        line = f"{_when(record):%H:%M:%S} {record.levelname.lower():7} {record.getMessage()} {text}".rstrip()
+        if error is not None:
+            line += "\n" + "\n".join(f"    {part}" for part in str(error).splitlines())
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Make .venv and install kuvasz with one extra into it: venv.sh demo|dev
+#
+# Done again only when pyproject.toml changed, the folder was moved or the interpreter is another one; a stamp per
+# extra holds what it was done for. Two calls at a time wait for each other.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/say.sh
+
+extra=${1:?usage: venv.sh demo|dev}
+
+if [ -z "${KUVASZ_VENV_LOCKED:-}" ] && command -v flock >/dev/null 2>&1; then
+  KUVASZ_VENV_LOCKED=1 exec flock scripts/say.sh scripts/venv.sh "$extra" # locks any file that is always there
+fi
+
+wanted() {
+  printf '%s\n' "$PWD"
+  .venv/bin/python -c 'import sys; print(sys.version)'
+  cksum <pyproject.toml
+}
+
+is_done() { # STAMP
+  [ -x .venv/bin/python ] && [ -f "$1" ] && [ "$(cat "$1")" = "$(wanted)" ]
+}
+
+# The development set contains the demo's.
+if is_done ".venv/.kuvasz-$extra" || is_done .venv/.kuvasz-dev; then
+  exit 0
+fi
+
+if [ -x .venv/bin/python ] && [ -f .venv/.kuvasz-folder ] && [ "$(cat .venv/.kuvasz-folder)" != "$PWD" ]; then
+  say "this folder was moved or copied: .venv is made anew"
+  rm -rf .venv
+fi
+
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+  python=$(scripts/python.sh)
+  say "making .venv with $("$python" --version) ($python)"
+  if ! "$python" -m venv --clear .venv >&2; then
+    if is_debian_root; then
+      # Debian keeps ensurepip in a package of its own.
+      say "the module ensurepip is missing: installing Debian's venv package"
+      apt_update
+      version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+      apt_install "python$version-venv" || apt_install python3-venv
+      "$python" -m venv --clear .venv >&2
+    else
+      fail "$python cannot make virtual environments" "install its venv module (Debian: apt install python3-venv)"
+    fi
+  fi
+fi
+
+printf '%s' "$PWD" >.venv/.kuvasz-folder
+say "installing kuvasz[$extra] into .venv (about 500 MB at the first time, most of it Spark)"
+began=$(date +%s)
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extra]" </dev/null >&2
+say "installed in $(($(date +%s) - began)) s"
+wanted >".venv/.kuvasz-$extra"

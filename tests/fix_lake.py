@@ -1,0 +1,211 @@
+"""A real Spark for the whole session, a fresh catalog and warehouse per test, and kuvasz running in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from kuvasz.app import App
+from kuvasz.config.load import load
+from kuvasz.config.model import Config
+from kuvasz.lake import spark
+from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.state.tables import State
+from tests import oracle
+from tests.fix_postgres import Database
+
+_numbers = itertools.count(1)
+
+#: Nothing in these tests takes this long; what does has failed.
+PATIENCE_S = 90.0
+
+
+def wait_until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Wait for a condition, never for a time."""
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end, f"never happened: {what}"
+        time.sleep(0.02)
+
+
+class LakeFolder:
+    """A catalog, a warehouse and a state folder of one test's own."""
+
+    def __init__(self, session: object, *, format_version: int = 3) -> None:
+        self.session = session
+        self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-lake-"))
+        self.catalog = f"lake{next(_numbers)}"
+        self.format_version = format_version
+
+    @property
+    def pyiceberg(self) -> dict[str, str]:
+        """Properties of the same catalog for PyIceberg."""
+        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
+
+    def config(self, databases: list[dict], **pipeline: object) -> Config:
+        """Return a configuration; its catalog is made known to Spark."""
+        document = {
+            "lake": {
+                "name": self.catalog,
+                "uri": f"jdbc:sqlite:{self.folder}/catalog.db",
+                "warehouse": str(self.folder / "wh"),
+                "namespace": "shop",
+                "format_version": self.format_version,
+            },
+            "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **pipeline},
+            "server": {"address": None},
+            "databases": databases,
+        }
+        file = self.folder / "map.yaml"
+        file.write_text(json.dumps(document))
+        config = load(file, {}).config
+        for name, value in spark.settings(config).items():
+            if name.startswith("spark.sql.catalog."):
+                self.session.conf.set(name, value)
+        return config
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Pipeline:
+    """kuvasz in a thread with a loop of its own, as the command runs it."""
+
+    def __init__(self, config: Config, lake: LakeFolder) -> None:
+        self.config = config
+        self.folder = lake
+        self.app: App | None = None
+        self.exit_code: int | None = None
+        self.error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kuvasz", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.exit_code = uvloop.run(self._main())
+        except BaseException as error:  # the test decides what it means
+            self.error = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        lake = IcebergLake(self.config, self.folder.session)
+        self.app = App(self.config, lake=lake)
+        await asyncio.to_thread(lake.open)
+        self._ready.set()
+        return await self.app.run()
+
+    def __enter__(self) -> Pipeline:
+        self._thread.start()
+        self._ready.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop as SIGTERM does and wait for the end."""
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self.app.stop)
+        self._thread.join(40)
+        assert not self._thread.is_alive(), "kuvasz did not stop in time"
+        if self.error is not None:
+            raise self.error
+
+    def call(self, coroutine: object) -> object:
+        """Run a coroutine on the pipeline's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
+
+    def states(self) -> Mapping[tuple[str, str], State]:
+        """(source, target) -> state."""
+        return {(state.source, state.target): state.state for state in self.app.states.snapshot()}
+
+    def errors(self) -> list[str]:
+        """The errors of tables and sources."""
+        view = self.app.view()
+        return [str(t.error) for t in view.tables if t.error] + [s.error for s in view.sources if s.error]
+
+    def wait_streaming(self) -> None:
+        """Wait until every table streams."""
+        wait_until(lambda: self._settled(), f"all tables stream: {self.states()} {self.errors()}")
+
+    def _settled(self) -> bool:
+        assert self.error is None, self.error
+        return all(state is State.STREAMING for state in self.states().values())
+
+    def wait_state(self, source: str, target: str, state: State) -> None:
+        wait_until(lambda: self.states().get((source, target)) is state, f"{target} of {source} is {state}")
+
+    def wait_applied(self, *databases: Database) -> None:
+        """Wait until everything the databases have committed so far is durable in the lake and confirmed."""
+        for database in databases:
+            ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+            sync = next(s for s in self.app.sources if s.source.url.get() == database.url)
+            wait_until(
+                lambda now=now, sync=sync: self._alive() and self.app.progress.confirmable(sync.source.name) >= now,
+                f"{sync.source.name} is applied: {self.errors()}",
+            )
+
+    def _alive(self) -> bool:
+        assert self.error is None, self.error
+        assert not self.errors(), self.errors()
+        return True
+
+    def assert_equal(self, target: str, *sources: oracle.Rows, key: tuple[str, ...] = ("id",)) -> None:
+        """The lake's table, read by Spark, PyIceberg and DuckDB, holds the rows of the sources."""
+        expected = sources[0]
+        for more in sources[1:]:
+            expected = expected + more
+        name = f"shop.{target}"
+        lake = self.folder
+        for rows in (
+            oracle.lake_rows_pyiceberg(lake.pyiceberg, name, catalog=lake.catalog),
+            oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.`{target}`"),
+            oracle.lake_rows_duckdb(lake.pyiceberg, name, catalog=lake.catalog),
+        ):
+            oracle.assert_equal(expected, rows, key=key)
+
+    def snapshots(self, target: str) -> int:
+        """The number of snapshots a table has."""
+        table = oracle.open_table(self.folder.pyiceberg, f"shop.{target}", catalog=self.folder.catalog)
+        return len(table.metadata.snapshots)
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """One Spark for all tests; catalogs are added as tests need them."""
+    file = tmp_path_factory.mktemp("spark") / "map.yaml"
+    file.write_text(json.dumps({"lake": {"uri": f"jdbc:sqlite:{file.parent}/c.db", "warehouse": str(file.parent)},
+                                "spark": {"master": "local[2]"}, "databases": [
+        {"database": "none", "urls": [{"url": "postgresql:///none"}], "tables": {"none": None}}]}))  # fmt: skip
+    session = spark.open_session(load(file, {}).config)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake_folder(spark_session: object) -> Iterator[LakeFolder]:
+    """A lake of the test's own."""
+    folder = LakeFolder(spark_session)
+    yield folder
+    folder.remove()
+
+
+def group(databases: Mapping[str | None, Database], tables: Mapping[str, dict | None], name: str = "shop") -> list[dict]:
+    """Return the map's group of databases by sid."""
+    urls = [{"url": database.url} | ({"sid": sid} if sid else {}) for sid, database in databases.items()]
+    return [{"database": name, "urls": urls, "tables": dict(tables)}]

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.model import ReplicaIdentity, TableName
+from kuvasz.source import conninfo, introspect
+from kuvasz.source.table import TableKind
+from tests.fix_postgres import create_database, drop_database
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(params=[16, 18])
+def source(request):
+    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
+    yield created
+    drop_database(created)
+
+
+@pytest.fixture
+def connection(source):
+    with conninfo.connect(source.url) as opened:
+        yield opened
+
+
+def load(connection, name, schema="public"):
+    return introspect.load_relation(connection, TableName(schema=schema, name=name))
+
+
+def test_columns_in_the_order_of_the_wire(connection):
+    connection.execute("""
+        CREATE TYPE mood AS ENUM ('sad'); CREATE TYPE pair AS (x int, y text);
+        CREATE DOMAIN price AS numeric(10,2) CHECK (VALUE > 0); CREATE DOMAIN net AS price;
+        CREATE TABLE "Mixed Case.dot" (gone int, id int, "Name x" varchar(20) NOT NULL, n net, m mood[], p pair,
+            b box[], v int2vector, d int GENERATED ALWAYS AS (id + 1) STORED, PRIMARY KEY ("Name x", id));
+        ALTER TABLE "Mixed Case.dot" DROP COLUMN gone""")
+    table = load(connection, "Mixed Case.dot")
+    columns = {column.name: column for column in table.relation.columns}
+    assert list(columns) == ["id", "Name x", "n", "m", "p", "b", "v"]
+    assert [column.attnum for column in columns.values()] == [2, 3, 4, 5, 6, 7, 8]
+    assert table.generated == ("d",)
+    assert table.relation.key == ("id", "Name x")
+    assert table.primary_key == ("Name x", "id")
+    assert columns["Name x"].typmod == 24
+    assert not columns["id"].is_nullable
+    assert columns["n"].is_nullable
+    net = columns["n"].pg_type
+    assert (net.name, net.category, net.base.name, net.base.base.name) == ("net", "d", "price", "numeric")
+    assert net.base.base_typmod == (10 << 16 | 2) + 4
+    assert (columns["m"].pg_type.element.name, columns["m"].pg_type.element.category) == ("mood", "e")
+    assert columns["m"].pg_type.element.schema == "public"
+    assert columns["p"].pg_type.category == "c"
+    assert columns["b"].pg_type.delimiter == ";"
+    assert columns["v"].pg_type.element is None  # prints as "1 2", not as an array
+
+
+@pytest.mark.parametrize(
+    ("setup", "identity", "key", "can_update"),
+    [
+        ("CREATE TABLE t (a int PRIMARY KEY, b int)", "d", ("a",), True),
+        ("CREATE TABLE t (a int, b int)", "d", (), False),
+        ("CREATE TABLE t (a int PRIMARY KEY, b int); ALTER TABLE t REPLICA IDENTITY FULL", "f", ("a",), True),
+        ("CREATE TABLE t (a int, b int); ALTER TABLE t REPLICA IDENTITY FULL", "f", (), True),
+        ("CREATE TABLE t (a int PRIMARY KEY, b int); ALTER TABLE t REPLICA IDENTITY NOTHING", "n", (), False),
+        (
+            "CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL, c int NOT NULL, UNIQUE (c, b));"
+            "ALTER TABLE t REPLICA IDENTITY USING INDEX t_c_b_key", "i", ("b", "c"), True,
+        ),
+        (
+            "CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL); CREATE UNIQUE INDEX u ON t (b);"
+            "ALTER TABLE t REPLICA IDENTITY USING INDEX u; DROP INDEX u", "i", (), False,
+        ),
+        ("CREATE TABLE t (a int PRIMARY KEY DEFERRABLE, b int)", "d", (), False),
+        (
+            "CREATE TABLE t (a int NOT NULL, b int, PRIMARY KEY (a) INCLUDE (b))", "d", ("a",), True,
+        ),
+    ],
+)  # fmt: skip
+def test_the_effective_key(connection, setup, identity, key, can_update):
+    connection.execute(setup)
+    table = load(connection, "t")
+    assert table.relation.identity is ReplicaIdentity(identity)
+    assert table.relation.key == key
+    assert table.can_update is can_update
+    assert bool(table.why_no_key) is (not key)
+    assert table.is_whole_row is (identity == "f" and not key)
+
+
+@pytest.mark.parametrize(
+    ("setup", "key"),
+    [
+        ("CREATE TABLE t (a int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING", ("a",)),
+        ('CREATE TABLE t (a int NOT NULL, b int); CREATE UNIQUE INDEX "U x" ON t (a)', ("a",)),
+        ("CREATE TABLE t (a int, b int); CREATE UNIQUE INDEX u ON t (a, b)", ("a", "b")),
+        ("CREATE TABLE t (a int PRIMARY KEY DEFERRABLE)", ()),
+        ("CREATE TABLE t (a int NOT NULL); CREATE UNIQUE INDEX u ON t (a) WHERE a > 0", ()),
+    ],
+)
+def test_the_proposed_sql_makes_the_table_fit_to_be_published(connection, setup, key):
+    connection.execute(setup)
+    connection.execute(load(connection, "t").mend)
+    mended = load(connection, "t")
+    assert (mended.can_update, mended.relation.key) == (True, key)
+
+
+def test_a_partitioned_table_with_its_leaves(connection):
+    connection.execute("""
+        CREATE TABLE p (id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+        CREATE TABLE "p 1" PARTITION OF p FOR VALUES FROM (0) TO (10);
+        CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (30) PARTITION BY RANGE (id);
+        CREATE TABLE p3 (v text, x int, id int NOT NULL); ALTER TABLE p3 DROP COLUMN x;
+        ALTER TABLE p2 ATTACH PARTITION p3 FOR VALUES FROM (10) TO (20);
+        INSERT INTO p SELECT i, repeat('x', 100) FROM generate_series(0, 19) i; ANALYZE p""")
+    table = load(connection, "p")
+    assert table.kind is TableKind.PARTITIONED
+    assert [leaf.table.name for leaf in table.leaves] == ["p 1", "p3"]
+    assert (table.pages, table.row_estimate) == (2, 20)
+    assert table.relation.key == ("id",)
+    part = load(connection, "p3")
+    assert (part.kind, part.parent) == (TableKind.LEAF, TableName(schema="public", name="p"))
+    connection.execute("ALTER TABLE p3 REPLICA IDENTITY NOTHING")
+    odd = load(connection, "p")
+    assert "public.p3" in odd.why_no_key
+    assert not odd.can_update
+    connection.execute(odd.mend)
+    assert load(connection, "p").relation.key == ("id",)
+
+
+def test_what_cannot_be_replicated_is_said(connection):
+    connection.execute("CREATE VIEW v AS SELECT 1; CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
+    assert load(connection, "v").why_unsupported == "it is a view"
+    assert "unlogged" in load(connection, "u").why_unsupported
+    assert load(connection, "nix") is None
+
+
+def test_many_tables_take_as_many_queries_as_one(connection):
+    for number in range(20):
+        connection.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY, a int[], p text)")
+    names = [TableName(schema="public", name=f"t{number}") for number in range(20)]
+    counted = []
+    inner = connection.cursor
+
+    def cursor(*arguments, **options):
+        counted.append(1)
+        return inner(*arguments, **options)
+
+    connection.cursor = cursor
+    introspect.load_relations(connection, names[:1])
+    once = len(counted)
+    assert len(introspect.load_relations(connection, [*names, TableName(schema="s", name="nix")])) == 20
+    assert len(counted) == 2 * once
+
+
+def test_sizes_count_toast(connection):
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL;
+        INSERT INTO t SELECT i, repeat('x', 100000) FROM generate_series(1, 10) i""")
+    table = load(connection, "t")
+    assert table.pages == 1
+    assert table.row_estimate is None
+    assert table.toast_bytes > 1_000_000
+    assert table.bytes == 8192 + table.toast_bytes
+
+
+def test_list_tables(connection):
+    connection.execute("""
+        CREATE SCHEMA "B s"; CREATE TABLE "B s"."x.y" (id int); CREATE UNLOGGED TABLE u (id int);
+        CREATE TABLE p (id int) PARTITION BY LIST (id); CREATE TABLE p1 PARTITION OF p DEFAULT""")
+    assert [str(name) for name in introspect.list_tables(connection)] == ["B s.x.y", "public.p"]
+    assert [str(name) for name in introspect.list_tables(connection, partitions=True)][-1] == "public.p1"
+
+
+def test_server(source, connection):
+    facts = introspect.server(connection)
+    assert facts.major == source.server.version
+    assert (facts.wal_level, facts.database, facts.encoding) == ("logical", source.name, "UTF8")
+    assert (facts.timeline, facts.is_in_recovery, facts.max_slot_wal_keep_bytes) == (1, False, None)
+    identified = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchone()[0]
+    assert facts.system_identifier == identified
+
+
+def test_row_security_and_privileges_are_those_of_the_session(source, connection):
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+        CREATE TABLE cols (id int PRIMARY KEY, v int)""")
+    role = f"reader_{source.name}_{source.server.version}"
+    connection.execute(f"CREATE ROLE {role} LOGIN; GRANT SELECT ON t TO {role}; GRANT SELECT (id) ON cols TO {role}")
+    try:
+        with conninfo.connect(source.server.url(source.name, user=role)) as session:
+            table, cols = load(session, "t"), load(session, "cols")
+            assert (table.can_select, table.has_policies, table.is_owned) == (True, True, False)
+            assert cols.unreadable == (TableName(schema="public", name="cols"),)
+            connection.execute(f"GRANT SELECT (v) ON cols TO {role}")
+            assert load(session, "cols").can_select
+        assert not load(connection, "t").has_policies
+    finally:
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")

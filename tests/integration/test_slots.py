@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import threading
+
+import psycopg
+import pytest
+
+from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.source import conninfo, introspect, slots
+from tests.fix_postgres import create_database, drop_database
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(params=[16, 18])
+def source(request):
+    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
+    yield created
+    drop_database(created)
+
+
+@pytest.fixture
+def replication(source):
+    return conninfo.replication_conninfo(source.url)
+
+
+@pytest.fixture
+def connection(source):
+    with conninfo.connect(source.url) as opened:
+        yield opened
+
+
+def name_of(source):
+    return f"kuvasz_{source.name}"
+
+
+def test_a_permanent_slot_outlives_its_snapshot(source, replication, connection):
+    name = name_of(source)
+    assert not slots.exists(connection, name)
+    with slots.create(replication, name) as snapshot:
+        assert snapshot.is_alive
+        state = slots.describe(connection, name)
+        assert snapshot.consistent_point == state.confirmed_flush_lsn
+        with source.connect() as session:
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            session.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.snapshot_name}'")
+    assert (state.plugin, state.database, state.wal_status) == ("pgoutput", source.name, "reserved")
+    assert (state.why_lost, state.why_foreign, state.is_temporary) == ("", "", False)
+    assert state.retained_bytes >= 0
+    assert not snapshot.is_alive
+    assert slots.exists(connection, name)
+    assert slots.drop(connection, name)
+    assert not slots.drop(connection, name)
+
+
+def test_a_temporary_slot_goes_with_its_snapshot(source, replication, connection):
+    with slots.create(replication, name_of(source), temporary=True, failover=True) as snapshot:
+        assert slots.describe(connection, name_of(source)).is_temporary
+    assert not snapshot.is_alive
+    wait_until(lambda: not slots.exists(connection, name_of(source)))
+
+
+def test_a_failover_slot_needs_version_17(source, replication, connection):
+    if source.server.version < 17:
+        with pytest.raises(SourceRefused, match="cannot be a failover slot: the server has version 16"):
+            slots.create(replication, name_of(source), failover=True)
+        return
+    with slots.create(replication, name_of(source), failover=True):
+        assert slots.describe(connection, name_of(source)).is_failover
+
+
+def test_who_is_waited_for_is_told(source, replication, connection):
+    with source.connect() as writer:
+        writer.execute("CREATE TABLE t (id int)")  # has a transaction id now, and keeps it until it ends
+        told = []
+
+        def on_waiting(blockers):
+            told.append(blockers)
+            if len(told) == 2:
+                writer.commit()
+
+        with slots.create(replication, name_of(source), on_waiting=on_waiting, look_every_s=0.05):
+            pass
+        assert {blocker.pid for blocker in told[0]} == {writer.info.backend_pid}
+        assert told[0][0].transaction_age_s >= 0
+        assert f"pid {writer.info.backend_pid} (postgres, " in told[0][0].describe()
+
+
+def test_giving_up_while_waiting_leaves_no_slot(source, replication, connection):
+    class GivenUpError(Exception):
+        pass
+
+    def give_up(blockers):
+        raise GivenUpError
+
+    with source.connect() as writer:
+        writer.execute("CREATE TABLE t (id int)")
+        with pytest.raises(GivenUpError):
+            slots.create(replication, name_of(source), on_waiting=give_up, look_every_s=0.05)
+        assert not slots.exists(connection, name_of(source))
+    assert not slots.exists(connection, name_of(source))
+
+
+def test_a_slot_in_use_is_told_with_its_reader_and_cannot_be_dropped(source, replication, connection):
+    name = name_of(source)
+    slots.create(replication, name).close()
+    connection.execute("CREATE PUBLICATION p")
+    reader = psycopg.pq.PGconn.connect(replication.encode())
+    reader.exec_(f"START_REPLICATION SLOT {name} LOGICAL 0/0 (proto_version '1', publication_names 'p')".encode())
+    try:
+        assert slots.describe(connection, name).active_pid == reader.backend_pid
+        with pytest.raises(SourceError, match=f"active for PID {reader.backend_pid}"):
+            slots.drop(connection, name)
+    finally:
+        reader.finish()
+    wait_until(lambda: slots.describe(connection, name).active_pid is None)
+    with pytest.raises(SourceError, match="already exists"):
+        slots.create(replication, name)
+
+
+def test_a_role_without_replication_is_told_what_it_needs(source, connection):
+    role = f"poor_{source.name}_{source.server.version}"
+    connection.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        with pytest.raises(SourceRefused) as caught:
+            slots.create(conninfo.replication_conninfo(source.server.url(source.name, user=role)), "s")
+        assert caught.value.hint == f"the role needs: ALTER ROLE {role} REPLICATION;"
+    finally:
+        connection.execute(f"DROP ROLE {role}")
+
+
+def test_a_snapshot_whose_session_is_ended_is_seen_dead(source, replication, connection):
+    with slots.create(replication, name_of(source)) as snapshot:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'walsender' AND datname = %s",
+            (source.name,),
+        )
+        wait_until(lambda: not snapshot.is_alive)
+
+
+def test_a_physical_slot_of_our_name_is_told(source, connection):
+    connection.execute("SELECT pg_create_physical_replication_slot(%s, true)", (name_of(source),))
+    try:
+        state = slots.describe(connection, name_of(source))
+        assert state.why_foreign == "it is a physical slot"
+        assert state.restart_lsn > 0
+    finally:
+        slots.drop(connection, name_of(source))
+
+
+def test_a_slot_whose_wal_was_removed_is_lost(tmp_path):
+    settings = {"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB"}
+    with EmbeddedPostgres(tmp_path / "data", version=18, settings=settings) as server:  # noqa: SIM117
+        with conninfo.connect(server.url()) as connection:
+            slots.create(conninfo.replication_conninfo(server.url()), "s").close()
+            for _ in range(4):
+                connection.execute("SELECT pg_logical_emit_message(false, 'x', 'y')")
+                connection.execute("SELECT pg_switch_wal()")
+            connection.execute("CHECKPOINT")
+            state = slots.describe(connection, "s")
+            assert state.wal_status == "lost"
+            assert state.why_lost == "it was invalidated: wal_removed"
+            assert introspect.server(connection).max_slot_wal_keep_bytes == 1 << 20
+
+
+def wait_until(holds, deadline_s=20.0):
+    """Wait for a condition; the deadline only keeps a failing test from hanging."""
+    pause = threading.Event()
+    for _ in range(int(deadline_s / 0.02)):
+        if holds():
+            return
+        pause.wait(0.02)
+    pytest.fail("the condition never held")

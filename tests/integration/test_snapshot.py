@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import pickle
+import random
+import re
+import struct
+import threading
+
+import psycopg
+import pytest
+
+from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.model import TableName
+from kuvasz.source import conninfo, copy_out, introspect, slots, snapshot
+from kuvasz.sync import plan
+from tests.fix_postgres import create_database, drop_database
+
+pytestmark = pytest.mark.postgres
+
+SLOT_CHANGES = """
+SELECT data FROM pg_logical_slot_get_binary_changes(
+    %s, NULL, NULL, 'proto_version', '1', 'publication_names', 'p')
+"""
+
+
+@pytest.fixture(params=[16, 18])
+def source(request):
+    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
+    yield created
+    drop_database(created)
+
+
+@pytest.fixture
+def connection(source):
+    with conninfo.connect(source.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def exported(source):
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as opened:
+        yield opened
+
+
+def ranges(connection, exported, name="t", target_bytes=8192 * 8):
+    table = introspect.load_relation(connection, TableName(schema="public", name=name))
+    pinned = exported.pinned(conninfo.conninfo(connection_url(connection)))
+    return plan.copy_ranges(table, conninfo=pinned, snapshot_name=exported.snapshot_name, target_bytes=target_bytes)
+
+
+def connection_url(connection):
+    info = connection.info
+    return f"postgresql://{info.user}@{info.host}:{info.port}/{info.dbname}"
+
+
+def copied(parts, chunk_bytes=8 << 20):
+    """Rows as tuples of text or None."""
+    rows = []
+    for part in parts:
+        for chunk in pickle.loads(pickle.dumps(part)).read(chunk_bytes):
+            assert chunk.endswith(b"\n")
+            rows += [tuple(field(text) for text in line.split(b"\t")) for line in bytes(chunk).splitlines()]
+    return rows
+
+
+def field(text):
+    if text == b"\\N":
+        return None
+    escapes = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+    return re.sub(rb"\\(.)", lambda match: escapes.get(match[1], match[1]), text, flags=re.DOTALL)
+
+
+def streamed(connection, slot):
+    """(operation, old key or row, new row) of every row message."""
+    # The function reads what is flushed only, and the test servers commit without flushing.
+    connection.execute("SET synchronous_commit = on")
+    connection.execute("SELECT pg_logical_emit_message(true, 'flush', '')")
+    for (data,) in connection.execute(SLOT_CHANGES, (slot,)):
+        kind, at = data[:1], 5
+        if kind not in b"IUD":
+            continue
+        old = new = None
+        while at < len(data):
+            tag, at = data[at : at + 1], at + 1
+            row, at = tuple_at(data, at)
+            old, new = (old, row) if tag == b"N" else (row, new)
+        yield kind, old, new
+
+
+def tuple_at(data, at):
+    (count,) = struct.unpack_from("!h", data, at)
+    at, row = at + 2, []
+    for _ in range(count):
+        kind, at = data[at : at + 1], at + 1
+        if kind == b"t":
+            (size,) = struct.unpack_from("!i", data, at)
+            row.append(bytes(data[at + 4 : at + 4 + size]))
+            at += 4 + size
+        else:
+            row.append(None)
+    return tuple(row), at
+
+
+class Writer(threading.Thread):
+    """Commits transactions of several statements, on several sessions, until stopped."""
+
+    def __init__(self, url, seed):
+        super().__init__()
+        self.url = url
+        self.seed = seed
+        self.stopped = threading.Event()
+        self.commits = 0
+
+    def run(self):
+        chance = random.Random(self.seed)  # noqa: S311
+        with psycopg.connect(self.url, autocommit=True) as session:
+            while not self.stopped.is_set():
+                with session.transaction():
+                    for _ in range(chance.randrange(1, 6)):
+                        key = self.seed * 1_000_000 + chance.randrange(2000)
+                        statement = chance.choice([
+                            "INSERT INTO t VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+                            "UPDATE t SET v = v || '.' WHERE id = %s AND %s <> ''",
+                            "UPDATE t SET id = id + 5000 WHERE id = %s AND %s <> '' AND NOT EXISTS"
+                            f" (SELECT FROM t WHERE id = {key} + 5000)",
+                            "DELETE FROM t WHERE id = %s AND %s <> ''",
+                        ])  # fmt: skip
+                        session.execute(statement, (key, f"v{chance.randrange(10**6)}"))
+                self.commits += 1
+
+
+def test_snapshot_and_stream_together_give_exactly_the_table(source, connection):
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION p FOR TABLE t;
+        INSERT INTO t SELECT w * 1000000 + i, repeat('x', 100)
+        FROM generate_series(1, 3) w, generate_series(0, 1999) i""")
+    writers = [Writer(source.url, seed) for seed in (1, 2, 3)]
+    for writer in writers:
+        writer.start()
+    slot = f"kuvasz_{source.name}"
+    try:
+        wait_until(lambda: all(writer.commits > 20 for writer in writers))
+        with slots.create(conninfo.replication_conninfo(source.url), slot) as exported:
+            before = sum(writer.commits for writer in writers)
+            parts = ranges(connection, exported)
+            assert len(parts) > 3
+            rows = copied(parts, chunk_bytes=4096)
+            wait_until(lambda: sum(writer.commits for writer in writers) > before + 100)
+    finally:
+        for writer in writers:
+            writer.stopped.set()
+        for writer in writers:
+            writer.join()
+    table = dict(rows)
+    assert len(table) == len(rows)  # no row twice, in none of the ranges
+    changes = 0
+    for kind, old, new in streamed(connection, slot):
+        changes += 1
+        if kind == b"I":
+            assert new[0] not in table  # or it would have been in the snapshot and the stream
+            table[new[0]] = new[1]
+        else:
+            key = (old or new)[0]
+            assert key in table
+            del table[key]
+            if new is not None:
+                table[new[0]] = new[1]
+    assert changes > 100
+    assert table == {str(key).encode(): value.encode() for key, value in connection.execute("SELECT id, v FROM t")}
+
+
+def test_copy_and_stream_print_a_value_alike(source, connection, exported):
+    connection.execute(f"ALTER DATABASE {source.name} SET datestyle = 'SQL, DMY'")
+    connection.execute(f"ALTER DATABASE {source.name} SET timezone = 'Asia/Tokyo'")
+    connection.execute(f"ALTER DATABASE {source.name} SET bytea_output = 'escape'")
+    slots.drop(connection, exported.slot)
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, b bool, n numeric, f float8, g float4, d date, ts timestamp,
+            tz timestamptz, i interval, by bytea, tx text, j jsonb, a text[],
+            gen int GENERATED ALWAYS AS (id * 2) STORED, r int4range, u uuid, c char(5));
+        CREATE PUBLICATION p FOR TABLE t""")
+    row = (
+        "true, 1.50, 0.1::float8 + 0.2, 3.4e-38, '2024-02-29', '2024-02-29 01:02:03.000004',"
+        " '2024-02-29 01:02+09',"
+        " '1 mon -2 days 03:04', '\\x00ff5c', E'a\\tb\\\\n\\nc''\\r', '{\"k\": [1, null]}',"
+        " ARRAY['a,b', NULL, E'q\"\\\\'], '[1,5)', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'ab'"
+    )
+    columns = "id, b, n, f, g, d, ts, tz, i, by, tx, j, a, r, u, c"
+    connection.execute(f"INSERT INTO t ({columns}) VALUES (1, {row})")
+    with slots.create(conninfo.replication_conninfo(source.url), exported.slot) as fresh:
+        connection.execute(f"INSERT INTO t ({columns}) VALUES (2, {row})")
+        with psycopg.connect(source.url) as plain:  # sessions without our settings print otherwise
+            assert plain.execute("SELECT d::text FROM t WHERE id = 1").fetchone() == ("29/02/2024",)
+        (copy_row,) = copied(ranges(connection, fresh))
+    with conninfo.connect(source.url) as session:
+        ((_, _, stream_row),) = streamed(session, exported.slot)
+    assert copy_row[0] == b"1"
+    assert stream_row[0] == b"2"
+    assert copy_row[1:] == stream_row[1:]
+    assert copy_row[7] == b"2024-02-28 16:02:00+00"
+
+
+def test_a_partitioned_table_is_copied_in_the_columns_order_of_its_root(source, connection):
+    connection.execute("""
+        CREATE TABLE "P q" (id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+        CREATE TABLE "p.1" PARTITION OF "P q" FOR VALUES FROM (0) TO (500);
+        CREATE TABLE p2 (v text, gone int, id int NOT NULL); ALTER TABLE p2 DROP COLUMN gone;
+        ALTER TABLE "P q" ATTACH PARTITION p2 FOR VALUES FROM (500) TO (1000);
+        INSERT INTO "P q" SELECT i, 'v' || i FROM generate_series(0, 999) i""")
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        parts = ranges(connection, exported, "P q", target_bytes=8192)
+        assert len(parts) >= 4
+        rows = copied(parts)
+    assert sorted(rows) == sorted((str(i).encode(), f"v{i}".encode()) for i in range(1000))
+
+
+def test_rows_written_after_the_snapshot_are_not_copied(source, connection):
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'old')")
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        parts = ranges(connection, exported)
+        connection.execute("UPDATE t SET v = 'new'; INSERT INTO t SELECT i, 'x' FROM generate_series(2, 9999) i")
+        assert copied(parts) == [(b"1", b"old")]
+        with snapshot.session(source.url, exported.snapshot_name) as session:
+            assert session.execute("SELECT count(*) FROM t").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    ["VACUUM FULL t", "TRUNCATE t", "ALTER TABLE t ALTER v TYPE varchar(9) USING v", "ALTER TABLE t RENAME TO t2"],
+)
+def test_a_table_that_was_rewritten_meanwhile_is_not_copied_in_part(source, connection, rewrite):
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'old')")
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        parts = ranges(connection, exported)
+        connection.execute(rewrite)
+        with pytest.raises(SourceError, match=r"rewritten or renamed meanwhile|the table is gone") as caught:
+            copied(parts)
+        assert caught.value.hint == "it is copied again with a new snapshot"
+
+
+def test_a_snapshot_that_is_gone_is_told(source, connection):
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        parts = ranges(connection, exported)
+    wait_until(lambda: "the exported snapshot is gone" in failure_of(parts))
+
+
+def failure_of(parts):
+    try:
+        copied(parts)
+    except SourceError as error:
+        return error.message
+    return ""
+
+
+def test_a_role_that_may_not_read_is_told_the_grant(source, connection, exported):
+    role = f"blind_{source.name}_{source.server.version}"
+    connection.execute(f"CREATE TABLE t (id int PRIMARY KEY); CREATE ROLE {role} LOGIN")
+    try:
+        url = conninfo.conninfo(source.server.url(source.name, user=role))
+        part = snapshot.CopyRange(
+            conninfo=url, snapshot_name=exported.snapshot_name, table=TableName(schema="public", name="t"),
+            columns=("id",),
+        )  # fmt: skip
+        with pytest.raises(SourceRefused, match="permission denied for table t") as caught:
+            list(part.read())
+        assert 'GRANT SELECT ON "public"."t"' in caught.value.hint
+    finally:
+        connection.execute(f"DROP ROLE {role}")
+
+
+@pytest.fixture
+def pgconn(database):
+    opened = conninfo.connect_pq(conninfo.conninfo(database.url))
+    yield opened
+    opened.finish()
+
+
+ODD_ROWS = (
+    "COPY (SELECT i, repeat('x', (i * 7919) % 300), CASE WHEN i IN (7, 5000) THEN repeat('y', 3000000) END"
+    " FROM generate_series(1, {rows}) i) TO STDOUT"
+)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000, 8 << 20])
+def test_the_fast_reader_gives_what_libpq_gives(pgconn, chunk_bytes):
+    query = ODD_ROWS.format(rows=200 if chunk_bytes == 1 else 20000)
+    assert copy_out.is_plain(pgconn)
+    fast = list(copy_out.rows(pgconn, query, chunk_bytes, place="p", doing="d"))
+    plain = list(copy_out.libpq_rows(pgconn, query, chunk_bytes, place="p", doing="d"))
+    assert b"".join(fast) == b"".join(plain)
+    for chunks in (fast, plain):
+        assert all(chunk.endswith(b"\n") for chunk in chunks)
+        assert all(len(chunk) >= chunk_bytes for chunk in chunks[:-1])
+    assert pgconn.exec_(b"SELECT 1").get_value(0, 0) == b"1"  # the connection is as before
+
+
+@pytest.mark.parametrize("read", [copy_out.rows, copy_out.libpq_rows])
+def test_an_empty_result_has_no_chunk(pgconn, read):
+    assert list(read(pgconn, "COPY (SELECT 1 WHERE false) TO STDOUT", 100, place="p", doing="d")) == []
+
+
+@pytest.mark.parametrize("read", [copy_out.rows, copy_out.libpq_rows])
+def test_an_error_after_many_rows_is_raised(pgconn, read):
+    query = "COPY (SELECT 1 / (90000 - i) FROM generate_series(1, 100000) i) TO STDOUT"
+    with pytest.raises(SourceError, match=r"u@h: cannot copy t: .*division by zero"):
+        list(read(pgconn, query, 100000, place="u@h", doing="copy t"))
+
+
+@pytest.mark.parametrize("read", [copy_out.rows, copy_out.libpq_rows])
+def test_a_session_that_ends_amid_the_rows_is_raised(database, pgconn, read):
+    query = "COPY (SELECT i, repeat('x', 1000) FROM generate_series(1, 100000) i) TO STDOUT"
+    chunks = read(pgconn, query, 1000, place="u@h", doing="copy t")
+    next(chunks)
+    database.execute("SELECT pg_terminate_backend(%s)", (pgconn.backend_pid,))
+    with pytest.raises(SourceError, match="u@h: cannot copy t: "):
+        list(chunks)
+
+
+def wait_until(holds, deadline_s=30.0):
+    """Wait for a condition; the deadline only keeps a failing test from hanging."""
+    pause = threading.Event()
+    for _ in range(int(deadline_s / 0.02)):
+        if holds():
+            return
+        pause.wait(0.02)
+    pytest.fail("the condition never held")
