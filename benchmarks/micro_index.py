@@ -115,7 +115,9 @@ def fill(index: PositionIndex, make: Callable[[np.ndarray], Keys], rows: int) ->
     return total
 
 
-def one_index(folder: Path, make: Callable[[np.ndarray], Keys], rows: int, batch: int, seconds: float) -> None:
+def one_index(  # noqa: PLR0915 - a list of measurements
+    folder: Path, make: Callable[[np.ndarray], Keys], rows: int, batch: int, seconds: float
+) -> None:
     rng = np.random.default_rng(5)
     index = PositionIndex.open(folder)
     show("insert sorted, files of 2 M", fill(index, make, rows), rows)

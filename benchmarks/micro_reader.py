@@ -45,7 +45,7 @@ class Discard:
         self.progress, self.budget, self.worker = progress, budget, worker
 
     def put(self, delivery: Delivery) -> None:
-        self.progress.durable(delivery.source, self.worker, delivery.through)
+        self.progress.durable(delivery.source, self.worker, delivery.through, delivery.epoch)
         self.budget.remove(delivery.bytes)
 
 
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--transaction", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pause", type=float, action="append", help="seconds between two looks at the socket")
+    parser.add_argument("--pause", type=float, action="append", help="longest pause between two looks, in seconds")
     parser.add_argument("--socket", action="store_true", help="UNIX socket instead of TCP")
     parser.add_argument("--only", choices=["reader", "recvlogical", "bare"], default=None)
     arguments = parser.parse_args()
@@ -214,7 +214,7 @@ def main() -> None:
             watch = SenderWatch(server.url(), name)
             if kind in readers:
                 pause = readers[kind]
-                options = ReaderOptions() if pause is None else ReaderOptions(pause_s=pause, local_pause_s=pause)
+                options = ReaderOptions() if pause is None else ReaderOptions(longest_pause_s=pause)
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     seconds, cpu, reader = runner.run(drain_reader(url, name, end_lsn, options))
                 if reader.rows < rows:
@@ -230,8 +230,8 @@ def main() -> None:
         seconds, cpu, sender = (statistics.median(column) for column in zip(*runs, strict=True))
         ratio = f"{base / seconds:5.2f} x pg_recvlogical" if base else ""
         best = rows / min(run[0] for run in runs) / 1e3
-        kind = f"reader {readers[kind] or 'default'}" if kind in readers else kind
-        print(f"{kind:14} {rows / seconds / 1e3:7.0f} k rows/s (best {best:.0f}), own CPU {cpu / rows * 1e6:5.2f},"
+        name = f"reader {readers[kind] or ''}" if kind in readers else kind
+        print(f"{name:14} {rows / seconds / 1e3:7.0f} k rows/s (best {best:.0f}), own CPU {cpu / rows * 1e6:5.2f},"
               f" walsender {sender / rows * 1e6:5.2f} µs/row  {ratio}")  # fmt: skip
 
 

@@ -121,9 +121,7 @@ def measure_stream(server: EmbeddedPostgres, tested: subject.Subject, sizes: Siz
     for slot in _SLOTS:
         reference.create_slot(tested.url, slot)
     _say(f"making {sizes.changes:,} changes while kuvasz is down")
-    mark = workload.change(
-        tested.url, changes=sizes.changes, per_transaction=sizes.per_transaction, seed=sizes.seed
-    )
+    mark = workload.change(tested.url, changes=sizes.changes, per_transaction=sizes.per_transaction, seed=sizes.seed)
     changes = sizes.changes + 1  # the one that marks the end
     publication, end_lsn = _stream(tested.url)
     log = tested.folder / "recvlogical.log"
@@ -159,9 +157,7 @@ def measure_stream(server: EmbeddedPostgres, tested: subject.Subject, sizes: Siz
 
 def _lag(tested: subject.Subject, sizes: Sizes, watch: subject.Watch, run: subject.Run) -> Lag:
     _say(f"visible lag at {sizes.lag_rate:.0f} changes/s for {sizes.lag_seconds:.0f} s")
-    marks = workload.steady(
-        tested.url, changes_per_second=sizes.lag_rate, seconds=sizes.lag_seconds, keys=sizes.rows
-    )
+    marks = workload.steady(tested.url, changes_per_second=sizes.lag_rate, seconds=sizes.lag_seconds, keys=sizes.rows)
     watch.wait_for(marks[-1].lsn, timeout_s=60, is_alive=run.check)
     seen_at = np.array([at for at, _ in watch.seen])
     positions = np.maximum.accumulate(np.array([position for _, position in watch.seen]))

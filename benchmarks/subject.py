@@ -201,7 +201,7 @@ class Run:
             self._process.wait()
 
     def _read(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101 (asked for above)
+        assert self._process.stderr is not None
         with self.log.open("ab") as log:
             for line in self._process.stderr:
                 log.write(line)

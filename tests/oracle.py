@@ -226,8 +226,12 @@ def _list_field(name: str, element: str, typmod: int, dimensions: int) -> _Field
     elif element in (*_NATIVE, *_INSTANTS) or (element == "numeric" and _is_decimal(typmod)):
         make = canonical
     else:
-        cast = sql.SQL("{}::text[]").format(column)
-        return _Field(name=name, expression=cast, canonical=tuple)
+        # Element by element: a cast to text[] prints some types otherwise than their output function (inet).
+        template = (
+            "CASE WHEN {0} IS NOT NULL THEN ARRAY(SELECT CASE WHEN num_nulls(e) = 0 THEN format('%s', e) END"
+            " FROM (SELECT unnest({0}) AS e) AS elements) END"
+        )
+        return _Field(name=name, expression=sql.SQL(template).format(column), canonical=tuple)
     return _Field(
         name=name, expression=column,
         canonical=lambda value: tuple(None if item is None else make(item) for item in value),
@@ -237,15 +241,14 @@ def _list_field(name: str, element: str, typmod: int, dimensions: int) -> _Field
 def _is_decimal(typmod: int) -> bool:
     """Say whether numeric(p,s) has an Iceberg decimal (numeric's typmod: manual, section 8.1.2; s has 11 bits)."""
     precision, scale = (typmod - 4) >> 16, (((typmod - 4) & 0x7FF) ^ 1024) - 1024
-    return typmod >= 4 and precision <= 38 and 0 <= scale <= precision
+    # numeric(10,-2) has 12 digits before the point, numeric(3,5) has 5 behind it.
+    return typmod >= 4 and max(precision, precision - scale, scale) <= 38
 
 
 # --- the lake
 
 
-def lake_rows_spark(
-    session: Any, table: str, columns: Sequence[str] | None = None, *, where: str = "true"
-) -> Rows:
+def lake_rows_spark(session: Any, table: str, columns: Sequence[str] | None = None, *, where: str = "true") -> Rows:
     """Return the rows of a lake table as Spark reads them; `table` with its catalog, `where` in Spark SQL."""
     frame = session.table(table).where(where)
     return rows_of_arrow((frame.select(*columns) if columns else frame).toArrow())

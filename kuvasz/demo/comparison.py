@@ -30,7 +30,12 @@ class Line:
         return self.source == self.lake
 
 
-def compare(session: SparkSession, namespace: str, sources: Mapping[str, Mapping[str, Fingerprint]]) -> list[Line]:
+def compare(
+    session: SparkSession,
+    namespace: str,
+    sources: Mapping[str, Mapping[str, Fingerprint]],
+    tables: Sequence[shop.Table] = shop.TABLES,
+) -> list[Line]:
     """Return a line per table and sid.
 
     Args:

@@ -101,7 +101,7 @@ def _run(settings: Settings, console: rich.console.Console, interruption: Interr
         _await_streams(running, process, interruption)
         end_at = time.monotonic() + settings.seconds
         session, namespace = _open_lake(settings.config)
-        stack.callback(session.stop)
+        stack.callback(_close, session)
         interruption.arm()
         # Within the demo's time: Spark's first look at anything takes much longer than its later ones.
         comparison.compare(session, namespace, {})
@@ -208,6 +208,17 @@ def _open_lake(path: Path) -> tuple[SparkSession, str]:
     return open_session(config), f"{config.lake.name}.{config.lake.namespace}"
 
 
+def _close(session: SparkSession) -> None:
+    """Stop the session and its JVM, which would else live on for some seconds after this process."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    java = getattr(gateway, "proc", None)
+    if gateway is not None and java is not None:
+        gateway.shutdown()
+        java.stdin.close()  # PySpark's JVM ends with its standard input
+        java.wait(_EXIT_S)
+
+
 def _compare_until_equal(
     session: SparkSession, namespace: str, running: Mapping[str, EmbeddedPostgres],
     process: subprocess.Popen[bytes],
@@ -252,6 +263,7 @@ def _report(
             f"{sid}: {count.transactions:,} transactions: {count.inserts:,} inserts, {count.updates:,} updates,"
             f" {count.deletes:,} deletes, {count.key_changes:,} key changes",
             highlight=False,
+            soft_wrap=True,
         )
     verdict = f"all rows equal {waited:.1f} s after the last change" if all(line.is_equal for line in lines) else (
         f"[bold red]not equal {waited:.1f} s after the last change[/bold red]"

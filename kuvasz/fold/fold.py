@@ -97,9 +97,7 @@ def _spread(hi: np.uint64, lo: np.uint64) -> np.uint64:  # pragma: no cover
 
 
 @numba.njit(cache=True, nogil=True)
-def _find_or_add(
-    hi: np.uint64, lo: np.uint64, slots: Int64s, found: UInt64s, count: int
-) -> int:  # pragma: no cover
+def _find_or_add(hi: np.uint64, lo: np.uint64, slots: Int64s, found: UInt64s, count: int) -> int:  # pragma: no cover
     """Return the number of a key; `count` if it is new and was added to `found` as that number.
 
     A slot holds 0 or (31 bits of the key's hash, number + 1): other keys are told apart without looking at them.

@@ -23,13 +23,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.errors import InternalError
-from kuvasz.fold import siphash
+from kuvasz.fold import siphash, siphash_rows
+from kuvasz.fold.siphash_rows import PRESENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +40,6 @@ SEED_BYTES = 16
 
 _Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.integer[Any] | np.bool_]] | slice"
 _Array: TypeAlias = "Any"  #: pa.Array of a type known at run time only
-_Word: TypeAlias = np.uint64
-_PRESENT = 1 << 56
 _ALL = np.empty(0, np.uint8)  #: stands for "no row is NULL"
 
 
@@ -130,7 +128,7 @@ def _framed(text: str | None) -> bytes:
     if text is None:
         return bytes(8)
     data = text.encode()
-    return (_PRESENT | len(data)).to_bytes(8, "little") + data + bytes(-len(data) % 8)
+    return (PRESENT | len(data)).to_bytes(8, "little") + data + bytes(-len(data) % 8)
 
 
 # --- Any columns: one SipHash state per row (v0..v3 and the count of bytes so far)
@@ -154,15 +152,15 @@ def _absorb(state: UInt64s, column: pa.Array[Any] | pa.ChunkedArray[Any], seed: 
         fixed = _words(array)
         if fixed is not None:
             words, header = fixed
-            _absorb_words(rows, frozen(words), np.uint64(header), valid)
+            siphash_rows.absorb_words(rows, frozen(words), np.uint64(header), valid)
         else:
             data, offsets = _bytes(array, seed)
-            _absorb_bytes(rows, frozen(data), frozen(offsets), valid)
+            siphash_rows.absorb_bytes(rows, frozen(data), frozen(offsets), valid)
 
 
 def _finish(state: UInt64s) -> Keys:
     keys = Keys(hi=np.empty(len(state), np.uint64), lo=np.empty(len(state), np.uint64))
-    _finish_states(state, keys.hi, keys.lo)
+    siphash_rows.finish(state, keys.hi, keys.lo)
     return keys
 
 
@@ -215,13 +213,13 @@ def _words(array: _Array) -> tuple[UInt64s, int] | None:
     """Return a fixed-width array as (n, words) with its header, or None if it is not of fixed width."""
     kind = array.type
     if pa.types.is_decimal(kind):
-        return _decimal_words(array), _PRESENT | (kind.scale & 0xFF) << 32 | 16
+        return _decimal_words(array), PRESENT | (kind.scale & 0xFF) << 32 | 16
     if pa.types.is_floating(kind):
         values = _values(array).astype(np.float64)
         values[np.isnan(values)] = np.nan  # many bit patterns, one value
-        return values.view(np.uint64).reshape(-1, 1), _PRESENT | 8
+        return values.view(np.uint64).reshape(-1, 1), PRESENT | 8
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return _int64(array).view(np.uint64).reshape(-1, 1), _PRESENT | 8
+        return _int64(array).view(np.uint64).reshape(-1, 1), PRESENT | 8
     return None
 
 
@@ -318,103 +316,3 @@ def _key_bytes(keys: Keys) -> UInt8s:
 
 def _buffer(buffer: _Array) -> UInt8s:
     return np.empty(0, np.uint8) if buffer is None else np.ndarray(buffer.size, np.uint8, buffer)
-
-
-# --- Kernels
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _round(v0: _Word, v1: _Word, v2: _Word, v3: _Word) -> tuple[_Word, _Word, _Word, _Word]:  # pragma: no cover
-    v0 += v1
-    v1 = (v1 << np.uint64(13) | v1 >> np.uint64(51)) ^ v0
-    v0 = v0 << np.uint64(32) | v0 >> np.uint64(32)
-    v2 += v3
-    v3 = (v3 << np.uint64(16) | v3 >> np.uint64(48)) ^ v2
-    v0 += v3
-    v3 = (v3 << np.uint64(21) | v3 >> np.uint64(43)) ^ v0
-    v2 += v1
-    v1 = (v1 << np.uint64(17) | v1 >> np.uint64(47)) ^ v2
-    v2 = v2 << np.uint64(32) | v2 >> np.uint64(32)
-    return v0, v1, v2, v3
-
-
-@numba.njit(cache=True, nogil=True)
-def _absorb_words(state: UInt64s, words: UInt64s, header: _Word, valid: UInt8s) -> None:  # pragma: no cover
-    """Take the header and `words` (n, w) of one column; only a zero where `valid` is given and 0."""
-    for row in range(len(state)):
-        is_valid = len(valid) == 0 or valid[row] != 0
-        v0, v1, v2, v3 = state[row, 0], state[row, 1], state[row, 2], state[row, 3]
-        head = header if is_valid else np.uint64(0)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ head)
-        v0 ^= head
-        total = np.uint64(8)
-        if is_valid:
-            for at in range(words.shape[1]):
-                word = words[row, at]
-                v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-                v0 ^= word
-                total += np.uint64(8)
-        state[row, 0], state[row, 1], state[row, 2], state[row, 3] = v0, v1, v2, v3
-        state[row, 4] += total
-
-
-@numba.njit(cache=True, nogil=True)
-def _absorb_bytes(state: UInt64s, data: UInt8s, offsets: Int64s, valid: UInt8s) -> None:  # pragma: no cover
-    """Take the header and bytes of one column; only a zero where `valid` is given and 0."""
-    for row in range(len(state)):
-        is_valid = len(valid) == 0 or valid[row] != 0
-        start = np.uint64(offsets[row])
-        size = np.uint64(offsets[row + 1]) - start if is_valid else np.uint64(0)
-        v0, v1, v2, v3 = state[row, 0], state[row, 1], state[row, 2], state[row, 3]
-        head = np.uint64(_PRESENT) | size if is_valid else np.uint64(0)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ head)
-        v0 ^= head
-        stop = start + (size & ~np.uint64(7))
-        at = start
-        while at < stop:
-            word = (
-                np.uint64(data[at])
-                | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-                | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-                | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-                | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-                | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-                | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-                | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-            )
-            v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-            v0 ^= word
-            at += np.uint64(8)
-        total = np.uint64(8) + (size & ~np.uint64(7))
-        if size & np.uint64(7):
-            word = np.uint64(0)
-            shift = np.uint64(0)
-            while at < start + size:
-                word |= np.uint64(data[at]) << shift
-                shift += np.uint64(8)
-                at += np.uint64(1)
-            v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-            v0 ^= word
-            total += np.uint64(8)
-        state[row, 0], state[row, 1], state[row, 2], state[row, 3] = v0, v1, v2, v3
-        state[row, 4] += total
-
-
-@numba.njit(cache=True, nogil=True)
-def _finish_states(state: UInt64s, hi: UInt64s, lo: UInt64s) -> None:  # pragma: no cover
-    """Take the length word and give the two words of the hash."""
-    for row in range(len(state)):
-        v0, v1, v2, v3 = state[row, 0], state[row, 1], state[row, 2], state[row, 3]
-        word = state[row, 4] << np.uint64(56)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-        v0 ^= word
-        v2 ^= np.uint64(0xEE)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        hi[row] = v0 ^ v1 ^ v2 ^ v3
-        v1 ^= np.uint64(0xDD)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        lo[row] = v0 ^ v1 ^ v2 ^ v3

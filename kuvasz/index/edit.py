@@ -42,9 +42,7 @@ class Move:
         files = sorted(moves)
         parts = [np.asarray(moves[file][1]) for file in files]
         if any(part.dtype not in (np.int32, np.uint32) for part in parts):
-            raise InternalError(
-                f"positions are 32-bit integers, not {sorted({str(part.dtype) for part in parts})}"
-            )
+            raise InternalError(f"positions are 32-bit integers, not {sorted({str(part.dtype) for part in parts})}")
         return cls(
             files=file_numbers(files),
             targets=file_numbers(moves[file][0] for file in files),
@@ -95,9 +93,7 @@ def file_numbers(files: Iterable[int]) -> UInt32s:
     """
     numbers = list(files)
     if numbers and not 0 <= min(numbers) <= max(numbers) < kernels.ABSENT:
-        raise InternalError(
-            f"file numbers go from 0 to {kernels.ABSENT - 1}, not {min(numbers)} to {max(numbers)}"
-        )
+        raise InternalError(f"file numbers go from 0 to {kernels.ABSENT - 1}, not {min(numbers)} to {max(numbers)}")
     return frozen(np.array(numbers, np.uint32))
 
 

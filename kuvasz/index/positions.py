@@ -165,9 +165,7 @@ class PositionIndex:
             # A bound on the memory for sorting; parts that are too long for memory are merged again.
             for start in range(0, len(keys), self._memory_entries):
                 part = slice(start, start + self._memory_entries)
-                run = self._store.sorted(
-                    keys.take(part), files if len(files) == 1 else files[part], positions[part]
-                )
+                run = self._store.sorted(keys.take(part), files if len(files) == 1 else files[part], positions[part])
                 state = dataclasses.replace(state, runs=(*state.runs, run))
                 state = self._settled(state, self._shared(state))
             self._now = state
@@ -350,8 +348,6 @@ class PositionIndex:
             raise
 
     def _sweep(self) -> None:
-        named = {
-            run.path.name for state in (self._now, self._marked) for run in state.runs if run.path is not None
-        }
+        named = {run.path.name for state in (self._now, self._marked) for run in state.runs if run.path is not None}
         saved = () if self._checkpoint is None else self._checkpoint.runs
         self._store.keep_only(named | {entry.name for entry in saved})

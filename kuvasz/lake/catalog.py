@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError
@@ -78,6 +79,25 @@ class IcebergTable:
         """Id of the current snapshot, None for an empty table."""
         snapshot = self._handle.currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def parent_id(self) -> int | None:
+        """Id of the current snapshot's parent, None if there is none."""
+        snapshot = self._handle.currentSnapshot()
+        parent = None if snapshot is None else snapshot.parentId()
+        return None if parent is None else int(parent)
+
+    @property
+    def schema_id(self) -> int:
+        """Id of the current schema."""
+        return int(self._handle.schema().schemaId())
+
+    def dropped_columns(self) -> set[str]:
+        """Return the names of columns that an earlier schema had and whose field id is gone."""
+        to_json = self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson
+        current = {field["id"] for field in json.loads(to_json(self._handle.schema()))["fields"]}
+        earlier = [json.loads(to_json(schema))["fields"] for schema in self._handle.schemas().values()]
+        return {field["name"] for fields in earlier for field in fields if field["id"] not in current}
 
     def schema(self) -> LakeSchema:
         """Return the current schema."""
@@ -266,6 +286,9 @@ def translated(place: str) -> Iterator[None]:
         if kind.endswith("AlreadyExistsException"):
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
         raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error
+    except PySparkException as error:  # PySpark converts IllegalArgumentException and the like
+        message = f"{place}: {error}"
+        raise SchemaError(message, hint="report it with the table's definition") from error
     except Py4JError as error:
         raise LakeError(f"{place}: spark's jvm does not answer: {error}", hint="see its log; start again") from error
 

@@ -66,7 +66,10 @@ class DataFileWriter:
         self._rows = 0
         self._nulls = np.zeros(len(schema), np.int64)
         self._bounds: dict[str, tuple[Any, Any]] = {}
-        self._bounded = [name for name in bounded if name in schema.names]
+        # Lists have no order that readers agree on, so a key of them has no bounds.
+        self._bounded = [
+            name for name in bounded if name in schema.names and not pa.types.is_nested(schema.field(name).type)
+        ]
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""

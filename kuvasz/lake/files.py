@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from kuvasz.lake import puffin
-from kuvasz.lake.catalog import LiveFile
+from kuvasz.lake.catalog import Commit, LiveFile
 from kuvasz.lake.datafile import DataFile, file_io
 from kuvasz.model import UInt32s
 
@@ -131,6 +131,8 @@ class Changeset:
         self.deletes: dict[int, BitMap64] = {}  #: number -> positions deleted by this commit
         self.dropped: set[int] = set()  #: whole files
         self.rows = 0
+        self.sent: Sent | None = None  #: the commit, once it was sent
+        self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
 
     def add(self, number: int, file: DataFile, sid: str | None) -> None:
         """Add a data file."""
@@ -165,6 +167,16 @@ class Changeset:
     def paths(self) -> list[str]:
         """Return the paths of the data files that nobody will know if the commit fails."""
         return [file.path for file, _ in self.added.values()]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A commit that was put together and sent, perhaps more than once."""
+
+    commit_id: str
+    commit: Commit
+    deletes: Mapping[int, BitMap64]
+    delete_files: Sequence[DeleteFile]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

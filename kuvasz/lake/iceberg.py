@@ -18,13 +18,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from kuvasz import failpoints, lsn
 from kuvasz.config.model import Config
-from kuvasz.errors import DecodeError, ForeignChange, InternalError, KuvaszError, LakeError
+from kuvasz.errors import DecodeError, ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake import chunks, spark
 from kuvasz.lake.catalog import Catalog, IcebergTable
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Tables that commit side by side. A commit is mostly waiting (28/s with one thread, 80/s with four; 2 cores).
 _COMMIT_THREADS = 4
@@ -163,6 +165,11 @@ class IcebergLake:
         with table.lock:
             lacking = [f for f in wanted(target, relation) if table.schema.by_name(f.name) is None]
             if lacking:
+                dropped = {field.name for field in lacking} & table.table.dropped_columns()
+                if dropped:
+                    message = f"table {target.name}: column {', '.join(sorted(dropped))} was dropped in the lake"
+                    hint = f"added anew it would be empty: copy the table again: kuvasz resync --table {target.name}"
+                    raise SchemaError(message, hint=hint)
                 table.table.add_columns(lacking)
                 table.reload_schema()
                 _log.info("columns added", extra={"event": "columns_added", "table": target.name,
@@ -362,12 +369,14 @@ class IcebergLake:
     def _failed(self, table: LakeTable, job: _TableJob, changeset: Changeset, error: KuvaszError) -> Failure:
         table.error = error
         table.generation += 1
+        # A commit that was refused for sure leaves files to remove; one whose answer is missing may be there.
+        changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
         _collect(job, changeset)
         table.forget(changeset)
         return Failure(target=table.name, error=error)
 
     def _apply(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> Receipt:
-        table.follow()
+        self._retried(table, table.follow)
         self._resolve(table, job, changeset)
         positions = dict(job.cut.positions)
         for source in list(table.open):
@@ -385,7 +394,7 @@ class IcebergLake:
             for source, position in positions.items()
         }
         begin = time.monotonic()
-        snapshot_id = self._commit_with_retry(table, changeset, positions)
+        snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
         return Receipt(
             target=table.name,
             positions=positions,
@@ -395,16 +404,12 @@ class IcebergLake:
             seconds=time.monotonic() - begin,
         )
 
-    def _commit_with_retry(
-        self, table: LakeTable, changeset: Changeset, positions: Mapping[str, Position]
-    ) -> int | None:
-        """Catalog and storage may fail for a while: the work is kept and the commit tried again, for ever."""
+    def _retried(self, table: LakeTable, step: Callable[[], T]) -> T:
+        """Catalog and storage may fail for a while: the work is kept and the step tried again, for ever."""
         wait = 0.5
         while True:
             try:
-                return table.commit(changeset, positions)
-            except ForeignChange:
-                raise
+                return step()
             except LakeError as error:
                 if self._closing.is_set():
                     raise
@@ -499,8 +504,14 @@ class IcebergLake:
         for table in self._tables.values():
             table.close()
         self._pool.shutdown(wait=True)
-        if self._owns_session and self._session is not None:
+        if self._owns_session and self._session is not None and not self.why_dead():
             self._session.stop()
+
+    def why_dead(self) -> str:
+        """Say why nothing can be committed any more in this process; empty while Spark's JVM lives."""
+        process = getattr(self.session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+        code = None if process is None else process.poll()
+        return "" if code is None else f"spark's jvm ended with {code}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

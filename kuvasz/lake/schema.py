@@ -21,6 +21,7 @@ from kuvasz.ports import Target
 #: Name of the column that says which source a row came from.
 SID = "sid"
 
+_NO_IDENTIFIER = frozenset({Kind.FLOAT, Kind.DOUBLE, Kind.LIST, Kind.MAP})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _KINDS = {kind.value for kind in Kind} - {"list", "map", "decimal"}
 
@@ -111,13 +112,18 @@ def _parse_type(kind: str | Mapping[str, Any], name: str) -> ValueType:
 
 
 def render(fields: Sequence[Field], key: Iterable[str]) -> str:
-    """Return Iceberg's JSON of a new table; `key` names the identifier fields."""
+    """Return Iceberg's JSON of a new table; `key` names the identifier fields.
+
+    Iceberg takes no floats, lists or maps as identifiers (spec, "Identifier Field IDs"). A part of the key would say
+    that it is unique, so then there are none: kuvasz itself knows the key from a property of the table.
+    """
     names = set(key)
+    can_identify = not any(field.type.kind in _NO_IDENTIFIER for field in fields if field.name in names)
     return json.dumps(
         {
             "type": "struct",
             "schema-id": 0,
-            "identifier-field-ids": [field.field_id for field in fields if field.name in names],
+            "identifier-field-ids": [field.field_id for field in fields if field.name in names] if can_identify else [],
             "fields": [
                 {"id": field.field_id, "name": field.name, "required": field.required, "type": type_json(field)}
                 for field in fields

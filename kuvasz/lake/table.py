@@ -28,6 +28,7 @@ from kuvasz.lake.files import (
     DeleteFile,
     FileEntry,
     FileTable,
+    Sent,
     entry_of,
     write_position_deletes,
     write_vectors,
@@ -369,43 +370,75 @@ class LakeTable:
             ForeignChange: Another writer changed the table at the same time.
             OutcomeUnknown, LakeError: See `IcebergTable.commit`.
         """
+        sent = changeset.sent
+        if sent is None:
+            sent = self._plan_commit(changeset, positions)
+            if sent is None:
+                self.index.mark()
+                return None
+            changeset.sent = sent
+        elif self._has_landed(sent):
+            return self._accept(changeset, sent, positions, self.table.snapshot_id)
+        try:
+            failpoints.hit("before_commit", LakeError)
+            self.snapshot_id, parent = self.table.commit(sent.commit)
+            failpoints.hit("after_commit", OutcomeUnknown)
+        except LakeError:
+            if not self._has_landed(sent):
+                raise
+            parent = self.table.snapshot_id
+        return self._accept(changeset, sent, positions, parent)
+
+    def _has_landed(self, sent: Sent) -> bool:
+        """Look whether a commit that seemed to fail is there after all.
+
+        Raises:
+            LakeError: The catalog does not answer: nobody knows, and nothing may be repeated or removed.
+        """
+        self.table.refresh()
+        if self.table.properties.get(COMMIT_PROPERTY) != sent.commit_id:
+            return False
+        _log.warning("the answer of a commit was lost, but it is there",
+                     extra={"event": "commit_found", "table": self.name})  # fmt: skip
+        self.snapshot_id = self.table.snapshot_id
+        return True
+
+    def _accept(
+        self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position], parent: int | None
+    ) -> int | None:
+        self._remember(changeset, sent.deletes, sent.delete_files, positions)
+        if parent not in {sent.commit.snapshot_id, self.snapshot_id}:
+            self._catch_up()
+        return self.snapshot_id
+
+    def _plan_commit(self, changeset: Changeset, positions: Mapping[str, Position]) -> Sent | None:
+        """Write the delete files and put the commit together; None if there is nothing to commit."""
         deletes = self._deletes(changeset)
-        if (
-            not changeset.added
-            and not deletes
-            and not changeset.dropped
-            and positions.keys() <= self.positions.keys()
-        ):
-            self.index.mark()
+        is_known = positions.keys() <= self.positions.keys()
+        if not changeset.added and not deletes and not changeset.dropped and is_known:
             return None
         delete_files = self._write_deletes(deletes, changeset)
         commit_id = uuid.uuid4().hex
         commit = self._commit_of(changeset, delete_files, positions, commit_id)
-        try:
-            failpoints.hit("before_commit", LakeError)
-            self.snapshot_id, parent = self.table.commit(commit)
-            failpoints.hit("after_commit", OutcomeUnknown)
-        except (OutcomeUnknown, LakeError) as error:
-            self.table.refresh()
-            if self.table.properties.get(COMMIT_PROPERTY) != commit_id:
-                remove(file_io(self._properties, self.location), {file.path for file in delete_files})
-                raise
-            _log.warning("the answer of a commit was lost, but it is there",
-                         extra={"event": "commit_found", "table": self.name, "error": error.message})  # fmt: skip
-            self.snapshot_id = parent = self.table.snapshot_id
-        self._remember(changeset, deletes, delete_files, positions)
-        if parent not in {commit.snapshot_id, self.snapshot_id}:
-            self._catch_up()
-        return self.snapshot_id
+        return Sent(commit_id=commit_id, commit=commit, deletes=deletes, delete_files=delete_files)
 
     def _deletes(self, changeset: Changeset) -> dict[int, BitMap64]:
-        """Return the positions of each file that die by this commit and were alive before."""
+        """Return the positions of each file that die by this commit and were alive before.
+
+        A file of which no row is left alive is dropped instead: what is updated often takes itself away.
+        """
         deletes = {}
         for number, positions in changeset.deletes.items():
-            if number in changeset.dropped:
+            if number in changeset.added:
+                deletes[number] = positions
                 continue
-            fresh = positions if number in changeset.added else positions - self.files.dead(number)
-            if len(fresh):
+            if number in changeset.dropped or number not in self.files:
+                continue  # the index does not forget the rows of a file that went because all of them were dead
+            dead = self.files.dead(number)
+            fresh = positions - dead
+            if len(dead) + len(fresh) == self.files[number].rows:
+                changeset.dropped.add(number)
+            elif len(fresh):
                 deletes[number] = fresh
         return deletes
 
@@ -423,9 +456,13 @@ class LakeTable:
             entry = self._entry(number, changeset)
             cumulative.append((entry, fresh if number in changeset.added else self.files.dead(number) | fresh))
         write = write_vectors if self.format_version >= _VECTOR_FORMAT else write_position_deletes
-        failpoints.hit("before_delete_files", OSError)
-        written = write(self._properties, self.location, cumulative)
-        failpoints.hit("after_delete_files", OSError)
+        try:
+            failpoints.hit("before_delete_files", OSError)
+            written = write(self._properties, self.location, cumulative)
+            failpoints.hit("after_delete_files", OSError)
+        except Exception as error:  # each store fails with errors of its own
+            message = f"table {self.name}: cannot write delete files below {self.location}: {error}"
+            raise LakeError(message, hint="check the warehouse; it is tried again") from error
         return written
 
     def _commit_of(
@@ -500,11 +537,24 @@ class LakeTable:
         if self._index is None:
             return self.index is None  # opening reads what is current
         self.table.refresh()
+        if self.table.schema_id != self.schema.schema_id:
+            self._follow_schema()
         if self.table.snapshot_id == self.snapshot_id:
             return False
         _log.warning("someone else changed the table", extra={"event": "foreign_commit", "table": self.name})
         self._catch_up()
         return True
+
+    def _follow_schema(self) -> None:
+        """Take over a schema that someone else changed, if every column of ours is still there."""
+        fresh = {field.field_id: field for field in self.table.schema().fields}
+        for field in self.schema.fields:
+            found = fresh.get(field.field_id)
+            if found is None or found.name != field.name:
+                what = "dropped" if found is None else f"renamed to {found.name}"
+                message = f"table {self.name}: column {field.name} was {what} in the lake by someone else"
+                raise SchemaError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+        self.reload_schema()
 
     def adopt(
         self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset

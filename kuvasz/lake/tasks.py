@@ -186,6 +186,10 @@ class CopyRange:
                 yield self._copy()
             except KuvaszError as error:
                 yield CopyDone(error=error)
+            except OSError as error:
+                yield CopyDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
+            except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
+                yield CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
 
     def _copy(self) -> CopyDone:
         files: list[DataFile] = []

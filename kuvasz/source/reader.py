@@ -38,6 +38,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+#: Shorter than this the loop's own overhead is the pause.
+_SHORTEST_PAUSE_S = 0.0001
+
 
 class ReaderState(enum.Enum):
     """What a reader is doing."""
@@ -62,11 +65,31 @@ class ReaderOptions:
     spill_bytes: int = 64 << 20  #: of one open transaction, before it is handed on in parts
     gulp_bytes: int = 4 << 20  #: at which a gulp is routed
     gulp_s: float = 0.02  #: after which a gulp is routed while data flows
-    pause_s: float = 0.002  #: between two looks at a TCP socket while data flows
-    local_pause_s: float = 0.0005  #: the same on a UNIX socket, whose buffers are small
+    longest_pause_s: float = 0.005  #: between two looks at the socket while data flows
+    look_bytes: int = 64 << 10  #: what a look at a TCP socket should find: the pauses adapt to it
+    local_look_bytes: int = 32 << 10  #: the same for a UNIX socket, whose buffers are small
     quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
     first_backoff_s: float = 0.5
     last_backoff_s: float = 30.0
+
+
+class _Pause:
+    """How long to leave the socket alone while data flows.
+
+    Long enough that a look finds a good deal, and short enough that the server never waits for room in the socket's
+    buffer: the pause follows from what the last look found.
+    """
+
+    def __init__(self, options: ReaderOptions, *, is_local: bool) -> None:
+        self._longest_s = options.longest_pause_s
+        self._aim_bytes = options.local_look_bytes if is_local else options.look_bytes
+        self._pause_s = min(0.001, self._longest_s)
+
+    def after(self, found_bytes: int) -> float:
+        """Return the pause, in seconds, after a look that found so many bytes."""
+        change = min(max(self._aim_bytes / found_bytes, 0.25), 2.0)
+        self._pause_s = min(max(self._pause_s * change, _SHORTEST_PAUSE_S), self._longest_s)
+        return self._pause_s if self._pause_s > _SHORTEST_PAUSE_S else 0.0
 
 
 class Reader:
@@ -230,7 +253,7 @@ class Reader:
         self.state = ReaderState.CONNECTING
         self.epoch += 1
         self._assembler.reset(self.epoch)
-        self._progress.restarted(self.source)
+        self._progress.restarted(self.source, self.epoch)
         self._failure = None
         connection = await self._unless_stopped(Connection.open(self._conninfo, self.source))
         try:
@@ -280,7 +303,7 @@ class Reader:
         await connection.start_replication(self._slot, self._publication)
 
     async def _stream(self, connection: Connection) -> None:
-        pause_s = self._options.local_pause_s if connection.is_local else self._options.pause_s
+        pause = _Pause(self._options, is_local=connection.is_local)
         while not self._is_leaving:
             if self._is_quiescing or self._budget.is_full:
                 await self._hold_off()
@@ -291,7 +314,7 @@ class Reader:
             if self._is_due(connection, added):
                 await self._route(connection)
             if added >= self._options.quiet_bytes:
-                await asyncio.sleep(0 if connection.gathered_bytes >= self._options.gulp_bytes else pause_s)
+                await asyncio.sleep(pause.after(added))
             elif added == 0:
                 await self._readable(connection)
             else:

@@ -6,9 +6,9 @@ lives, and follows the keepalives when nothing is pending, so that a quiet datab
 
 The reader's side of the bargain: it calls `routed` for every delivery a gulp completed and only then `received`.
 An entry therefore remembers how far the source had been received when it was routed: all that ended before is
-either durable or has an entry of its own. A table that gets a route while the stream is read again is not covered
-by that: `hold` the source until the table has passed what was received before. Safe from any thread; no input or
-output.
+either durable or has an entry of its own. After a reconnect everything from the confirmable LSN on comes again and is
+counted again from nothing, under a new *epoch*: a table may follow now that did not before, so what an earlier epoch
+made durable proves nothing about this one. Safe from any thread; no input or output.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class _Lane:
 
 
 class _Source:
-    __slots__ = ("confirmable", "holds", "lanes", "received")
+    __slots__ = ("confirmable", "epoch", "holds", "lanes", "received")
 
     def __init__(self) -> None:
+        self.epoch = 0
         self.received = 0
         self.confirmable = 0
         self.lanes: dict[int, _Lane] = {}
@@ -74,8 +75,7 @@ class Progress:
     def routed(self, source: str, worker: int, through: int) -> None:
         """Note that a worker was given a delivery which ends at `through`.
 
-        An open part of a transaction may be registered with the end of what precedes it. After a reconnect the
-        same transactions are routed again; what is known already changes nothing.
+        An open part of a transaction may be registered with the end of what precedes it.
         """
         with self._lock:
             entry = self._source(source)
@@ -86,16 +86,23 @@ class Progress:
                 lane.undurable.append(_Undurable(floor=floor, through=through))
                 lane.routed = through
 
-    def restarted(self, source: str) -> None:
-        """Note that the source's stream is read again from the confirmable LSN on, after a reconnect."""
+    def restarted(self, source: str, epoch: int) -> None:
+        """Note that the source's stream is read again from the confirmable LSN on, over connection `epoch`."""
         with self._lock:
             entry = self._source(source)
+            entry.epoch = epoch
             entry.received = entry.confirmable
+            entry.lanes.clear()
 
-    def durable(self, source: str, worker: int, through: int) -> None:
-        """Note that all of a worker's deliveries up to `through` are in committed snapshots."""
+    def durable(self, source: str, worker: int, through: int, epoch: int) -> None:
+        """Note that all of a worker's deliveries of this epoch up to `through` are in committed snapshots.
+
+        Of an earlier epoch it changes nothing: the same transactions are on their way again.
+        """
         with self._lock:
             entry = self._source(source)
+            if epoch != entry.epoch:
+                return
             lane = entry.lane(worker)
             lane.durable = max(lane.durable, through)
             while lane.undurable and lane.undurable[0].through <= lane.durable:

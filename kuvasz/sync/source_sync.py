@@ -90,6 +90,7 @@ class SourceSync:
         self._around = around
         self._url = source.url.get()
         self._slot = source.object_name
+        self._epoch = 0  #: of the last connection: numbers are never used twice
         self._stopping = asyncio.Event()
         self._retry_now = asyncio.Event()
         for spec in source.tables:
@@ -151,11 +152,16 @@ class SourceSync:
         finally:
             if start.snapshot is not None:
                 start.snapshot.close()
+        # Before a hold is released: until the next connection nothing counts as received beyond the confirmable LSN.
+        self._epoch += 1
+        self._around.progress.restarted(self.source.name, self._epoch)
+        waiting = {spec.identifier for spec, _ in new}
         for spec, _ in start.tables:
-            state = self._state(spec)
-            if self._position(spec) is not None and state is not State.PAUSED and state is not State.ERROR:
-                self._around.states.activate(spec.identifier, self.source.name, 0)
-            elif self._position(spec) is not None or (spec, _) in new:
+            is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
+            if self._position(spec) is not None and not is_stopped:
+                self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
+                self._around.progress.release(self.source.name, spec.identifier)
+            elif self._position(spec) is not None or spec.identifier in waiting:
                 self._around.progress.hold(self.source.name, spec.identifier)
         await self._stream(start, [(spec, table) for spec, table in new if self._state(spec) is not State.ERROR])
 
@@ -174,6 +180,7 @@ class SourceSync:
             system_id=start.system_id,
             options=ReaderOptions(spill_bytes=around.spill_bytes),
         )
+        reader.epoch = self._epoch
         self.reader = reader
         if self._stopping.is_set():
             return
@@ -182,6 +189,7 @@ class SourceSync:
             try:
                 await reader.run()
             finally:
+                self._epoch = reader.epoch
                 copying.cancel()
 
     async def _copy_beside(
@@ -318,7 +326,9 @@ class SourceSync:
             if self._stopping.is_set():
                 raise SourceError("stopped while the slot was being created")
 
-        return slots.create(conninfo.replication_conninfo(self._url), name, temporary=temporary, on_waiting=waiting)
+        taken = slots.create(conninfo.replication_conninfo(self._url), name, temporary=temporary, on_waiting=waiting)
+        failpoints.hit("slot_created", SourceError)
+        return taken
 
     def _types(self, oids: list[int]) -> dict[int, PgType]:
         with contextlib.closing(conninfo.connect(self._url)) as connection:

@@ -17,7 +17,7 @@ class Gathered:
     """One mini-transaction."""
 
     works: tuple[TableWork, ...]
-    through: dict[str, int]  #: source -> LSN that is durable in this worker when all of it is
+    through: dict[str, tuple[int, int]]  #: source -> LSN that is durable in this worker when all of it is, epoch
     bytes: int
 
 
@@ -33,12 +33,12 @@ class Gatherer:
         changes: dict[str, list[Segment | Truncation]] = {}
         touched: dict[str, dict[str, int]] = {}
         abandoned: dict[str, set[str]] = {}
-        through: dict[str, int] = {}
+        through: dict[str, tuple[int, int]] = {}
         size = 0
         for delivery in deliveries:
             source = delivery.source
             size += delivery.bytes
-            through[source] = max(through.get(source, 0), delivery.through)
+            through[source] = (delivery.through, delivery.epoch)
             if delivery.epoch != self._epochs.setdefault(source, delivery.epoch):
                 self._epochs[source] = delivery.epoch
                 for broken in self._open.pop(source, set()):

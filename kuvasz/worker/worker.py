@@ -171,8 +171,8 @@ class Worker:
                 else:
                     self._receive(outcome)
             failpoints.hit("before_durable")
-            for source, through in gathered.through.items():
-                self._progress.durable(source, self._number, through)
+            for source, (through, epoch) in gathered.through.items():
+                self._progress.durable(source, self._number, through, epoch)
             failpoints.hit("after_durable")
             self._budget.remove(gathered.bytes)
 

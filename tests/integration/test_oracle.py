@@ -65,9 +65,7 @@ def test_a_lake_table_reads_alike_through_pyiceberg_and_duckdb_and_equals_its_so
         " FROM generate_series(1, 500) g"
     )
     properties = _lake(tmp_path)
-    catalog = load_catalog(
-        "kuvasz", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w"
-    )
+    catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     schema = pa.schema([
         ("id", pa.int64()), ("price", pa.decimal128(12, 2)), ("at", pa.timestamp("us", "UTC")),
         ("raw", pa.binary()), ("tags", pa.list_(pa.string())), ("sid", pa.string()),
@@ -90,9 +88,7 @@ def test_a_lake_table_reads_alike_through_pyiceberg_and_duckdb_and_equals_its_so
 
 
 def test_duckdb_follows_a_renamed_column_by_its_field_id(tmp_path):
-    catalog = load_catalog(
-        "kuvasz", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w"
-    )
+    catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.t", schema=pa.schema([("id", pa.int64()), ("old", pa.string())]))
     table.append(pa.table({"id": [1], "old": ["x"]}))

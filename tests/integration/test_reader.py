@@ -73,7 +73,7 @@ class Worker:
         waiting, self.waiting = self.waiting, []
         for delivery in waiting:
             self.house.durable[self.number] = max(self.house.durable[self.number], delivery.through)
-            self.house.progress.durable("eu", self.number, delivery.through)
+            self.house.progress.durable("eu", self.number, delivery.through, delivery.epoch)
             self.house.budget.remove(delivery.bytes)
 
     def rows(self, table: str = "t") -> list[bytes]:

@@ -1,0 +1,243 @@
+"""kuvasz as a user runs it: a process of its own with a map, a lake and a state folder; killed without mercy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kuvasz.lake import positions
+from kuvasz.model import Position
+from tests import oracle
+from tests.fix_postgres import Database
+
+#: A start of Spark on a busy machine, and then some.
+START_PATIENCE_S = 120.0
+
+
+class Process:
+    """One folder with a map, a lake and a state folder, and at most one running kuvasz.
+
+    Args:
+        databases: The map's groups.
+        lake: Options of the section ``lake`` that differ.
+        pipeline: Options of the section ``pipeline`` that differ.
+    """
+
+    def __init__(
+        self,
+        databases: Sequence[Mapping[str, object]],
+        *,
+        lake: Mapping[str, object] | None = None,
+        pipeline: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-process-"))
+        self.map = self.folder / "map.yaml"
+        self._lake = lake or {}
+        self._pipeline = pipeline or {}
+        self.write_map(databases)
+        self.events: list[dict] = []  #: of the running, or last, process
+        self.output: list[str] = []  #: lines that are no events
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pyiceberg(self) -> dict[str, str]:
+        """Properties of the catalog for PyIceberg."""
+        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
+
+    def write_map(self, databases: Sequence[Mapping[str, object]]) -> None:
+        """Replace the map; the next start reads it."""
+        document = {
+            "lake": {
+                "uri": f"jdbc:sqlite:{self.folder}/catalog.db",
+                "warehouse": str(self.folder / "wh"),
+                "namespace": "shop",
+                **self._lake,
+            },
+            "spark": {"master": "local[2]"},
+            "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **self._pipeline},
+            "server": {"address": None},
+            "databases": list(databases),
+        }
+        self.map.write_text(json.dumps(document))
+
+    # Life
+
+    def start(self, *arguments: str, failpoints: str = "", environment: Mapping[str, str] | None = None) -> Process:
+        """Start kuvasz."""
+        assert not self.is_running
+        self.events, self.output = [], []
+        surroundings = {**os.environ, "KUVASZ_FAILPOINTS": failpoints, **(environment or {})}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kuvasz", "--config", str(self.map), "--log", "json", *arguments],
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True, env=surroundings,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+        return self
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        events, output = self.events, self.output
+        for line in process.stderr:
+            try:
+                event = json.loads(line)
+                events.append(event) if isinstance(event, dict) else output.append(line.rstrip())
+            except ValueError:
+                output.append(line.rstrip())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, patience_s: float = START_PATIENCE_S) -> int:
+        """Wait for the end and return the exit code: the signal's number negated if one killed it."""
+        try:
+            code = self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"kuvasz did not end:\n{self.report()}")
+        # The JVM holds the other end of the pipe for a moment longer.
+        self._reader.join(20)
+        return code
+
+    def terminate(self) -> float:
+        """Send SIGTERM, wait for a clean end and return the seconds it took."""
+        begin = time.monotonic()
+        self._process.terminate()
+        code = self.wait(60)
+        assert code == 0, self.report()
+        return time.monotonic() - begin
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait until nothing of the process is left, its JVM included."""
+        helpers = self.helpers()
+        self._process.send_signal(signal.SIGKILL)
+        assert self.wait() == -signal.SIGKILL
+        self.wait_helpers(helpers)
+
+    def helpers(self) -> list[psutil.Process]:
+        """The JVM and the Python workers."""
+        try:
+            return psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def wait_killed(self) -> None:
+        """Wait until a failpoint has killed the process and its JVM is gone."""
+        helpers: dict[int, psutil.Process] = {}
+        end = time.monotonic() + START_PATIENCE_S
+        while self.is_running:
+            assert time.monotonic() < end, f"no failpoint was reached:\n{self.report()}"
+            helpers |= {helper.pid: helper for helper in self.helpers()}
+            time.sleep(0.05)
+        assert self.wait() == -signal.SIGKILL, self.report()
+        self.wait_helpers(list(helpers.values()))
+
+    @staticmethod
+    def wait_helpers(helpers: Sequence[psutil.Process]) -> None:
+        """Wait until processes are gone: what the JVM had begun to commit is then there or never will be."""
+        _, alive = psutil.wait_procs(helpers, timeout=30)
+        assert not alive, f"left behind: {alive}"
+
+    def remove(self) -> None:
+        """End everything and delete the folder."""
+        if self.is_running:
+            helpers = self.helpers()
+            self._process.kill()
+            self._process.wait()
+            psutil.wait_procs(helpers, timeout=10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Events
+
+    def found(self, event: str, **facts: object) -> list[dict]:
+        """Events of the running process with these facts."""
+        return [
+            entry for entry in list(self.events)
+            if entry.get("event") == event and all(entry.get(name) == value for name, value in facts.items())
+        ]  # fmt: skip
+
+    def wait_event(self, event: str, count: int = 1, **facts: object) -> dict:
+        """Wait until an event has come `count` times, and return the last of them."""
+        self.wait_until(lambda: len(self.found(event, **facts)) >= count, f"{count} x {event} {facts}")
+        return self.found(event, **facts)[-1]
+
+    def wait_until(self, condition: Callable[[], object], what: str, patience_s: float = START_PATIENCE_S) -> None:
+        """Wait for a condition while the process lives."""
+        end = time.monotonic() + patience_s
+        while not condition():
+            assert self.is_running, f"kuvasz ended before: {what}\n{self.report()}"
+            assert time.monotonic() < end, f"never happened: {what}\n{self.report()}"
+            time.sleep(0.05)
+
+    def report(self) -> str:
+        """The last lines of the process, for failures."""
+        return "\n".join([*(json.dumps(event)[:600] for event in self.events[-25:]), *self.output[-25:]])
+
+    # Sources
+
+    def wait_confirmed(self, *databases: Database) -> None:
+        """Wait until everything the databases have committed so far is durable and confirmed to them."""
+        for database in databases:
+            ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+            self.wait_until(lambda d=database, now=now: confirmed(d, now), f"{database.url} is confirmed to {now}")
+
+    # Lake
+
+    def rows(self, target: str) -> oracle.Rows:
+        """A table's rows as PyIceberg reads them."""
+        return oracle.lake_rows_pyiceberg(self.pyiceberg, f"shop.{target}")
+
+    def positions(self, target: str) -> dict[str, Position]:
+        """How far each source is in a table, by the lake alone."""
+        return positions.parse(self._table(target).properties, target)
+
+    def snapshots(self, target: str) -> int:
+        """The number of commits that changed rows of a table."""
+        return len(self._table(target).metadata.snapshots)
+
+    def _table(self, target: str):
+        return oracle.open_table(self.pyiceberg, f"shop.{target}")
+
+    def assert_equal(self, target: str, *sources: oracle.Rows, key: tuple[str, ...] = ("id",)) -> None:
+        """A table, read by PyIceberg and DuckDB, holds the rows of the sources."""
+        expected = sources[0]
+        for more in sources[1:]:
+            expected = expected + more
+        oracle.assert_equal(expected, self.rows(target), key=key)
+        oracle.assert_equal(expected, oracle.lake_rows_duckdb(self.pyiceberg, f"shop.{target}"), key=key)
+
+
+def confirmed(database: Database, through: str) -> bool:
+    """Whether kuvasz's slot of a database is confirmed up to an LSN."""
+    statement = (
+        "SELECT bool_and(confirmed_flush_lsn >= %s::pg_lsn) FROM pg_replication_slots"
+        " WHERE database = current_database() AND slot_name LIKE 'kuvasz%%' AND NOT temporary"
+    )
+    return bool(database.execute(statement, (through,))[0][0])
+
+
+@pytest.fixture
+def new_process() -> Iterator[Callable[..., Process]]:
+    """Makes `Process` objects that are gone after the test."""
+    made: list[Process] = []
+
+    def make(databases: Sequence[Mapping[str, object]], **options: object) -> Process:
+        made.append(Process(databases, **options))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.remove()
