@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import os
 import time
+from collections.abc import Callable
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import sources as config_sources
@@ -44,10 +45,13 @@ class SourceView:
     error: str | None
     received_lsn: int
     confirmed_lsn: int
+    confirmable_lsn: int  #: everything before it is in the lake
     rows: int
     epoch: int
-    commit_us: int | None
+    commit_us: int | None  #: commit time of the last transaction handed to the workers
     last_message_at: float | None  #: monotonic seconds
+    is_pending: bool  #: something was handed to the workers that is not in the lake yet
+    is_paused: bool  #: it is not read now, because `pipeline.memory` is full
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class View:
     sources: tuple[SourceView, ...]
     tables: tuple[TableState, ...]
     waiting_bytes: int
+    commit_conflicts: int  #: commits made again because another writer was faster
 
 
 class App:
@@ -96,6 +101,8 @@ class App:
         )
         self.sources = [SourceSync(source, around) for source in sources]
         self._ended: dict[str, KuvaszError] = {}
+        self._observers: list[Callable[[Receipt], None]] = []
+        self._goals: dict[tuple[str, str, float], int] = {}
 
     def _worker(self, number: int) -> Worker:
         pipeline = self.config.pipeline
@@ -108,7 +115,7 @@ class App:
             states=self.states,
             policy=FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes),
             on_failure=self._on_failure,
-            on_receipt=log_receipt,
+            on_receipt=self._on_receipt,
         )
 
     def stop(self) -> None:
@@ -173,22 +180,35 @@ class App:
             for worker in self.workers:
                 if worker.died is not None:
                     raise worker.died
-            if len(self._ended) == len(self.sources):
+            if isinstance(self._lake, IcebergLake) and (reason := self._lake.why_dead()):
+                raise LakeError(reason, hint="see the log above; nothing that was confirmed is lost: start again")
+            if all(self._is_hopeless(sync) for sync in self.sources):
                 return
             if self._until_caught_up and self._is_caught_up():
                 _log.info("caught up", extra={"event": "caught_up"})
                 return
 
     def _promote(self) -> None:
-        """Call tables streaming whose source has nothing pending."""
-        calm = {sync.source.name for sync in self.sources if self._is_calm(sync)}
+        """Call tables streaming that have what their source held when they began to catch up."""
+        syncs = {sync.source.name: sync for sync in self.sources}
+        goals: dict[tuple[str, str, float], int] = {}
         for state in self.states.snapshot():
-            if state.state is State.CATCHING_UP and state.source in calm:
-                self.states.set(state.target, state.source, State.STREAMING)
+            if state.state is State.CATCHING_UP:
+                key, sync = (state.target, state.source, state.since), syncs[state.source]
+                received = 0 if sync.reader is None else sync.reader.received_lsn
+                goals[key] = self._goals.get(key) or max(received, sync.target_lsn or 0)
+                if self._has_reached(sync, goals[key]):
+                    self.states.set(state.target, state.source, State.STREAMING)
+        self._goals = goals
 
-    def _is_calm(self, sync: SourceSync) -> bool:
-        is_streaming = sync.reader is not None and sync.reader.state is ReaderState.STREAMING
-        return is_streaming and not self.progress.pending(sync.source.name)
+    def _has_reached(self, sync: SourceSync, goal: int) -> bool:
+        # Under steady load something is pending at every look, and while another table holds the source the
+        # confirmable LSN stands still: either of the two will do.
+        if sync.reader is None or sync.reader.state is not ReaderState.STREAMING:
+            return False
+        name = sync.source.name
+        is_empty = self.progress.received_lsn(name) >= goal and not self.progress.pending(name)
+        return is_empty or self.progress.confirmable(name) >= goal
 
     def _is_caught_up(self) -> bool:
         for sync in self.sources:
@@ -196,7 +216,8 @@ class App:
                 continue
             if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
                 return False
-            if sync.reader.received_lsn < sync.target_lsn or self.progress.pending(sync.source.name):
+            name = sync.source.name
+            if self.progress.received_lsn(name) < sync.target_lsn or self.progress.pending(name):
                 return False
         return True
 
@@ -208,9 +229,14 @@ class App:
         for sync in self.sources:
             sync.stop()
 
+    def _is_hopeless(self, sync: SourceSync) -> bool:
+        """Whether a source ended, or did not even pass its checks and waits for a person."""
+        is_refused = sync.error is not None and sync.error.retry is Retry.HUMAN and not sync.has_started
+        return sync.source.name in self._ended or is_refused
+
     def _exit_code(self) -> int:
-        if self._ended and len(self._ended) == len(self.sources):
-            return max(error.exit_code for error in self._ended.values())
+        if all(self._is_hopeless(sync) for sync in self.sources):
+            return max(sync.error.exit_code for sync in self.sources if sync.error is not None)
         return 0
 
     # Called from workers' threads
@@ -231,11 +257,20 @@ class App:
             if any(spec.identifier == target for spec in sync.source.tables):
                 await sync.retry(target)
 
+    def _on_receipt(self, receipt: Receipt) -> None:
+        log_receipt(receipt)
+        for observer in self._observers:
+            observer(receipt)
+
     def _on_copy(self, source: str, table: str, done: int, total: int, rows: int) -> None:
         _log.debug("copying", extra={"event": "copying", "source": source, "table": table, "done": done,
                                      "total": total, "rows": rows})  # fmt: skip
 
     # For observers
+
+    def observe(self, on_receipt: Callable[[Receipt], None]) -> None:
+        """Have `on_receipt` called for every commit of streamed changes, in a worker's thread; call before `run`."""
+        self._observers.append(on_receipt)
 
     def view(self) -> View:
         """Return what is going on."""
@@ -244,6 +279,7 @@ class App:
             sources=tuple(self._view(sync) for sync in self.sources),
             tables=tuple(self.states.snapshot()),
             waiting_bytes=self.budget.bytes,
+            commit_conflicts=self._lake.commit_conflicts,
         )
 
     def _view(self, sync: SourceSync) -> SourceView:
@@ -256,10 +292,13 @@ class App:
             error=None if error is None else str(error),
             received_lsn=0 if reader is None else reader.received_lsn,
             confirmed_lsn=0 if reader is None else reader.confirmed_lsn,
+            confirmable_lsn=self.progress.confirmable(sync.source.name),
             rows=0 if reader is None else reader.rows,
             epoch=0 if reader is None else reader.epoch,
             commit_us=None if reader is None else reader.commit_us,
             last_message_at=None if reader is None else reader.last_message_at,
+            is_pending=self.progress.pending(sync.source.name),
+            is_paused=reader is not None and reader.is_paused,
         )
 
 

@@ -1,10 +1,20 @@
-"""The command line: one small function per verb, exit codes from `kuvasz.errors`."""
+"""The command line: one small function per verb, exit codes from `kuvasz.errors`.
+
+`--config` and `--set` may stand before the verb or after it. Results go to stdout, as text or with `--json` as one
+JSON document; errors go to stderr. Verbs import what they need themselves, so that `kuvasz config` need not wait for
+Spark's libraries.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
+import os
 import signal
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +24,16 @@ import uvloop
 from kuvasz import __version__, log
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
-from kuvasz.errors import KuvaszError
+from kuvasz.config.secrets import Redactor
+from kuvasz.errors import ConfigError, KuvaszError
 
-app = typer.Typer(add_completion=False, no_args_is_help=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 ConfigOption = Annotated[
     Path | None,
@@ -25,6 +42,15 @@ ConfigOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option: pipeline.workers=4.", show_default=False)
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Globals:
+    """What was given before the verb."""
+
+    config: Path | None
+    settings: tuple[str, ...]
 
 
 @app.callback(invoke_without_command=True)
@@ -38,19 +64,20 @@ def run(
     ] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Replicate PostgreSQL databases into an Iceberg lake until stopped."""
+    """Replicate PostgreSQL databases into an Iceberg lake until stopped; or carry out a verb."""
     if version:
         print(f"kuvasz {__version__}")
         raise typer.Exit
-    context.obj = (config, settings)
+    context.obj = _Globals(config=config, settings=tuple(settings or ()))
     if context.invoked_subcommand is not None:
         return
-    loaded = _load(config, settings)
+    loaded = _loaded(context)
     log.set_up(log_format, loaded.secrets)
     raise typer.Exit(uvloop.run(_replicate(loaded, until_caught_up=until_caught_up, log_format=log_format)))
 
 
 async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) -> int:
+    from kuvasz.admin.server import serve
     from kuvasz.app import App
     from kuvasz.console import show
 
@@ -58,31 +85,227 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
-    async with show(application, is_live=log.is_live(log_format)):
+    async with serve(application, loaded.secrets), show(application, is_live=log.is_live(log_format)):
         return await application.run()
 
 
-def _load(config: Path | None, settings: list[str] | None) -> Loaded:
+@app.command("config")
+def show_config(
+    context: typer.Context,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a map instead.")] = False,
+) -> None:
+    """Show every option with its value and where that is from, secrets hidden."""
+    from kuvasz.config import effective, reference
+
+    if schema:
+        print(reference.schema_text(), end="")
+        return
+    loaded = _loaded(context, config, settings)
+    if as_json:
+        _print_json([dataclasses.asdict(option) for option in effective.options(loaded)])
+    else:
+        print(effective.yaml(loaded), end="")
+
+
+@app.command("types")
+def show_types(as_json: JsonOption = False) -> None:
+    """Show what each PostgreSQL type becomes in the lake."""
+    from kuvasz.verbs import text, typetable
+
+    rows = typetable.rows()
+    if as_json:
+        _print_json([dataclasses.asdict(row) for row in rows])
+    else:
+        print(text.table(("postgresql", "iceberg", "note"), [(r.postgresql, r.iceberg, r.note) for r in rows]))
+
+
+@app.command("check")
+def check(
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Look at all sources and the lake before anything is touched; exit 3 if something required is missing."""
+    from kuvasz.verbs import check as verb
+
+    loaded = _supported(context, config, settings)
+    found = verb.findings(loaded.config)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(found), redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
+@app.command("plan")
+def plan(
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what a start would do, and do nothing; exit 4 if there is anything to do."""
+    from kuvasz.verbs import plan as verb
+
+    loaded = _supported(context, config, settings)
+    found = verb.plans(loaded.config)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(found), redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
+@app.command("status")
+def status(
+    context: typer.Context,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second until Ctrl-C.")] = False,
+) -> None:
+    """Show what the running kuvasz does: sources, tables, positions, lag, errors."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from kuvasz.verbs import remote
+
+    loaded = _loaded(context, config, settings)
+    answer = remote.status(loaded.config)
+    if not watch:
+        if as_json:
+            _print_json(answer)
+        else:
+            Console(highlight=False, soft_wrap=True).print(remote.render(answer))
+        return
+    if as_json:
+        while True:
+            print(json.dumps(answer), flush=True)
+            time.sleep(1.0)
+            answer = remote.status(loaded.config)
+    with Live(remote.render(answer), console=Console(highlight=False), refresh_per_second=2) as live:
+        while True:
+            time.sleep(1.0)
+            live.update(remote.render(remote.status(loaded.config)))
+
+
+@app.command("retry")
+def retry(
+    context: typer.Context,
+    table: Annotated[str, typer.Option("--table", help="The table, as the source or the lake calls it.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the running kuvasz try a table again that is in error."""
+    from kuvasz.verbs import remote
+
+    answer = remote.retry(_loaded(context, config, settings).config, table)
+    if as_json:
+        _print_json(answer)
+    else:
+        print(f"tried again: {', '.join(answer['retrying'])}; see `kuvasz status`")
+
+
+@app.command("cleanup")
+def cleanup(
+    context: typer.Context,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop slot and publication of every source of the map."""
+    from kuvasz.verbs import cleanup as verb
+
+    loaded = _loaded(context, config, settings)
+    steps, remaining = verb.run(loaded.config, is_sure=is_sure), verb.left(loaded.config)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(steps, remaining), redact)
+    else:
+        print(redact(verb.render(steps, remaining)))
+    raise typer.Exit(verb.exit_code(steps))
+
+
+@app.command("demo", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def demo(context: typer.Context, config: ConfigOption = None) -> None:
+    """Run three servers with live load, replicate them, and compare: --seconds, --rate, --seed."""
+    from kuvasz.demo.run import main as run_demo
+
+    path = config or _globals(context).config
+    raise typer.Exit(run_demo([*(["--config", str(path)] if path else []), *context.args]))
+
+
+def _globals(context: typer.Context) -> _Globals:
+    given = context.obj
+    assert isinstance(given, _Globals)
+    return given
+
+
+def _loaded(context: typer.Context, config: Path | None = None, settings: Sequence[str] | None = None) -> Loaded:
+    """Read the configuration that was named before the verb or after it; what comes later wins."""
+    before = _globals(context)
+    path = config or before.config
     overrides = {}
-    for text in settings or []:
-        name, _, value = text.partition("=")
+    for text in (*before.settings, *(settings or ())):
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text}: no value", hint="write --set pipeline.workers=4")
         overrides[name] = value
-    return load.load(config, None, overrides)
+    if path is None and "databases" not in overrides and not os.environ.get("KUVASZ_DATABASES"):
+        raise ConfigError(
+            "there is no map", hint="name it: kuvasz --config config/map.yaml; `kuvasz --help` has more"
+        )
+    return load.load(path, None, overrides)
 
 
-def main() -> None:
-    """Run the command line; errors of ours end with their message and exit code."""
+def _supported(context: typer.Context, config: Path | None, settings: Sequence[str] | None) -> Loaded:
+    """Read the configuration, and refuse what a start would refuse."""
+    from kuvasz.app import refuse_unsupported
+
+    loaded = _loaded(context, config, settings)
+    refuse_unsupported(loaded.config)
+    return loaded
+
+
+def _print_json(value: object, redact: Redactor | None = None) -> None:
+    clean = value if redact is None else _clean(value, redact)
+    print(json.dumps(clean, indent=2, ensure_ascii=False, default=str))
+
+
+def _clean(value: object, redact: Redactor) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _clean(entry, redact) for key, entry in value.items()}
+    return [_clean(entry, redact) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors of ours end with their message and exit code.
+
+    Args:
+        arguments: Without the program's name; those of the process by default.
+    """
     try:
-        app()
+        app(args=None if arguments is None else list(arguments), prog_name="kuvasz")
     except KuvaszError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _fail(error)
     except BaseExceptionGroup as group:
         found = _ours(group)
         if found is None:
             raise
-        print(f"error: {found}", file=sys.stderr)
-        sys.exit(found.exit_code)
+        _fail(found)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain of it when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _fail(error: KuvaszError) -> None:
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 def _ours(group: BaseExceptionGroup) -> KuvaszError | None:
@@ -92,3 +315,6 @@ def _ours(group: BaseExceptionGroup) -> KuvaszError | None:
         if isinstance(error, BaseExceptionGroup) and (inner := _ours(error)) is not None:
             return inner
     return None
+
+
+__all__ = ["app", "main"]

@@ -90,7 +90,8 @@ def _pass(name: str, error: Callable[[str], Exception]) -> None:
                 if entry.passes == 0:
                     due.append(entry)
     for entry in due:
-        print(f'{{"event": "failpoint", "point": "{name}", "action": "{entry.action}"}}', file=sys.stderr, flush=True)
+        sys.stderr.write(f'{{"event": "failpoint", "point": "{name}", "action": "{entry.action}"}}\n')
+        sys.stderr.flush()
         if entry.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if entry.action == "error":

@@ -96,6 +96,7 @@ class Column:
     is_key: bool = False  #: part of the key that identifies a row (primary key or replica identity)
     attnum: int = 0  #: pg_attribute.attnum; 0 where only the stream has been seen
     is_nullable: bool = True
+    is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
 
 
 class ReplicaIdentity(enum.Enum):

@@ -75,6 +75,7 @@ class Receipt:
     positions: Mapping[str, Position]  #: of the sources that had changes
     rows: int  #: row messages applied
     snapshot_id: int | None  #: None if the changes cancelled out and nothing had to be committed
+    rows_of: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: `rows`, source by source
     commit_us: int = 0  #: newest commit time at a source among the rows, µs since 2000-01-01 UTC
     missing: int = 0  #: updates of rows that were not there and were inserted
     seconds: float = 0.0  #: the commit alone
@@ -96,7 +97,13 @@ class CopyRequest(Protocol):
 
 
 class Lake(Protocol):
-    """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
+    """The lake. Calls block; every target is used by one caller at a time, different targets side by side.
+
+    Attributes:
+        commit_conflicts: Commits that met another writer's and were made again, since the start.
+    """
+
+    commit_conflicts: int
 
     def open(self) -> None:
         """Reach catalog and storage and get ready for the first changes.

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fix_postgres", "tests.fix_lake", "tests.fix_process"]
+pytest_plugins = ["tests.fix_postgres", "tests.fix_lake", "tests.fix_process", "tests.fix_stores"]

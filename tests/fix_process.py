@@ -120,12 +120,13 @@ class Process:
         assert code == 0, self.report()
         return time.monotonic() - begin
 
-    def kill(self) -> None:
-        """Send SIGKILL and wait until nothing of the process is left, its JVM included."""
-        helpers = self.helpers()
-        self._process.send_signal(signal.SIGKILL)
-        assert self.wait() == -signal.SIGKILL
-        self.wait_helpers(helpers)
+    def begin_stop(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def begin_kill(self) -> None:
+        """Send SIGKILL; the JVM ends a moment later."""
+        self._process.kill()
 
     def helpers(self) -> list[psutil.Process]:
         """The JVM and the Python workers."""
@@ -183,8 +184,10 @@ class Process:
             time.sleep(0.05)
 
     def report(self) -> str:
-        """The last lines of the process, for failures."""
-        return "\n".join([*(json.dumps(event)[:600] for event in self.events[-25:]), *self.output[-25:]])
+        """What the process told, for failures: of the commits only the last."""
+        telling = [event for event in self.events if event.get("event") != "committed"]
+        shown = [*telling[-40:], *self.found("committed")[-4:]]
+        return "\n".join([*(json.dumps(event)[:800] for event in shown), *self.output[-25:]])
 
     # Sources
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-_RANDOM = random.Random(20240229)
+_RANDOM = random.Random(20240229)  # noqa: S311
 
 NEEDS = """
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'very happy', 'Žltý');
@@ -56,8 +56,9 @@ def _floats(count: int, word: str, number: str) -> tuple[str, ...]:
 
 CONTROLS = tuple(f"<{chr(code)}>" for code in (*range(1, 32), 127, 128, 159))
 TEXTS = (
-    "", " ", "NULL", "null", "\\N", "\\.", "\\", "\\\\", "\\t", "tab\there", "line\nfeed", "return\r", "\r\n", "'", '"',
-    '""', "{}", "{NULL}", "a,b", "%s %", "ünï", "Žltý", "😀🏳️‍🌈", "e\u0301", "\u2028\ufeff\ufffd\uffff", "\U0010ffff",
+    "", " ", "NULL", "null", "\\N", "\\.", "\\", "\\\\", "\\t", "tab\there", "line\nfeed", "return\r", "\r\n",
+    "'", '"', '""', "{}", "{NULL}", "a,b", "%s %",
+    "ünï", "Žltý", "😀🏳️‍🌈", "e\u0301", "\u2028\ufeff\ufffd\uffff", "\U0010ffff",
     "".join(map(chr, range(1, 128))), *CONTROLS,
 )  # fmt: skip
 _letters = st.characters(exclude_characters="\0", exclude_categories=("Cs",))
@@ -77,19 +78,20 @@ TYPES: tuple[SqlType, ...] = (
     SqlType("int8", "long", ("-9223372036854775808", "9223372036854775807", "0", "-1"), is_key=True,
             drawn=st.integers(-(2**63), 2**63 - 1).map(str)),
     SqlType("oid", "long", ("0", "4294967295"), is_key=True),
-    SqlType("float4", "float", ("NaN", "Infinity", "-Infinity", "-0", "0", "1e-45", "-3.4028235e38", "0.1", "16777217",
-                                *_floats(20, "I", "f")), is_key=True),
-    SqlType("float8", "double", ("NaN", "Infinity", "-Infinity", "-0", "0", "5e-324", "-1.7976931348623157e308", "0.1",
-                                 *_floats(20, "Q", "d")), is_key=True, drawn=st.floats().map(repr)),
-    SqlType("numeric(12,2)", "decimal(12, 2)", ("-9999999999.99", "9999999999.99", "0", "0.01", "-0.01"), is_key=True),
+    SqlType("float4", "float", ("NaN", "Infinity", "-Infinity", "-0", "0", "1e-45", "-3.4028235e38", "0.1",
+                                "16777217", *_floats(20, "I", "f")), is_key=True),
+    SqlType("float8", "double", ("NaN", "Infinity", "-Infinity", "-0", "0", "5e-324", "-1.7976931348623157e308",
+                                 "0.1", *_floats(20, "Q", "d")), is_key=True, drawn=st.floats().map(repr)),
+    SqlType("numeric(12,2)", "decimal(12, 2)", ("-9999999999.99", "9999999999.99", "0", "0.01", "-0.01"),
+            is_key=True),
     SqlType("numeric(9,0)", "decimal(9, 0)", ("-999999999", "999999999", "0")),
     SqlType("numeric(38,0)", "decimal(38, 0)", ("9" * 38, "-" + "9" * 38, "0", "18446744073709551616"), is_key=True),
     SqlType("numeric(38,38)", "decimal(38, 38)", ("0." + "9" * 38, "-0." + "9" * 38, "1e-38", "0"), is_key=True),
     SqlType("numeric(38,10)", "decimal(38, 10)", ("9" * 28 + ".9999999999", "-1e-10", "0")),
     SqlType("numeric(10,-2)", "decimal(38, 0)", ("999999999900", "-999999999900", "0", "149")),
     SqlType("numeric(3,5)", "decimal(38, 5)", ("0.00999", "-0.00999", "0", "0.00001")),
-    SqlType("numeric", "string", ("1.500", "NaN", "Infinity", "-Infinity", "1e-200", "9" * 200 + ".123", "0", "-0.00"),
-            is_key=True, drawn=_numerics),
+    SqlType("numeric", "string", ("1.500", "NaN", "Infinity", "-Infinity", "1e-200", "9" * 200 + ".123", "0",
+                                   "-0.00"), is_key=True, drawn=_numerics),
     SqlType("numeric(50,3)", "string", ("9" * 47 + ".999", "0.000")),
     SqlType("text", "string", TEXTS, is_key=True, drawn=_texts),
     SqlType("varchar(5)", "string", ("", "abcde", "é😀"), is_key=True),
@@ -104,9 +106,9 @@ TYPES: tuple[SqlType, ...] = (
             drawn=st.binary(max_size=30)),
     SqlType("date", "date", ("0001-01-01", "9999-12-31", "2024-02-29", "1970-01-01", "1900-02-28", "1582-10-10"),
             is_key=True, drawn=st.dates().map(str)),
-    SqlType("timestamp", "timestamp", ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "1969-12-31 23:59:59.999999",
-                                       "2024-02-29 12:34:56.7", "1582-10-10 01:02:03"), is_key=True,
-            drawn=st.datetimes().map(str)),
+    SqlType("timestamp", "timestamp", ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999",
+                                       "1969-12-31 23:59:59.999999", "2024-02-29 12:34:56.7", "1582-10-10 01:02:03"),
+            is_key=True, drawn=st.datetimes().map(str)),
     SqlType("timestamptz", "timestamptz", ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00",
                                            "2024-03-31 02:30:00+05:30", "1883-11-18 12:00:00-08"), is_key=True,
             drawn=st.datetimes().map(lambda at: f"{at}+00")),
@@ -120,8 +122,8 @@ TYPES: tuple[SqlType, ...] = (
     SqlType("json", "string", ('{"a" : 1,\n "a":2 }', "null", '"\\u00e9\\\\"', " [ ] ")),
     SqlType("jsonb", "string", ('{"b" : 1, "a":[1e2, null]}', '"tab\\t"', "null", '{"😀": "\\\\N"}')),
     SqlType("int2[]", "list<int>", ("{-32768,32767}",)),
-    SqlType("int4[]", "list<int>", ("{}", "{NULL}", "{1,NULL,-2147483648}", "[0:1]={4,5}", "[-3:-3]={1}"), is_key=True,
-            drawn=_list(st.integers(-9, 9))),
+    SqlType("int4[]", "list<int>", ("{}", "{NULL}", "{1,NULL,-2147483648}", "[0:1]={4,5}", "[-3:-3]={1}"),
+            is_key=True, drawn=_list(st.integers(-9, 9))),
     SqlType("int8[]", "list<long>", ("{9223372036854775807,-9223372036854775808}", "{}")),
     SqlType("bool[]", "list<boolean>", ("{t,f,NULL}", "{}")),
     SqlType("float4[]", "list<float>", ("{NaN,-Infinity,0.1,NULL,-0}",)),
@@ -240,9 +242,9 @@ class Program:
     format_version: int
 
 
-_SIMPLE = [kind for kind in TYPES if kind.extension is None and kind.sql != "xml"]
-#: Iceberg has no identifier fields of these types, and lists are no keys there either.
-_KEYS = [kind for kind in _SIMPLE if kind.is_key and kind.iceberg not in ("float", "double") and "[]" not in kind.sql]
+#: xml may be missing from the server; of an empty table with uuid[], PyIceberg 0.12 cannot build its Arrow table.
+_SIMPLE = [kind for kind in TYPES if kind.extension is None and kind.sql not in ("xml", "uuid[]")]
+_KEYS = [kind for kind in _SIMPLE if kind.is_key]
 
 
 @st.composite

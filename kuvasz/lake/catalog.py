@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError
-from kuvasz.lake.schema import Field, LakeSchema, parse, render
+from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError
+from kuvasz.lake.schema import SID, Field, LakeSchema, parse, render
+from kuvasz.model import Kind, ValueType
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,7 @@ class IcebergTable:
         parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
         with translated(f"table {self.name}"):
             spec = self._handle.spec()
-            tasks = self._handle.newScan().planFiles()
+            tasks = self._scan().planFiles()
             try:
                 iterator = tasks.iterator()
                 while iterator.hasNext():
@@ -128,6 +134,15 @@ class IcebergTable:
                     )
             finally:
                 tasks.close()
+
+    def _scan(self) -> Any:  # noqa: ANN401
+        scan = self._handle.newScan()
+        if self._handle.schema().findField(SID) is None:
+            return scan
+        # A scan leaves all bounds out unless it is asked; those of the sid say whose rows a file holds.
+        columns = self._catalog.jvm.java.util.ArrayList()
+        columns.add(SID)
+        return scan.includeColumnStats(columns)
 
     def add_columns(self, fields: Iterable[Field]) -> None:
         """Add nullable columns at the end."""
@@ -216,8 +231,13 @@ class Catalog:
     def __init__(self, session: SparkSession, name: str) -> None:
         jvm: Any = session._jvm
         self.jvm = jvm
+        self._hadoop = session._jsparkSession.sparkContext().hadoopConfiguration()
         self._gateway: Any = session.sparkContext._gateway
         with translated(f"catalog {name}"):
+            # On a local disk every metadata file would get a second one with its checksums, and a chmod for each. The
+            # object is the one that Iceberg's HadoopFileIO finds in Hadoop's cache.
+            local = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), self._hadoop)
+            local.setWriteChecksum(False)
             # A thread without an active session sees Spark's start-up settings alone, not this session's.
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
@@ -255,6 +275,29 @@ class Catalog:
         with translated(f"table {name}"):
             self._handle.dropTable(self._identifier(name), True)  # noqa: FBT003 (Java)
 
+    def rehearse(self, folder: Path, commits: int = 4) -> None:
+        """Make a few commits to a table of no catalog, so that the JVM has loaded what the first real one needs.
+
+        Cold, a commit takes ten times as long as the tenth (measured).
+        """
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            field = Field(field_id=1, name="id", type=ValueType(kind=Kind.LONG), required=True)
+            schema = self.jvm.org.apache.iceberg.SchemaParser.fromJson(render([field], ()))
+            spec = self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+            properties = self.jvm.java.util.HashMap()
+            properties.put("format-version", "3")
+            location = f"file://{folder.absolute()}"
+            tables = self.jvm.org.apache.iceberg.hadoop.HadoopTables(self._hadoop)
+            table = IcebergTable(self, tables.create(schema, spec, properties, location), "rehearsal")
+            for number in range(commits):
+                table.commit(_rehearsal(location, number, table.snapshot_id))
+            list(table.live_files())
+        except (KuvaszError, Py4JError):
+            _log.debug("the rehearsal of commits failed", extra={"event": "rehearsal_failed"}, exc_info=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _identifier(self, name: str) -> Any:  # noqa: ANN401
         namespace, _, table = name.rpartition(".")
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(namespace), table)
@@ -267,6 +310,23 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+
+def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:
+    """Return a commit of files that do not exist; nobody reads the table."""
+    path = f"{location}/data/{number}.parquet"
+    data = {"spec-id": 0, "content": "data", "file-path": path, "file-format": "parquet", "partition": [],
+            "file-size-in-bytes": 1, "record-count": 2}  # fmt: skip
+    vector = {"spec-id": 0, "content": "position-deletes", "file-path": f"{path}.puffin", "file-format": "puffin",
+              "partition": [], "file-size-in-bytes": 9, "record-count": 1, "referenced-data-file": path,
+              "content-offset": 4, "content-size-in-bytes": 4}  # fmt: skip
+    return Commit(
+        snapshot_id=snapshot_id,
+        properties={"kuvasz.commit": str(number)},
+        summary={},
+        data_files=[json.dumps(data)],
+        added_deletes=[json.dumps(vector)],
+    )
 
 
 @contextlib.contextmanager
@@ -283,6 +343,8 @@ def translated(place: str) -> Iterator[None]:
             ) from error
         if kind.endswith(("ValidationException", "CommitFailedException")):
             raise ForeignChange(text, hint="another writer changed the table at the same time") from error
+        if kind.endswith("NoSuchTableException"):
+            raise ForeignChange(text, hint="restore the table, or copy it again: kuvasz resync") from error
         if kind.endswith("AlreadyExistsException"):
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
         raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error

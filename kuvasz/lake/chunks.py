@@ -7,7 +7,7 @@ relation version of one source; a truncation stands between chunks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Chunk:
 
     source: str
     relation: Relation
-    is_open: bool  #: of a transaction that goes on in later work
+    open_lsn: int  #: commit LSN of the one transaction of all rows, which goes on in later work; 0: whole ones
     parts: list[bytes | bytearray | memoryview]
     lengths: list[UInt32s]
     size: int = 0
@@ -39,8 +39,33 @@ class Cut:
     steps: tuple[Chunk | Truncation, ...]
     positions: dict[str, Position]  #: per source, after its last whole transaction here
     rows: int
+    rows_of: dict[str, int]  #: source -> its part of `rows`
     skipped: int  #: rows that the target has already
     commit_us: int
+
+
+def open_lsn(step: Chunk | Truncation) -> int:
+    """Return the commit LSN of the unfinished transaction a step belongs to, 0 if it is of whole ones."""
+    if isinstance(step, Chunk):
+        return step.open_lsn
+    return step.commit_lsn if step.end_lsn == step.commit_lsn + 1 else 0
+
+
+def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, Position]) -> dict[str, Position]:
+    """Return the positions of a target's sources after a mini-transaction.
+
+    Args:
+        cut: Its changes.
+        through: As in `TableWork.through`: often beyond the last transaction that touched this target.
+        known: The positions before.
+    """
+    positions = {}
+    for source in cut.positions.keys() | (through.keys() & known.keys()):
+        before = known.get(source, Position(lsn=0))
+        last = cut.positions.get(source, before)
+        lsn = max(before.lsn, last.lsn, through.get(source, 0))
+        positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id)
+    return positions
 
 
 def cut(changes: Iterable[Segment | Truncation], accepted: dict[str, int], chunk_bytes: int) -> Cut:
@@ -54,14 +79,16 @@ def cut(changes: Iterable[Segment | Truncation], accepted: dict[str, int], chunk
     steps: list[Chunk | Truncation] = []
     filling: dict[str, Chunk] = {}
     positions: dict[str, Position] = {}
-    rows = skipped = commit_us = 0
+    rows_of: dict[str, int] = {}
+    skipped = commit_us = 0
     for change in changes:
         floor = accepted.get(change.source, 0)
         if isinstance(change, Truncation):
             if change.commit_lsn >= floor:
                 filling.pop(change.source, None)
                 steps.append(change)
-                positions[change.source] = Position(lsn=change.end_lsn, commit_lsn=change.commit_lsn)
+                if not open_lsn(change):
+                    positions[change.source] = Position(lsn=change.end_lsn, commit_lsn=change.commit_lsn)
                 commit_us = max(commit_us, change.commit_us)
             continue
         first, start = _after(change, floor)
@@ -80,10 +107,18 @@ def cut(changes: Iterable[Segment | Truncation], accepted: dict[str, int], chunk
                 commit_lsn=int(transactions.commit_lsn[last]),
                 rows=int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0),
             )
-        rows += total - start
-        for begin, end, open_part in ((start, max(start, whole), False), (max(start, whole), total, True)):
-            _take(change, begin, end, filling, steps, chunk_bytes, is_open=open_part)
-    return Cut(steps=tuple(steps), positions=positions, rows=rows, skipped=skipped, commit_us=commit_us)
+        rows_of[change.source] = rows_of.get(change.source, 0) + total - start
+        unfinished = int(transactions.commit_lsn[-1])
+        for begin, end, of in ((start, max(start, whole), 0), (max(start, whole), total, unfinished)):
+            _take(change, begin, end, filling, steps, chunk_bytes, open_lsn=of)
+    return Cut(
+        steps=tuple(steps),
+        positions=positions,
+        rows=sum(rows_of.values()),
+        rows_of=rows_of,
+        skipped=skipped,
+        commit_us=commit_us,
+    )
 
 
 def _after(segment: Segment, floor: int) -> tuple[int, int]:
@@ -100,7 +135,7 @@ def _take(
     steps: list[Chunk | Truncation],
     chunk_bytes: int,
     *,
-    is_open: bool,
+    open_lsn: int,
 ) -> None:
     if begin >= end:
         return
@@ -111,10 +146,10 @@ def _take(
         if (
             chunk is None
             or chunk.size >= chunk_bytes
-            or chunk.is_open != is_open
+            or chunk.open_lsn != open_lsn
             or (chunk.relation is not segment.relation and chunk.relation != segment.relation)
         ):
-            chunk = Chunk(source=segment.source, relation=segment.relation, is_open=is_open, parts=[], lengths=[])
+            chunk = Chunk(source=segment.source, relation=segment.relation, open_lsn=open_lsn, parts=[], lengths=[])
             filling[segment.source] = chunk
             steps.append(chunk)
         offset = int(ends[begin - 1]) if begin else 0
@@ -140,8 +175,3 @@ def _note(chunk: Chunk, segment: Segment, begin: int, stop: int) -> None:
     for index in range(first, min(last, first + 64) + 1):
         end = min(int(transactions.row_end[index]), stop) - begin
         chunk.commit_lsns.append((chunk.rows + end, int(transactions.commit_lsn[index])))
-
-
-def total_rows(steps: Sequence[Chunk | Truncation]) -> int:
-    """Return the number of row messages in chunks."""
-    return sum(step.rows for step in steps if isinstance(step, Chunk))

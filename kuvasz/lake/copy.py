@@ -18,7 +18,7 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
-from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
@@ -27,6 +27,9 @@ from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
 from kuvasz.model import Position, Relation
 from kuvasz.ports import CopyRequest, Feed, Receipt
+
+#: Attempts at a commit that meets another writer's before the copy fails.
+_CONFLICT_ATTEMPTS = 5
 
 #: Raw text after which a range begins its next data file.
 _FILE_BYTES = 256 << 20
@@ -120,19 +123,8 @@ class CopyJob:
         table = self._table
         begin = time.monotonic()
         with table.lock:
-            changeset = Changeset()
-            try:
-                table.follow()
-                sid = self._feed.sid if table.target.has_sid else None
-                if self._feed.source in table.positions or len(table.files):
-                    table.truncate(self._feed.source, sid, changeset)
-                numbered = [(table.files.reserve(), file) for file in self._files]
-                table.adopt(numbered, self._keys(), sid, changeset)
-                snapshot_id = table.commit(changeset, {self._feed.source: position})
-                table.accepted[self._feed.source] = position.lsn
-            except KuvaszError:
-                table.forget(changeset)
-                raise
+            snapshot_id = self._replace_repeatedly(position)
+            table.era.accept({self._feed.source: position.lsn})
         return Receipt(
             target=table.name,
             positions={self._feed.source: position},
@@ -140,3 +132,34 @@ class CopyJob:
             snapshot_id=snapshot_id,
             seconds=time.monotonic() - begin,
         )
+
+    def _replace_repeatedly(self, position: Position) -> int | None:
+        for attempt in range(_CONFLICT_ATTEMPTS):
+            changeset = Changeset()
+            try:
+                return self._replace(changeset, position)
+            except BaseException as error:
+                self._take_back(changeset, error)
+                if not isinstance(error, ForeignChange) or attempt == _CONFLICT_ATTEMPTS - 1:
+                    raise
+        raise InternalError("unreachable")
+
+    def _replace(self, changeset: Changeset, position: Position) -> int | None:
+        table, source = self._table, self._feed.source
+        table.follow()
+        table.abandon(source)
+        sid = self._feed.sid if table.target.has_sid else None
+        if source in table.positions or len(table.files):
+            table.truncate(source, sid, changeset)
+        numbered = [(table.files.reserve(), file) for file in self._files]
+        table.adopt(numbered, self._keys(), sid, changeset)
+        return table.commit(changeset, {source: position})
+
+    def _take_back(self, changeset: Changeset, error: BaseException) -> None:
+        """Undo a commit that failed, touching neither other sources' open transactions nor what they have written."""
+        changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
+        if changeset.is_outcome_unknown:
+            self._files = []  # they may be in the table
+        else:
+            self._table.discard(changeset, keep=[file.path for file in self._files])
+        self._table.undo()

@@ -6,11 +6,12 @@ the driver never opens what was written. Files carry field ids; no name mapping 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,8 @@ class DataFileWriter:
     ) -> None:
         self._path = path
         self._schema = schema
-        self._output = file_io(properties, path).new_output(path)
-        self._stream = self._output.create(overwrite=True)
+        self._io = file_io(properties, path)
+        self._stream = self._io.new_output(path).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream,
             _stored(schema),
@@ -98,14 +99,11 @@ class DataFileWriter:
 
     def abandon(self) -> None:
         """Close without finishing, and delete what is there; used on errors, so it raises none of its own."""
-        try:
-            self._writer.close()
-            self._stream.close()
-        finally:
-            remove(self._output_io(), [self._path])
-
-    def _output_io(self) -> FileIO:
-        return load_file_io({}, self._path)
+        for part in (self._writer, self._stream):
+            with contextlib.suppress(Exception):
+                part.close()
+        with contextlib.suppress(Exception):
+            remove(self._io, [self._path])
 
     def _facts(self, size: int) -> str:
         flat = [(field_id(field), index, field) for index, field in enumerate(self._schema)
@@ -135,6 +133,19 @@ class DataFileWriter:
             "sort-order-id": 0,
         }
         return json.dumps(facts)
+
+
+@contextlib.contextmanager
+def writing(
+    properties: Mapping[str, str], path: str, schema: pa.Schema, bounded: Iterable[str] = ()
+) -> Iterator[DataFileWriter]:
+    """Give a writer that the body closes; if the body fails, nothing is left of the file."""
+    writer = DataFileWriter(properties, path, schema, bounded)
+    try:
+        yield writer
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:

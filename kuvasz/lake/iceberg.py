@@ -7,6 +7,7 @@ thread; one Spark job for all targets) and `commit` (per target: resolve, delete
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -22,15 +23,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kuvasz import failpoints, lsn
+from kuvasz import failpoints
 from kuvasz.config.model import Config
-from kuvasz.errors import DecodeError, ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
 from kuvasz.fold.keys import Keys
+from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, spark
+from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.copy import CopyJob
 from kuvasz.lake.datafile import file_io, remove
+from kuvasz.lake.era import Era
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.schema import SID, render, wanted
@@ -81,7 +85,7 @@ class _TableJob:
     work: TableWork
     cut: Cut
     results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
-    generation: int
+    era: Era
     error: KuvaszError | None = None
 
 
@@ -105,9 +109,10 @@ class IcebergLake:
         self._session = session
         self._owns_session = session is None
         self._tables: dict[str, LakeTable] = {}
-        self._feeds: dict[tuple[str, str], list[Feed]] = {}
+        self._feeds = Feeds()
         self._lock = threading.RLock()
         self._closing = threading.Event()
+        self.commit_conflicts = 0
         self._properties: Mapping[str, str] = {k: str(v) for k, v in config.lake.properties.items()}
         self._state = config.pipeline.state_folder
 
@@ -118,12 +123,24 @@ class IcebergLake:
         self._jobs = Jobs(self._session)
         self._catalog = Catalog(self._session, self._config.lake.name)
         self._catalog.ensure_namespace(self._config.lake.namespace)
+        self._prove_warehouse()
         self._spool = Spool(self._spool_folder(), self._properties)
         self._spool.clear()
-        self._prove_warehouse()
         self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
-        # Start the Python workers and compile or load the kernels before the first changes come.
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Have everything loaded and compiled before the first changes come, executors and driver side by side."""
+        commits = self._pool.submit(self._catalog.rehearse, self._state / "rehearsal")
+        index = PositionIndex.in_memory()
+        for number in range(2):
+            keys = Keys(hi=np.arange(8, dtype=np.uint64), lo=np.full(8, number, np.uint64))
+            index.insert(keys, number, np.arange(8, dtype=np.uint32))
+            index.mark()
+            index.lookup(keys)
+        index.close()
         self._jobs.warm_up()
+        commits.result()
 
     @property
     def session(self) -> SparkSession:
@@ -155,9 +172,7 @@ class IcebergLake:
     def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
         """See `kuvasz.ports.Lake.prepare`."""
         with self._lock:
-            self._feeds.setdefault((target.name, feed.source), [])
-            if feed not in self._feeds[target.name, feed.source]:
-                self._feeds[target.name, feed.source].append(feed)
+            self._feeds.add(feed)
             table = self._tables.get(target.name)
             if table is None:
                 table = self._load(target, relation)
@@ -175,6 +190,12 @@ class IcebergLake:
                 _log.info("columns added", extra={"event": "columns_added", "table": target.name,
                                                   "columns": [field.name for field in lacking]})  # fmt: skip
             table.shape(feed, relation)
+        self._pool.submit(self._read_index, table)
+
+    def _read_index(self, table: LakeTable) -> None:
+        """Open a table's index ahead of its first changes; what fails here fails again, and is told, with them."""
+        with table.lock, contextlib.suppress(KuvaszError):
+            table.follow()
 
     def _load(self, target: Target, relation: Relation) -> LakeTable:
         found = self._catalog.load(target.name)
@@ -221,8 +242,7 @@ class IcebergLake:
 
     def feed(self, target: str, source: str, relation: Relation) -> Feed:
         """Return the feed a relation belongs to."""
-        feeds = self._feeds[target, source]
-        return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
+        return self._feeds.find(target, source, relation)
 
     # First stage
 
@@ -231,15 +251,15 @@ class IcebergLake:
         size = self._chunk_bytes(works)
         shapes: list[Shape] = []
         bounded: list[tuple[str, ...]] = []
-        plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, int]] = []
+        plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era]] = []
         parts: list[bytes | bytearray | memoryview] = []
         pending: list[tuple[Chunk, int, LakeTable]] = []
         for work in works:
             table = self._tables[work.target]
-            if table.error is not None:
+            era = table.era
+            if era.error is not None:
                 continue
-            accepted = dict(table.accepted)
-            cut = chunks.cut(work.changes, accepted, size)
+            cut = chunks.cut(work.changes, dict(era.accepted), size)
             steps: list[int | Truncation] = []
             error = None
             try:
@@ -257,11 +277,10 @@ class IcebergLake:
                     parts.append(step.parts[0] if len(step.parts) == 1 else b"".join(step.parts))
             except KuvaszError as caught:
                 error = caught
-            plans.append((work, cut, steps, error, table.generation))
+            plans.append((work, cut, steps, error, era))
         done = self._run(pending, parts, shapes, bounded)
-        for work, cut, _, _, _ in plans:  # only now: a job that failed is run again with the same rows
-            for source, position in cut.positions.items():
-                self._tables[work.target].accepted[source] = max(position.lsn, work.through.get(source, 0))
+        for work, _, _, _, era in plans:  # only now: a job that failed is run again with the same rows
+            era.accept(work.through)
         return _Written(tables=tuple(self._table_job(plan, done, pending) for plan in plans))
 
     def _chunk_bytes(self, works: Sequence[TableWork]) -> int:
@@ -298,17 +317,22 @@ class IcebergLake:
             failpoints.hit("before_data_files", LakeError)
             done = dict(self._jobs.run(job, tasks, sizes))
             failpoints.hit("after_data_files", LakeError)
+        except BaseException:
+            io = file_io(self._properties, self._config.lake.warehouse_location)
+            remove(io, [task.path for _, task in tasks])
+            raise
+        else:
             return done
         finally:
             self._spool.remove(path)
 
     def _table_job(
         self,
-        plan: tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, int],
+        plan: tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era],
         done: Mapping[int, ChunkDone],
         pending: Sequence[tuple[Chunk, int, LakeTable]],
     ) -> _TableJob:
-        work, cut, steps, error, generation = plan
+        work, cut, steps, error, era = plan
         results: list[ChunkDone | Truncation] = []
         for step in steps:
             if isinstance(step, Truncation):
@@ -316,9 +340,9 @@ class IcebergLake:
                 continue
             result = done[step]
             if result.error is not None and error is None:
-                error = _placed(result, pending[step][0])
+                error = placed(result.error, pending[step][0].commit_lsn_of(max(result.row, 0)))
             results.append(result)
-        return _TableJob(work=work, cut=cut, results=tuple(results), generation=generation, error=error)
+        return _TableJob(work=work, cut=cut, results=tuple(results), era=era, error=error)
 
     # Second stage
 
@@ -334,31 +358,34 @@ class IcebergLake:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]
         with table.lock:
-            table.accepted = {source: position.lsn for source, position in table.positions.items()}
-            table.error = None
+            table.era = Era.begin(table.positions)
 
     def _commit_table(self, job: _TableJob) -> Receipt | Failure | None:
         table = self._tables[job.work.target]
         with table.lock:
             changeset = Changeset()
-            if table.error is not None or table.generation != job.generation:
+            if table.era is not job.era or job.era.error is not None:
                 _collect(job, changeset)
-                remove(file_io(self._properties, table.location), changeset.paths())
+                table.discard(changeset)
                 return None
             try:
                 for source in job.work.abandoned:
                     table.abandon(source)
                 if job.error is not None:
                     raise job.error
+                had_open = bool(table.open)
                 for attempt in range(_CONFLICT_ATTEMPTS):
                     try:
                         return self._apply(table, job, changeset)
                     except ForeignChange:
-                        if attempt == _CONFLICT_ATTEMPTS - 1 or table.open:
+                        self._note_conflict()
+                        # Parts of an open transaction cannot be resolved again: their keys are gone by now.
+                        if attempt == _CONFLICT_ATTEMPTS - 1 or had_open or table.open:
                             raise
+                        table.discard(changeset, keep=_paths(job))
+                        changeset = Changeset()
                         table.reset_index()
                         table.table.refresh()
-                        changeset = Changeset()
                 raise InternalError("unreachable")
             except KuvaszError as error:
                 return self._failed(table, job, changeset, error)
@@ -366,9 +393,12 @@ class IcebergLake:
                 _log.exception("a commit failed in our own code", extra={"event": "bug", "table": table.name})
                 return self._failed(table, job, changeset, InternalError(f"table {table.name}: {error!r}"))
 
+    def _note_conflict(self) -> None:
+        with self._lock:
+            self.commit_conflicts += 1
+
     def _failed(self, table: LakeTable, job: _TableJob, changeset: Changeset, error: KuvaszError) -> Failure:
-        table.error = error
-        table.generation += 1
+        table.era = Era(accepted={}, error=error)
         # A commit that was refused for sure leaves files to remove; one whose answer is missing may be there.
         changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
         _collect(job, changeset)
@@ -378,21 +408,9 @@ class IcebergLake:
     def _apply(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> Receipt:
         self._retried(table, table.follow)
         self._resolve(table, job, changeset)
-        positions = dict(job.cut.positions)
-        for source in list(table.open):
-            through = job.work.through.get(source)
-            if source not in job.work.open_sources and through is not None:
-                table.close_open(source, changeset)
-                positions[source] = positions.get(source) or Position(lsn=through)
-        # Everything through this LSN is in: it may be beyond the last transaction that touched this table.
-        positions = {
-            source: dataclasses.replace(
-                position,
-                lsn=max(position.lsn, job.work.through.get(source, 0)),
-                system_id=table.positions[source].system_id if source in table.positions else "",
-            )
-            for source, position in positions.items()
-        }
+        for source in (table.open.keys() & job.work.through.keys()) - job.work.open_sources:
+            table.close_open(source, changeset)
+        positions = chunks.reached(job.cut, job.work.through, table.positions)
         begin = time.monotonic()
         snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
         return Receipt(
@@ -400,6 +418,7 @@ class IcebergLake:
             positions=positions,
             rows=job.cut.rows,
             snapshot_id=snapshot_id,
+            rows_of=job.cut.rows_of,
             commit_us=job.cut.commit_us,
             seconds=time.monotonic() - begin,
         )
@@ -424,15 +443,16 @@ class IcebergLake:
         waiting: list[_Waiting] = []
         level_of: dict[int, int] = {}
         for step, result in zip(job.cut.steps, job.results, strict=True):
+            waiting = _take_turn(table, step, changeset, waiting)
             if isinstance(step, Truncation) or isinstance(result, Truncation):
                 assert isinstance(step, Truncation)
                 feed = self.feed(table.name, step.source, step.relation)
                 pending = table.open.get(step.source)
-                table.truncate(step.source, feed.sid, changeset if pending is None else pending.changeset)
-                waiting = [w for w in waiting if w.source != step.source]
+                layer = changeset if pending is None else pending.changeset
+                reserved = [item.number for item in waiting if item.source == step.source and item.layer is layer]
+                table.truncate(step.source, feed.sid, layer, reserved)
+                waiting = [item for item in waiting if item.source != step.source or item.layer is not layer]
                 continue
-            if step.is_open and step.source not in table.open:
-                table.open[step.source] = OpenTransaction()
             pending = table.open.get(step.source)
             layer = changeset if pending is None else pending.changeset
             feed = self.feed(table.name, step.source, step.relation)
@@ -459,7 +479,7 @@ class IcebergLake:
                     CompleteTask(
                         aside=item.done.aside,
                         unchanged=item.done.unchanged,
-                        files=tuple(self._path(table, int(number), changeset, item.layer) for number in numbers),
+                        files=tuple(self._path(table, item, int(number), changeset) for number in numbers),
                         file_of=file_of.astype(np.int32),
                         position_of=positions.astype(np.int32),
                         path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
@@ -468,17 +488,19 @@ class IcebergLake:
                 )
             )
         results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
-        for item in waiting:
-            done = results[item.number]
+        for item in waiting:  # all files first: an error removes what the changesets know
+            if (file := results[item.number].file) is not None:
+                item.layer.add(item.number, file, item.sid)
+        for done in results.values():
             if done.error is not None:
                 raise done.error
-            assert done.file is not None
-            item.layer.add(item.number, done.file, item.sid)
 
-    def _path(self, table: LakeTable, number: int, *layers: Changeset) -> str:
-        for layer in layers:
+    def _path(self, table: LakeTable, item: _Waiting, number: int, changeset: Changeset) -> str:
+        for layer in (changeset, item.layer):
             if number in layer.added:
                 return layer.added[number][0].path
+        if number not in table.files:  # the index does not forget rows of files that went as a whole
+            raise no_earlier_version(item.source, table.name, int(np.count_nonzero(item.earlier[0] == number)))
         return table.files[number].path
 
     # Copy
@@ -509,12 +531,12 @@ class IcebergLake:
 
     def why_dead(self) -> str:
         """Say why nothing can be committed any more in this process; empty while Spark's JVM lives."""
-        process = getattr(self.session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+        process = getattr(self.session.sparkContext._gateway, "proc", None)
         code = None if process is None else process.poll()
         return "" if code is None else f"spark's jvm ended with {code}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Waiting:
     """A chunk's rows that wait for their earlier versions."""
 
@@ -527,21 +549,41 @@ class _Waiting:
     sid: str | None
 
 
+def _take_turn(
+    table: LakeTable, step: Chunk | Truncation, changeset: Changeset, waiting: list[_Waiting]
+) -> list[_Waiting]:
+    """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
+
+    Returns:
+        The rows that still wait: those of the closed transaction do so in the commit's own changeset now.
+    """
+    source = step.source
+    of = chunks.open_lsn(step)
+    pending = table.open.get(source)
+    if pending is not None and pending.commit_lsn != of:
+        mine = [item for item in waiting if item.source == source and item.layer is changeset]
+        table.close_open(source, changeset, [item.number for item in mine])
+        waiting = [
+            dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.source == source
+            else item
+            for item in waiting
+            if pending.truncates is None or item not in mine
+        ]  # fmt: skip
+        pending = None
+    if pending is None and of:
+        table.open[source] = OpenTransaction(of)
+    return waiting
+
+
+def _paths(job: _TableJob) -> list[str]:
+    return [done.file.path for done in job.results if isinstance(done, ChunkDone) and done.file is not None]
+
+
 def _collect(job: _TableJob, changeset: Changeset) -> None:
     """Put every file of a job into a changeset, to be removed with it."""
     for number, result in enumerate(job.results):
         if isinstance(result, ChunkDone) and result.file is not None:
             changeset.added[-1 - number] = (result.file, None)
-
-
-def _placed(result: ChunkDone, chunk: Chunk) -> KuvaszError:
-    """Add the LSN to a chunk's error."""
-    error = result.error
-    assert error is not None
-    commit_lsn = chunk.commit_lsn_of(max(result.row, 0))
-    if isinstance(error, DecodeError) and commit_lsn:
-        return type(error)(f"{error.message} (transaction {lsn.render(commit_lsn)})", hint=error.hint)
-    return error
 
 
 def _stable_name(path: Path) -> str:

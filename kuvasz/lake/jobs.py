@@ -5,6 +5,8 @@ An RDD job costs half the CPU of createDataFrame(...).mapInArrow(...) and, once 
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +17,18 @@ from kuvasz.errors import LakeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+#: Seconds between two warnings that no executor has come.
+_TELL_S = 15.0
+
+_NO_EXECUTOR = (
+    "see the cluster's page for free cores and memory; `spark.executor.memory`, `spark.executor.cores` and"
+    " `spark.cores.max` in `spark.conf` say how much is asked for"
+)
 
 
 class Jobs:
@@ -24,7 +36,11 @@ class Jobs:
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
-        self.parallelism = max(1, self._context.defaultParallelism)
+
+    @property
+    def parallelism(self) -> int:
+        """The cores there are now: a cluster's executors come one by one, and may go."""
+        return max(1, self._context.defaultParallelism)
 
     def run(
         self, job: Callable[[Iterable[Task]], Iterable[Result]], tasks: Sequence[Task], sizes: Sequence[int]
@@ -48,11 +64,51 @@ class Jobs:
             part = tasks[begin : begin + step]
             yield from self.run(job, part, [1] * len(part))
 
-    def warm_up(self) -> None:
-        """Start one Python worker per core and load what tasks need."""
+    def warm_up(self, patience_s: float = 180.0) -> None:
+        """Start one Python worker per core and load what tasks need.
+
+        Args:
+            patience_s: How long a cluster may take to give the first executor: Spark itself would wait for ever.
+
+        Raises:
+            LakeError: The cluster gave no executor, or the job failed.
+        """
         from kuvasz.lake.warmup import WarmUp
 
-        self.run(WarmUp(), list(range(self.parallelism)), [1] * self.parallelism)
+        done = threading.Event()
+        gave_up = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(done, gave_up, patience_s), name="executors", daemon=True)
+        watch.start()
+        count = self.parallelism
+        try:
+            self.run(WarmUp(), list(range(count)), [1] * count)
+        except LakeError as error:
+            if not gave_up.is_set():
+                raise
+            message = f"{self._context.master} gave no executor within {patience_s:g} s"
+            raise LakeError(message, hint=_NO_EXECUTOR) from error
+        finally:
+            done.set()
+            watch.join()
+
+    def _watch(self, done: threading.Event, gave_up: threading.Event, patience_s: float) -> None:
+        """Tell of a cluster that gives no executor, and cancel the job in the end."""
+        waited = 0.0
+        step = min(_TELL_S, patience_s)
+        while not done.wait(step) and self._executors() == 0:
+            waited += step
+            _log.warning("waiting for an executor", extra={
+                "event": "no_executor", "master": self._context.master, "waited_s": waited, "hint": _NO_EXECUTOR,
+            })  # fmt: skip
+            if waited >= patience_s:
+                gave_up.set()
+                self._context.cancelAllJobs()
+                return
+
+    def _executors(self) -> int:
+        """How many processes run tasks; the driver counts where it does so itself."""
+        status = self._context._jsc.sc().getExecutorMemoryStatus()
+        return int(status.size()) - (0 if str(self._context.master).startswith("local") else 1)
 
 
 class _Flat:

@@ -118,12 +118,14 @@ def render(fields: Sequence[Field], key: Iterable[str]) -> str:
     that it is unique, so then there are none: kuvasz itself knows the key from a property of the table.
     """
     names = set(key)
-    can_identify = not any(field.type.kind in _NO_IDENTIFIER for field in fields if field.name in names)
+    key_fields = [field for field in fields if field.name in names]
+    can_identify = not any(field.type.kind in _NO_IDENTIFIER for field in key_fields)
+    identifiers = [field.field_id for field in key_fields] if can_identify else []
     return json.dumps(
         {
             "type": "struct",
             "schema-id": 0,
-            "identifier-field-ids": [field.field_id for field in fields if field.name in names] if can_identify else [],
+            "identifier-field-ids": identifiers,
             "fields": [
                 {"id": field.field_id, "name": field.name, "required": field.required, "type": type_json(field)}
                 for field in fields
@@ -175,7 +177,8 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
 
 def source_type(target: Target, column: Column) -> ValueType:
     """Return the type a source's column has by the type map and the target's options."""
-    return typemap.value_type(column.pg_type, column.typmod, decimal=target.decimals.get(column.name))
+    asked = target.decimals.get(column.name)
+    return typemap.value_type(column.pg_type, column.typmod, decimal=asked, as_text=column.is_grid)
 
 
 def reading_type(target: Target, column: Column, field: Field, place: str) -> ValueType:

@@ -9,9 +9,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.config.model import CatalogType, Config
+from kuvasz.errors import LakeError
 from kuvasz.lake import versions
 
 #: Settings that a user may override. Most were measured, see ARCHITECTURE.md.
@@ -30,10 +33,15 @@ DEFAULTS: Mapping[str, str] = {
 
 #: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
 LOCAL_DEFAULTS: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Hadoop's local file system runs the program chmod for every file it creates; VFORK is the cheapest way to start it.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
+    ),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+_S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -49,15 +57,25 @@ def open_session(config: Config) -> SparkSession:
     """Start Spark, or connect to the cluster that `spark.master` names.
 
     The first start downloads the jars of `versions` (some 60 MB) into Ivy's cache; later starts find them there.
+
+    Raises:
+        LakeError: Java is missing, a setting is wrong, or the cluster does not answer.
     """
     # Executors must run the interpreter that has kuvasz installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(config.spark.master)
     for name, value in settings(config).items():
         builder = builder.config(name, value)
-    with _quiet_start():
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    try:
+        with _quiet_start():
+            session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+    except (Py4JError, PySparkException, OSError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        telling = next((line for line in lines if "Exception" in line or "JAVA" in line), lines[0] if lines else "?")
+        message = f"spark does not start with master {config.spark.master}: {telling[:300]}"
+        hint = "check `spark.master`, `spark.conf` and that Java 17 or later is there; Spark's own lines are above"
+        raise LakeError(message, hint=hint) from error
     return session
 
 
@@ -90,6 +108,9 @@ def catalog_properties(config: Config) -> dict[str, str]:
         # SQLite has one writer: with more connections concurrent commits fail with SQLITE_BUSY.
         properties["clients"] = "1"
         lake.sqlite_file.parent.mkdir(parents=True, exist_ok=True)
+    if lake.type in {CatalogType.JDBC, CatalogType.HIVE} and _is_on_s3(config):
+        # These catalogs fall back to Hadoop's file systems, and the bundle has none for S3.
+        properties["io-impl"] = _S3_FILE_IO
     return properties | {name: str(value) for name, value in lake.properties.items()}
 
 
@@ -101,10 +122,13 @@ def prefetch(*, with_aws: bool = True) -> None:
 
 
 def _coordinates(config: Config) -> tuple[str, ...]:
-    on_s3 = config.lake.warehouse_location.startswith("s3") or "S3FileIO" in str(
-        config.lake.properties.get("io-impl", "")
-    )
-    return versions.CORE + (versions.AWS if on_s3 else ())
+    needs_aws = _is_on_s3(config) or config.lake.type is CatalogType.GLUE
+    return versions.CORE + (versions.AWS if needs_aws else ())
+
+
+def _is_on_s3(config: Config) -> bool:
+    location, chosen = config.lake.warehouse_location, str(config.lake.properties.get("io-impl", ""))
+    return location.startswith(("s3://", "s3a://", "s3n://")) or chosen == _S3_FILE_IO
 
 
 def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:

@@ -6,15 +6,21 @@ file (measured, 2 cores). One file holds everything of a mini-transaction.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyiceberg.io import OutputStream
+from pyarrow.fs import FileSelector
+from pyiceberg.io import FileIO, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.tasks import SpoolSlice
+
+#: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
+_STALE_S = 24 * 3600.0
 
 
 class Spool:
@@ -61,7 +67,22 @@ class Spool:
             remove(file_io(self._properties, path), [path])
 
     def clear(self) -> None:
-        """Remove what an earlier process left in a local folder."""
+        """Remove what earlier processes left; in a store, which others may share, only what is a day old."""
         if self._is_local:
             for file in Path(self._folder).glob("*.spool"):
                 file.unlink(missing_ok=True)
+        else:
+            store = file_io(self._properties, self._folder)
+            remove(store, self._stale(store))
+
+    def _stale(self, store: FileIO) -> list[str]:
+        if not isinstance(store, PyArrowFileIO):  # FileIO itself cannot list
+            return []
+        scheme, host, path = PyArrowFileIO.parse_location(self._folder, dict(self._properties))
+        found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+        end = time.time() - _STALE_S
+        return [
+            f"{self._folder}/{info.base_name}"
+            for info in found
+            if info.base_name.endswith(".spool") and info.mtime is not None and info.mtime.timestamp() < end
+        ]

@@ -17,12 +17,14 @@ import numpy as np
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
-from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import positions as position_properties
+from kuvasz.lake.binding import bind, no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.era import Era
 from kuvasz.lake.files import (
     Changeset,
     DeleteFile,
@@ -33,10 +35,10 @@ from kuvasz.lake.files import (
     write_position_deletes,
     write_vectors,
 )
-from kuvasz.lake.schema import SID, LakeSchema, reading_type
+from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Position, Relation, ReplicaIdentity, UInt32s
-from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.model import Position, Relation, UInt32s
+from kuvasz.modes.shape import Shape
 from kuvasz.ports import Feed, Target
 
 _log = logging.getLogger(__name__)
@@ -56,9 +58,19 @@ ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
 
 
 class OpenTransaction:
-    """Parts of a source transaction that outgrew the memory budget; visible only with its last part."""
+    """Parts of a source transaction that outgrew the memory budget; visible only with its last part.
 
-    def __init__(self) -> None:
+    Args:
+        commit_lsn: Which transaction.
+    """
+
+    def __init__(self, commit_lsn: int) -> None:
+        self.commit_lsn = commit_lsn
+        self.truncates: tuple[str | None] | None = None  #: sid whose rows from before the transaction go with it
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows."""
         self.changeset = Changeset()
         self.overlay = PositionIndex.in_memory()
         self.entries: list[tuple[Keys, UInt32s, UInt32s]] = []
@@ -104,7 +116,6 @@ class LakeTable:
             message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
             raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
         self.positions: dict[str, Position] = position_properties.parse(found, target.name)
-        self.accepted: dict[str, int] = {source: position.lsn for source, position in self.positions.items()}
         self.snapshot_id: int | None = None
         self.files = FileTable(properties)
         self.open: dict[str, OpenTransaction] = {}
@@ -113,8 +124,7 @@ class LakeTable:
         self._index_folder = index_folder / table.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
-        self.error: KuvaszError | None = None  #: why nothing is written; None: all is well
-        self.generation = 0  #: counts failures: what was written before one must not be committed after it
+        self.era = Era.begin(self.positions)
 
     # Opening
 
@@ -137,16 +147,21 @@ class LakeTable:
         self.files.next_number = max(self.files.next_number, int(str(tag["next"])))
 
     def _catch_up(self) -> None:
-        """Make files and index describe the current snapshot, reading only what is new to them."""
+        """Make files and index describe the current snapshot, reading only what is new to them.
+
+        Raises:
+            ForeignChange: An open transaction replaces rows of files that someone else removed.
+        """
         assert self._index is not None
         sid = self.schema.by_name(SID)
         sid_id = sid.field_id if sid is not None and self.target.has_sid else None
         live = {file.data["file-path"]: file for file in self.table.live_files()}
         gone = [entry.number for entry in self.files if entry.path not in live]
+        if gone:
+            self._check_open(gone)
+            self._index.drop_files(gone)
         for number in gone:
             self.files.remove(number)
-        if gone:
-            self._index.drop_files(gone)
         fresh = []
         for path, file in live.items():
             known = self.files.find(path)
@@ -167,6 +182,15 @@ class LakeTable:
             self._index.insert(keys.take(rows), number, rows)
         self._index.mark()
         self.snapshot_id = self.table.snapshot_id
+
+    def _check_open(self, gone: Sequence[int]) -> None:
+        for source, pending in self.open.items():
+            if not pending.changeset.deletes.keys().isdisjoint(gone):
+                message = (
+                    f"table {self.name}: someone else rewrote files in the lake while a large transaction of source"
+                    f" {source} was being applied"
+                )
+                raise ForeignChange(message, hint=f"begin the transaction again: kuvasz retry --table {self.name}")
 
     def checkpoint(self) -> None:
         """Make the index durable, so that the next start need not read keys."""
@@ -198,51 +222,9 @@ class LakeTable:
         """
         cached = self._shapes.get((feed.source, relation))
         if cached is None:
-            cached = self._bind(feed, relation)
+            cached = bind(self.target, self.schema, self.key, self.seed, feed, relation)
             self._shapes[feed.source, relation] = cached
         return cached
-
-    def _bind(self, feed: Feed, relation: Relation) -> Shape:
-        place = f"source {feed.source}, table {relation.table}"
-        self._check_key(relation, place)
-        column_of = {column.name: number for number, column in enumerate(relation.columns)}
-        bindings = []
-        for field in self.schema.fields:
-            if field.name == SID and self.target.has_sid:
-                bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
-            elif field.name in column_of:
-                column = relation.columns[column_of[field.name]]
-                kind = reading_type(self.target, column, field, place)
-                bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
-            else:
-                bindings.append(Binding(name=field.name, column=NO_COLUMN, type=field.type))
-        lacking = set(column_of) - {field.name for field in self.schema.fields}
-        if lacking:
-            message = f"{place}: columns {', '.join(sorted(lacking))} are not in the lake table {self.name}"
-            raise SchemaError(message, hint="restart kuvasz to add them")
-        names = [binding.name for binding in bindings]
-        return Shape(
-            source=feed.source,
-            table=relation.table,
-            sid=feed.sid if self.target.has_sid else None,
-            column_count=len(relation.columns),
-            bindings=tuple(bindings),
-            key=tuple(names.index(name) for name in self.key),
-            seed=self.seed,
-            schema=self.schema.arrow(),
-            out_of_range=self.target.out_of_range,
-        )
-
-    def _check_key(self, relation: Relation, place: str) -> None:
-        # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
-        columns = {column.name for column in relation.columns}
-        key = set(self.key) if relation.identity is ReplicaIdentity.FULL and columns >= set(self.key) else None
-        if (key or set(relation.key)) != set(self.key):
-            message = (
-                f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(self.key)})"
-                f" in the lake table {self.name}"
-            )
-            raise SchemaError(message, hint="give all sources of a target the same key, or choose another `target`")
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -272,7 +254,7 @@ class LakeTable:
             For rows that wait: file number and position of each one's earlier version, else None.
 
         Raises:
-            LakeError: A row waits for an earlier version that is not there.
+            TableError: A row waits for an earlier version that is not there.
         """
         assert done.keys is not None
         assert done.written is not None
@@ -297,18 +279,20 @@ class LakeTable:
 
     def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
         lost = int(np.count_nonzero(earlier[0] == ABSENT))
+        for number in np.unique(earlier[0]).tolist():
+            # The index does not forget deleted rows; their files do not know them any more.
+            if number in self.files and len(dead := self.files.dead(number)):
+                lost += sum(int(row) in dead for row in earlier[1][earlier[0] == number])
         if lost:
-            message = (
-                f"source {source}, table {self.name}: {lost} updated rows leave out a large value that did not"
-                " change, and the lake has no earlier version of them"
-            )
-            raise ForeignChange(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+            raise no_earlier_version(source, self.name, lost)
 
     def _lookup(self, keys: Keys, pending: OpenTransaction | None) -> tuple[UInt32s, UInt32s]:
-        files, rows = self.index.lookup(keys)
         if pending is None:
-            return files, rows
+            return self.index.lookup(keys)
         newer_files, newer_rows = pending.overlay.lookup(keys)
+        if pending.truncates is not None:
+            return newer_files, newer_rows
+        files, rows = self.index.lookup(keys)
         newer = newer_files != ABSENT
         return np.where(newer, newer_files, files), np.where(newer, newer_rows, rows)
 
@@ -319,25 +303,38 @@ class LakeTable:
             pending.overlay.insert(keys, files, rows)
             pending.entries.append((keys, files, rows))
 
-    def truncate(self, source: str, sid: str | None, changeset: Changeset) -> None:
-        """Drop every row of one source: whole files, no row is looked at."""
+    def truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
+        """Drop every row of one source: whole files, no row is looked at.
+
+        Args:
+            source: The source. If it has an open transaction, the TRUNCATE is part of that and shows with its end.
+            sid: Its identifier.
+            changeset: Takes the outcome.
+            reserved: Numbers of files for rows of the source that wait for their earlier versions.
+
+        Raises:
+            TableError: A file holds rows of several sources.
+        """
         pending = self.open.get(source)
-        layers = [changeset] if pending is None else [changeset, pending.changeset]
+        if pending is None:
+            self._truncate(source, sid, changeset, reserved)
+            return
+        remove(file_io(self._properties, self.location), pending.changeset.paths())
+        pending.truncates = (sid,)
+        pending.clear()
+
+    def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
         gone = [entry.number for entry in self.files if self._is_of(entry.sid, sid)]
         mixed = [entry.path for entry in self.files if self.target.has_sid and entry.sid is None]
         if mixed:
             message = f"table {self.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
-            raise LakeError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
-        changeset.dropped.update(number for number in gone if number in self.files)
-        for layer in layers:
-            for number in [number for number, (_, owner) in layer.added.items() if self._is_of(owner, sid)]:
-                gone.append(number)
-                remove(file_io(self._properties, self.location), [layer.added.pop(number)[0].path])
-                layer.deletes.pop(number, None)
-        self.index.drop_files(gone)
-        if pending is not None:
-            pending.overlay.drop_files(gone)
-            pending.entries = [entry for entry in pending.entries if not set(entry[1].tolist()) & set(gone)]
+            raise TableError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+        changeset.dropped.update(gone)
+        for number in [number for number, (_, owner) in changeset.added.items() if self._is_of(owner, sid)]:
+            gone.append(number)
+            remove(file_io(self._properties, self.location), [changeset.added.pop(number)[0].path])
+            changeset.deletes.pop(number, None)
+        self.index.drop_files([*gone, *reserved])
 
     def _is_of(self, owner: str | None, sid: str | None) -> bool:
         return not self.target.has_sid or owner == sid
@@ -347,14 +344,12 @@ class LakeTable:
         pending = self.open.pop(source, None)
         if pending is not None:
             remove(file_io(self._properties, self.location), pending.changeset.paths())
-            if pending.changeset.dropped:
-                self.reset_index()
 
-    def close_open(self, source: str, changeset: Changeset) -> None:
-        """Take the parts of a transaction that is now whole into a commit."""
-        pending = self.open.pop(source, None)
-        if pending is None:
-            return
+    def close_open(self, source: str, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
+        """Take the parts of a transaction that is now whole into a commit; `reserved` as for `truncate`."""
+        pending = self.open.pop(source)
+        if pending.truncates is not None:
+            self._truncate(source, pending.truncates[0], changeset, reserved)
         changeset.merge(pending.changeset)
         for keys, files, rows in pending.entries:
             self.index.insert(keys, files, rows)
@@ -518,12 +513,27 @@ class LakeTable:
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""
-        remove(file_io(self._properties, self.location), changeset.paths())
+        self.discard(changeset)
         for source in list(self.open):
             pending = self.open.pop(source)
             remove(file_io(self._properties, self.location), pending.changeset.paths())
-        self.accepted = {source: position.lsn for source, position in self.positions.items()}
         self.reset_index()
+
+    def discard(self, changeset: Changeset, keep: Iterable[str] = ()) -> None:
+        """Remove the files of a changeset that will not be committed, except those of the paths to `keep`.
+
+        If nobody knows whether it was committed, they stay: a table that lacks a file cannot be read, an orphan harms
+        nobody.
+        """
+        if changeset.is_outcome_unknown:
+            return
+        paths = {*changeset.paths()} | {file.path for file in (changeset.sent.delete_files if changeset.sent else ())}
+        remove(file_io(self._properties, self.location), paths.difference(keep))
+
+    def undo(self) -> None:
+        """Take back what was told to the index since the last commit; open transactions stay as they are."""
+        if self._index is not None:
+            self._index.rollback()
 
     def reset_index(self) -> None:
         """Go back to the last checkpoint of the index; what is newer is read from the table at the next use."""

@@ -62,8 +62,10 @@ class Shape:
             return pa.repeat(pa.scalar(self.sid, pa.string()), count)
         if binding.column == NO_COLUMN:
             return pa.nulls(count, self.schema.field(index).type)
+        # A key that were clamped or NULL could be that of another row, which would then be lost.
+        policy = "error" if index in self.key else self.out_of_range
         try:
-            decoded = columns.column(cells, binding.column, binding.type, rows, out_of_range=self.out_of_range)
+            decoded = columns.column(cells, binding.column, binding.type, rows, out_of_range=policy)
         except columns.ValueRefused as refused:
             raise self.refusal(index, refused) from refused
         return decoded
@@ -73,7 +75,7 @@ class Shape:
         return RefusedValue(
             f"source {self.source}, table {self.table}, column {self.bindings[index].name}:"
             f" value {refused.text[:120]!r} {refused.reason}",
-            hint=_REFUSAL_HINT,
+            hint=_KEY_HINT if index in self.key else _REFUSAL_HINT,
             row=int(refused.row),
         )
 
@@ -89,6 +91,10 @@ class Shape:
 
 _REFUSAL_HINT = (
     "mend the value at the source, set `out_of_range: null | clamp`, or map the column to another type,"
+    " then run `kuvasz retry --table …`"
+)
+_KEY_HINT = (
+    "the column is part of the key, which must stay what it is: mend the value at the source,"
     " then run `kuvasz retry --table …`"
 )
 

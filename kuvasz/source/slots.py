@@ -212,6 +212,18 @@ def describe(connection: psycopg.Connection[Any], name: str) -> SlotState | None
     )  # fmt: skip
 
 
+def user(connection: psycopg.Connection[Any], pid: int) -> str:
+    """Return in words the session that uses a slot.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    statement = "SELECT concat_ws(', ', usename, application_name, client_addr) FROM pg_stat_activity WHERE pid = %s"
+    with failure.translated(place(connection), f"look at session {pid}"):
+        row = connection.execute(statement, (pid,)).fetchone()
+    return f"pid {pid} ({row[0]})" if row is not None and row[0] else f"pid {pid}"
+
+
 def exists(connection: psycopg.Connection[Any], name: str) -> bool:
     """Return whether there is a slot of that name.
 

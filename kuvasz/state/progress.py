@@ -128,6 +128,11 @@ class Progress:
         with self._lock:
             return self._source(source).confirmable
 
+    def received_lsn(self, source: str) -> int:
+        """Return the LSN up to which everything has been received and routed."""
+        with self._lock:
+            return self._source(source).received
+
     def pending(self, source: str) -> bool:
         """Tell whether any worker was given something that is not durable yet."""
         with self._lock:

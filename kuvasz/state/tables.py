@@ -97,7 +97,7 @@ class TableStates:
             return [source for name, source in self._states if name == target]
 
     def note(self, target: str, source: str, **facts: float) -> None:
-        """Set or, for rows and commits, add facts."""
+        """Set facts; rows and commits are added, and the newest commit time stays."""
         with self._lock:
             found = self._states.get((target, source))
             if found is None:
@@ -105,6 +105,8 @@ class TableStates:
             for name, value in facts.items():
                 if name in {"rows", "commits"}:
                     value += getattr(found, name)  # noqa: PLW2901
+                elif name == "last_commit_us":
+                    value = max(value, found.last_commit_us)  # noqa: PLW2901 (a commit without rows has none)
                 setattr(found, name, value)
 
     def snapshot(self) -> list[TableState]:

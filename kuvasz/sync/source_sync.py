@@ -32,7 +32,7 @@ from kuvasz.errors import (
 )
 from kuvasz.model import PgType, Position, TableName
 from kuvasz.ports import Inbox, Lake, Routes
-from kuvasz.source import conninfo, introspect, publication, slots, snapshot
+from kuvasz.source import conninfo, failure, introspect, publication, slots, snapshot
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.table import SourceTable
 from kuvasz.state.budget import Budget
@@ -93,6 +93,9 @@ class SourceSync:
         self._epoch = 0  #: of the last connection: numbers are never used twice
         self._stopping = asyncio.Event()
         self._retry_now = asyncio.Event()
+        self.has_started = False  #: it passed its checks at least once
+        self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
+        self._behind_gap: set[str] = set()  #: targets that missed changes and must be copied again
         for spec in source.tables:
             around.states.add(spec.identifier, source.name, str(spec.table))
 
@@ -107,18 +110,19 @@ class SourceSync:
         """Replicate until stopped; ends early only with an error that a person has to mend.
 
         Raises:
-            SourceRefused, SlotLost: A person is needed.
+            SlotLost: A person is needed.
         """
         wait = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
             begin = time.monotonic()
             try:
                 await self._once()
-            except KuvaszError as error:
+            except (KuvaszError, BaseExceptionGroup) as caught:
+                error = _ours(caught)
                 self.error = error
                 self.reader = None
                 if isinstance(error, SlotLost):
-                    raise
+                    raise error from caught
                 _log.warning("a source is not replicated now", extra={
                     "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             if time.monotonic() - begin > _LAST_BACKOFF_S:
@@ -142,6 +146,7 @@ class SourceSync:
     async def _once(self) -> None:
         start = await asyncio.to_thread(self._start)
         self.error = None
+        self.has_started = True
         positions = {spec.identifier: self._position(spec) for spec, _ in start.tables}
         new = [(spec, table) for spec, table in start.tables if positions[spec.identifier] is None]
         try:
@@ -162,6 +167,11 @@ class SourceSync:
                 self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
                 self._around.progress.release(self.source.name, spec.identifier)
             elif self._position(spec) is not None or spec.identifier in waiting:
+                self._around.progress.hold(self.source.name, spec.identifier)
+        usable = {spec.identifier for spec, _ in start.tables}
+        for spec in self.source.tables:
+            if spec.identifier not in usable and self._position(spec) is not None:
+                # It is in error and was copied before: what comes now must come again when it is mended.
                 self._around.progress.hold(self.source.name, spec.identifier)
         await self._stream(start, [(spec, table) for spec, table in new if self._state(spec) is not State.ERROR])
 
@@ -225,14 +235,28 @@ class SourceSync:
 
     async def retry(self, target: str) -> None:
         """Try a table again that is in error."""
+        if self._around.lake.positions(target).get(self.source.name) is None:
+            # It was never copied, so the cause is in the source's catalog: look at that anew, but tear no copy.
+            while self._is_copying() and not self._stopping.is_set():
+                await _either(self._stopping, 0.2)
+            if self.reader is not None:
+                self.reader.stop()
+            return
         await asyncio.to_thread(self._around.lake.resume, target)
         if self.reader is not None:
             await self.rejoin(target, self.reader)
 
+    def _is_copying(self) -> bool:
+        mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
+        return any(state.state is State.COPYING for state in mine)
+
     # In threads
 
     def _start(self) -> _Start:
-        with contextlib.closing(conninfo.connect(self._url)) as connection:
+        with (
+            contextlib.closing(conninfo.connect(self._url)) as connection,
+            failure.translated(f"source {self.source.name}", "look at the database"),
+        ):
             facts = introspect.server(connection)
             if facts.wal_level != "logical":
                 raise SourceRefused(
@@ -251,9 +275,23 @@ class SourceSync:
                 _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
                           "statements": [*done.statements, *done.tidying]})  # fmt: skip
             prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table)]
+            if not prepared:
+                told = [str(state.error) for state in self._around.states.snapshot()
+                        if state.source == self.source.name and state.error is not None]  # fmt: skip
+                raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
             taken = self._slot_of(connection, [spec for spec, _ in prepared], system_id)
+            self._note_gaps([spec for spec, _ in prepared if spec.table in done.added])
             return _Start(tables=tuple(prepared), snapshot=taken, system_id=system_id)
+
+    def _note_gaps(self, added: Sequence[SourceTableSpec]) -> None:
+        """Have tables copied again that were copied once and were not in the publication since."""
+        gone = [spec for spec in added if self._position(spec) is not None]
+        if gone:
+            _log.warning("tables were not published for a while and are copied again", extra={
+                "event": "copied_again", "source": self.source.name,
+                "tables": [spec.identifier for spec in gone]})  # fmt: skip
+            self._behind_gap.update(spec.identifier for spec in gone)
 
     def _usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         table = found.get(spec.table)
@@ -281,7 +319,11 @@ class SourceSync:
             self._fail(spec, error)
             return False
         if self._state(spec) is State.ERROR:
+            if spec.identifier not in self._refused:
+                # The lake ignores what is written behind a failure: it must know that the table begins again.
+                self._around.lake.resume(spec.identifier)
             self._around.states.set(spec.identifier, self.source.name, State.NEW)
+        self._refused.discard(spec.identifier)
         return True
 
     def _slot_of(
@@ -309,6 +351,12 @@ class SourceSync:
             raise SlotLost(
                 f"source {self.source.name}: slot {self._slot} cannot be used: {state.why_foreign or state.why_lost}",
                 hint=f"drop it (SELECT pg_drop_replication_slot('{self._slot}')) and copy the source again",
+            )
+        if state.active_pid is not None:
+            user = slots.user(connection, state.active_pid)  # type: ignore[arg-type]
+            raise SourceError(
+                f"source {self.source.name}: slot {self._slot} is in use by {user}",
+                hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
         return None
 
@@ -377,11 +425,14 @@ class SourceSync:
             Position(lsn=taken.consistent_point, system_id=system_id),
             progress,
         )
+        self._behind_gap.discard(spec.identifier)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
 
     def _position(self, spec: SourceTableSpec) -> Position | None:
+        if spec.identifier in self._behind_gap:
+            return None
         return self._around.lake.positions(spec.identifier).get(self.source.name)
 
     def _state(self, spec: SourceTableSpec) -> State:
@@ -392,6 +443,7 @@ class SourceSync:
         )
 
     def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        self._refused.add(spec.identifier)
         self._around.states.set(spec.identifier, self.source.name, State.ERROR, error)
         _log.error("a table stops", extra={
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
@@ -405,6 +457,16 @@ def _with_key(table: SourceTable, key: tuple[str, ...] | None) -> SourceTable | 
         return None
     columns = tuple(dataclasses.replace(column, is_key=column.name in key) for column in table.relation.columns)
     return dataclasses.replace(table, relation=dataclasses.replace(table.relation, columns=columns))
+
+
+def _ours(caught: KuvaszError | BaseExceptionGroup[BaseException]) -> KuvaszError:
+    """Return the one error of ours in a group; raises the group if it holds anything else."""
+    error: BaseException = caught
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if not isinstance(error, KuvaszError):
+        raise caught
+    return error
 
 
 async def _either(event: asyncio.Event, seconds: float) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+#: Share of `FlushPolicy.bytes` from which waiting for the interval's end only costs time.
+_EAGER_SHARE = 8
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPolicy:
-    """Begin when an interval has passed since the last beginning, or earlier when enough bytes wait."""
+    """Begin when an interval has passed since the last beginning, or earlier when much waits.
+
+    Args:
+        interval_s: Between beginnings while little waits.
+        bytes: The most that one mini-transaction takes. With an eighth of it waiting, the next begins as soon as the
+            last one is written: a backlog is worked off without a pause, in the sizes that gather by themselves.
+    """
 
     interval_s: float
     bytes: int
@@ -18,6 +27,6 @@ class FlushPolicy:
         The interval counts from the last beginning, not from the first arrival: after a quiet time the first change
         is on its way at once, and under steady load a change waits half an interval on average.
         """
-        if waiting_bytes >= self.bytes:
+        if waiting_bytes * _EAGER_SHARE >= self.bytes:
             return 0.0
         return max(0.0, last_begin + self.interval_s - now)

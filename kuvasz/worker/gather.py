@@ -33,6 +33,7 @@ class Gatherer:
         changes: dict[str, list[Segment | Truncation]] = {}
         touched: dict[str, dict[str, int]] = {}
         abandoned: dict[str, set[str]] = {}
+        closed: dict[str, set[str]] = {}  # source -> targets whose open transaction ended in this mini-transaction
         through: dict[str, tuple[int, int]] = {}
         size = 0
         for delivery in deliveries:
@@ -41,9 +42,12 @@ class Gatherer:
             through[source] = (delivery.through, delivery.epoch)
             if delivery.epoch != self._epochs.setdefault(source, delivery.epoch):
                 self._epochs[source] = delivery.epoch
-                for broken in self._open.pop(source, set()):
-                    # What this mini-transaction already took of the broken transaction goes too: it comes again.
-                    changes[broken] = [c for c in changes.get(broken, []) if not _is_open(c, source)]
+                # All that this mini-transaction already took of the source comes again: nothing of it is durable.
+                for name, taken in changes.items():
+                    changes[name] = [change for change in taken if change.source != source]
+                for sources in touched.values():
+                    sources.pop(source, None)
+                for broken in self._open.pop(source, set()) | closed.pop(source, set()):
                     abandoned.setdefault(broken, set()).add(source)
             targets = set()
             for change in delivery.changes:
@@ -54,7 +58,9 @@ class Gatherer:
             if delivery.is_open:
                 self._open.setdefault(source, set()).update(targets)
             else:
-                targets |= self._open.pop(source, set())
+                ended = self._open.pop(source, set())
+                closed.setdefault(source, set()).update(ended)
+                targets |= ended
             for target in targets:
                 touched.setdefault(target, {})[source] = delivery.through
         works = [
@@ -68,9 +74,3 @@ class Gatherer:
             for target in sorted(touched.keys() | abandoned.keys())
         ]
         return Gathered(works=tuple(works), through=through, bytes=size)
-
-
-def _is_open(change: Segment | Truncation, source: str) -> bool:
-    if isinstance(change, Truncation) or change.source != source or len(change.transactions.end_lsn) == 0:
-        return False
-    return bool(change.transactions.end_lsn[-1] == change.transactions.commit_lsn[-1] + 1)

@@ -6,6 +6,7 @@ While mini-transaction n commits, the Spark job of n+1 runs. A worker owns its t
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import queue
 import threading
@@ -107,15 +108,19 @@ class Worker:
         while True:
             deliveries = self._take(last_begin)
             if deliveries is None:
-                self._written.put(None)
+                self._hand_over(None)
                 return
             last_begin = time.monotonic()
             gathered = self._gatherer.gather(deliveries, self._active_target)
             written = self._write(gathered)
+            _log.debug("written", extra={
+                "event": "written", "worker": self._number, "bytes": gathered.bytes,
+                "tables": len(gathered.works), "seconds": round(time.monotonic() - last_begin, 4),
+            })  # fmt: skip
             if written is None:
-                self._written.put(None)
+                self._hand_over(None)
                 return
-            self._written.put((gathered, written))
+            self._hand_over((gathered, written))
 
     def _take(self, last_begin: float) -> list[Delivery] | None:
         with self._wake:
@@ -160,11 +165,19 @@ class Worker:
                     self._wake.wait_for(lambda: self._stopping, wait)
                 wait = min(2 * wait, 30.0)
 
+    def _hand_over(self, item: tuple[Gathered, Any] | None) -> None:
+        if self.died is None:
+            self._written.put(item)
+
     # Committing
 
+    def _next(self) -> tuple[Gathered, Any] | None:
+        return None if self.died is not None and self._written.empty() else self._written.get()
+
     def _commit_loop(self) -> None:
-        while (item := self._written.get()) is not None:
+        while (item := self._next()) is not None:
             gathered, written = item
+            begin = time.monotonic()
             for outcome in self._lake.commit(written):
                 if isinstance(outcome, Failure):
                     self._fail(outcome)
@@ -175,13 +188,17 @@ class Worker:
                 self._progress.durable(source, self._number, through, epoch)
             failpoints.hit("after_durable")
             self._budget.remove(gathered.bytes)
+            _log.debug("durable", extra={
+                "event": "durable", "worker": self._number, "bytes": gathered.bytes,
+                "seconds": round(time.monotonic() - begin, 4),
+            })  # fmt: skip
 
     def _receive(self, receipt: Receipt) -> None:
-        for source in receipt.positions:
+        for source in receipt.positions.keys() | receipt.rows_of.keys():
             self._states.note(
                 receipt.target,
                 source,
-                rows=receipt.rows,
+                rows=receipt.rows_of.get(source, 0),
                 commits=int(receipt.snapshot_id is not None),
                 last_commit_us=receipt.commit_us,
                 last_commit_seconds=receipt.seconds,
@@ -209,3 +226,14 @@ class Worker:
                 with self._wake:
                     self._stopping = True
                     self._wake.notify_all()
+                self._free_other()
+
+    def _free_other(self) -> None:
+        """End the wait of the other thread: for something in the queue, or for room in it."""
+        if threading.current_thread() is self._threads[0]:
+            with contextlib.suppress(queue.Full):
+                self._written.put_nowait(None)
+        else:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._written.get_nowait()

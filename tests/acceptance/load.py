@@ -34,7 +34,7 @@ class Load:
 
     def __init__(self, database: Database, seed: int) -> None:
         self._database = database
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.transactions = 0
@@ -63,7 +63,7 @@ class Load:
                             self._step(session)
                     self.transactions += 1
                     time.sleep(_PAUSE_S)
-        except Exception as error:  # handed to the test's thread
+        except Exception as error:  # noqa: BLE001 - handed to the test's thread
             self.error = error
 
     def _step(self, session: psycopg.Connection) -> None:

@@ -74,7 +74,7 @@ class Scene:
     def kill(self) -> None:
         """SIGKILL now, and look."""
         helpers = self.process.helpers()
-        self.process._process.kill()
+        self.process.begin_kill()
         self.process.wait()
         confirmed = self.confirmed()
         self.process.wait_helpers(helpers)
@@ -156,9 +156,9 @@ def test_killed_at_every_point(scene: Scene) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_at_random_moments(scene: Scene) -> None:
-    seed = random.randrange(1 << 30)
+    seed = random.randrange(1 << 30)  # noqa: S311
     print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = random.Random(seed)  # noqa: S311
     with scene.load(seed):
         for number in range(6):
             scene.process.start()
@@ -171,7 +171,8 @@ def test_killed_at_random_moments(scene: Scene) -> None:
 
 @pytest.mark.timeout(600)
 def test_failures_around_a_commit_are_looked_up_and_tried_again(scene: Scene) -> None:
-    points = ("after_commit:error:3", "before_commit:error:8", "after_data_files:error:4", "after_delete_files:error:9",
+    points = ("after_commit:error:3", "before_commit:error:8", "after_data_files:error:4",
+              "after_delete_files:error:9",
               "before_delete_files:error:12", "before_status:error:6", "after_status:error:9")  # fmt: skip
     with scene.load(3):
         scene.process.start(failpoints=",".join(points))
@@ -183,13 +184,14 @@ def test_failures_around_a_commit_are_looked_up_and_tried_again(scene: Scene) ->
     scene.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_while_it_stops(scene: Scene) -> None:
     with scene.load(4):
         for point in ("shutdown:kill", "before_checkpoint:kill", "after_checkpoint:kill:2"):
             scene.process.start(failpoints=point)
             scene.process.wait_event("committed", 5)
-            scene.process._process.terminate()
+            scene.process.begin_stop()
             scene.process.wait_killed()
             scene.assert_nothing_lost(scene.confirmed())
     scene.finish()

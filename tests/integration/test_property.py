@@ -6,6 +6,7 @@ program as SQL, and the `reproduce_failure` line that draws it again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -27,7 +28,7 @@ IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
 # Shrinking starts the pipeline hundreds of times: the printed program is small enough to be read.
 @settings(
-    max_examples=int(os.environ.get("KUVASZ_EXAMPLES", "100")) if IS_DEEP else 4,
+    max_examples=int(os.environ.get("KUVASZ_EXAMPLES", "100")) if IS_DEEP else 3,
     derandomize=not IS_DEEP,
     database=None,
     deadline=None,
@@ -61,7 +62,9 @@ class Run:
 
     def run(self) -> None:
         """Run all phases; kuvasz runs on from one to the next unless a phase wants it stopped."""
-        self._transaction([(NEEDS, ()), *((text, ()) for table in self.program.tables for text in table.definition())])
+        self._transaction(
+            [(NEEDS, ()), *((text, ()) for table in self.program.tables for text in table.definition())]
+        )
         self._transaction(self.program.first)
         left = list(self.program.phases)
         while True:
@@ -92,7 +95,7 @@ class Run:
                 literal = cursor.mogrify(text, values or None)
                 note(f"{literal};")
                 try:
-                    with connection.transaction() if text.startswith("UPDATE") else _nothing():
+                    with connection.transaction() if text.startswith("UPDATE") else contextlib.nullcontext():
                         cursor.execute(literal)
                 except psycopg.errors.UniqueViolation:
                     note("-- refused: there is such a key")
@@ -105,7 +108,22 @@ class Run:
             pipeline.assert_equal(table.name, rows, key=("sid", *table.key))
 
 
-def _nothing() -> object:
-    import contextlib
+# --- programs that failed once
 
-    return contextlib.nullcontext()
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_a_truncate_after_a_restart_finds_the_files_of_its_source(
+    database: Database, lake_folder: LakeFolder, lose_index: bool
+) -> None:
+    database.execute("CREATE TABLE one (id int PRIMARY KEY)")
+    database.execute("INSERT INTO one VALUES (1)")
+    config = lake_folder.config(group({"eu": database}, {"one": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    if lose_index:
+        shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("TRUNCATE one")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("one", oracle.source_rows(database.url, "one", sid="eu"))

@@ -1,0 +1,142 @@
+"""Looks at the application twice a second and remembers what one look cannot tell: freshness, silence, standstill.
+
+Enter: `App.view` and what the slots' owners say. Leaves: a `Snapshot`, from which `kuvasz.admin.views` and
+`kuvasz.admin.metrics` make their pages. Only reads; runs on the loop of the readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kuvasz.admin.freshness import Freshness
+from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kuvasz.app import App, SourceView, View
+
+#: 2000-01-01 in seconds since 1970: PostgreSQL's epoch.
+EPOCH_S = 946684800
+
+_LOOK_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFacts:
+    """What is known of a source beyond `SourceView`."""
+
+    slot: SlotFacts | None = None  #: None where it is not known
+    fresh_at: float | None = None  #: unix seconds up to which all its commits are in the lake; None: not known
+    is_behind: bool = False  #: it is known to have something that is not in the lake
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that is shown, at one moment."""
+
+    view: View
+    facts: Mapping[str, SourceFacts]  #: by source
+    now: float  #: unix seconds
+    clock: float  #: monotonic seconds of the same moment
+    started_at: float  #: unix seconds
+    heard_at: float  #: monotonic seconds of the last bytes from any source, or of the start
+    moved_at: float  #: monotonic seconds since when something waits and nothing was committed; `clock` if none does
+    memory_bytes: int
+
+    def lag_seconds(self, source: SourceView) -> float | None:
+        """Return how old the lake is as a copy of the source; 0 if nothing is missing, None if unknown."""
+        facts = self.facts[source.name]
+        if source.state == "streaming" and not source.is_pending and not facts.is_behind:
+            return None if facts.fresh_at is None else 0.0
+        return None if facts.fresh_at is None else max(0.0, self.now - facts.fresh_at)
+
+    def lag_bytes(self, source: SourceView) -> int | None:
+        """Return the WAL of the source, as last asked, that is not in the lake; None if unknown."""
+        slot = self.facts[source.name].slot
+        if slot is None or not source.confirmable_lsn:
+            return None
+        return max(0, max(slot.wal_end, source.received_lsn) - source.confirmable_lsn)
+
+
+class Observer:
+    """Remembers, for one application.
+
+    Args:
+        app: It.
+        watch: Asks the sources; by default one over all of the application's.
+        clock: Monotonic seconds.
+        wall: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        watch: SlotWatch | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._app = app
+        self._watch = watch or SlotWatch(sync.source for sync in app.sources)
+        self._clock = clock
+        self._wall = wall
+        self._freshness = {sync.source.name: Freshness() for sync in app.sources}
+        self._started_at = wall()
+        self._heard_at = clock()
+        self._moved_at = clock()
+        self._progress: object = None
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch.run(), name="slotwatch")
+            while True:
+                self.look()
+                await asyncio.sleep(_LOOK_S)
+
+    def look(self) -> View:
+        """Note what is to be seen now."""
+        view, now = self._app.view(), self._clock()
+        for source in view.sources:
+            freshness, slot = self._freshness[source.name], self._watch.facts.get(source.name)
+            if slot is not None:
+                freshness.mark(slot.wal_end, slot.asked_at)
+            if source.commit_us is not None:
+                freshness.mark(source.received_lsn, source.commit_us / 1e6 + EPOCH_S)
+            freshness.passed(source.confirmable_lsn)
+            self._heard_at = max(self._heard_at, source.last_message_at or 0.0)
+        if view.phase != "running" or any(source.is_paused for source in view.sources):
+            self._heard_at = now  # nobody listens
+        progress = _progress(view)
+        is_waiting = any(source.is_pending for source in view.sources)
+        if not is_waiting or progress != self._progress:
+            self._moved_at = now
+        self._progress = progress
+        return view
+
+    def snapshot(self) -> Snapshot:
+        """Look, and return everything."""
+        view = self.look()
+        facts = {
+            source.name: SourceFacts(
+                slot=self._watch.facts.get(source.name),
+                fresh_at=self._freshness[source.name].at,
+                is_behind=self._freshness[source.name].is_behind,
+            )
+            for source in view.sources
+        }
+        return Snapshot(
+            view=view, facts=facts, now=self._wall(), clock=self._clock(), started_at=self._started_at,
+            heard_at=self._heard_at, moved_at=self._moved_at, memory_bytes=self._app.budget.high_bytes,
+        )  # fmt: skip
+
+
+def _progress(view: View) -> object:
+    """Return what changes whenever something gets into the lake."""
+    tables = tuple((table.commits, table.copied_rows, table.copy_done) for table in view.tables)
+    return tables, tuple(source.confirmable_lsn for source in view.sources)

@@ -1,0 +1,247 @@
+"""The HTTP server: health, status, metrics, and what a person may tell a running kuvasz. On the readers' loop.
+
+What only looks needs no password; what changes something needs the token that lies, readable by its owner alone,
+in the state folder, where `kuvasz retry` finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import os
+import secrets as random_secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from kuvasz.admin import SERVER_FILE, views
+from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
+from kuvasz.admin.observer import Observer
+from kuvasz.config import names
+from kuvasz.config.secrets import Redactor
+from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.state.tables import State
+
+if TYPE_CHECKING:
+    from kuvasz.app import App
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that answers under way get when kuvasz stops.
+_STOP_S = 2.0
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serve(app: App, secrets: Iterable[str] = ()) -> AsyncIterator[str | None]:
+    """Serve while the body runs; yields the server's url, None if `server.address` is null.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+    config = app.config
+    if config.server.address is None or config.server.host is None:
+        yield None
+        return
+    server = Server(app, secrets)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S)
+    await runner.setup()
+    try:
+        url = await _listen(runner, config.server.address, config.server.host, config.server.port or 0)
+        with _announced(config.pipeline.state_folder, url, server.token):
+            _log.info("serving", extra={"event": "serving", "url": url})
+            watching = asyncio.create_task(_watch(server.observer), name="observer")
+            try:
+                yield url
+            finally:
+                watching.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watching
+    finally:
+        await runner.cleanup()
+
+
+async def _watch(observer: Observer) -> None:
+    try:
+        await observer.run()
+    except Exception:  # noqa: BLE001 (the owner of the task: who only looks must stop nothing)
+        _log.exception("the observer died", extra={"event": "bug"})
+
+
+class Server:
+    """The pages of one application.
+
+    Args:
+        app: It.
+        secrets: What must not be shown wherever it stands.
+    """
+
+    def __init__(self, app: App, secrets: Iterable[str] = ()) -> None:
+        self.token = random_secrets.token_urlsafe(32)
+        self.observer = Observer(app)
+        self.metrics = Metrics(self.observer.snapshot)
+        self._app = app
+        self._redact = Redactor(secrets)
+        self._retries: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
+        app.observe(self.metrics.note)
+
+    def application(self) -> web.Application:
+        """Return the routes."""
+        application = web.Application(middlewares=[_told], client_max_size=64 << 10)
+        application.add_routes(
+            [
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/status", self._status),
+                web.get("/metrics", self._metrics),
+                web.post("/api/retry", self._guarded(self._retry)),
+            ]
+        )
+        return application
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _verdict(views.livez(self.observer.snapshot()))
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _verdict(views.readyz(self.observer.snapshot()))
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(self._clean(views.status(self.observer.snapshot())))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        name = _text(await _body(request), "table")
+        states = self._app.states.snapshot()
+        targets = sorted({state.target for state in states if name in _names(state.target, state.table)})
+        if not targets:
+            known = ", ".join(sorted({state.target for state in states})[:20])
+            return _refusal(404, f"the map has no table {name!r}", f"it has: {known}")
+        failed = [target for target in targets if any(s.state is State.ERROR for s in states if s.target == target)]
+        if not failed:
+            return _refusal(409, f"table {', '.join(targets)} is not in error", "see `kuvasz status`")
+        for target in failed:
+            _log.info("a table is tried again", extra={"event": "retry", "table": target})
+            # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
+            task = asyncio.create_task(self._app.retry(target), name=f"retry {target}")
+            self._retries.add(task)
+            task.add_done_callback(self._retried)
+        return web.json_response({"retrying": failed}, status=202)
+
+    def _retried(self, task: asyncio.Task[None]) -> None:
+        self._retries.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a retry failed", extra={"event": "retry_failed", "table": task.get_name(),
+                                                "error": str(error)})  # fmt: skip
+
+    def _guarded(self, handler: _Handler) -> _Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+                return _refusal(401, "the token is missing or wrong", f"it is in {SERVER_FILE} of the state folder")
+            return await handler(request)
+
+        return guarded
+
+    def _clean(self, value: Any) -> Any:  # noqa: ANN401 (JSON)
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, Mapping):
+            return {key: self._clean(entry) for key, entry in value.items()}
+        return [self._clean(entry) for entry in value] if isinstance(value, list) else value
+
+
+async def _listen(runner: web.AppRunner, address: str, host: str, port: int) -> str:
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
+        raise ConfigError(
+            f"server.address: cannot listen on {address}: {reason}",
+            hint="another kuvasz may run already; choose another address, or `null` for none",
+        ) from error
+    bound = runner.addresses[0]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound[0], bound[0])  # noqa: S104 (where to connect to)
+    return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound[1]}"
+
+
+@contextlib.contextmanager
+def _announced(folder: Path, url: str, token: str) -> Iterator[None]:
+    """Leave url and token where the verbs of the same user find them."""
+    file = folder / SERVER_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump({"url": url, "token": token, "pid": os.getpid()}, stream)
+    except OSError as error:
+        raise ConfigError(
+            f"pipeline.state: cannot write {file}: {(error.strerror or str(error)).lower()}",
+            hint="choose a folder that kuvasz may write",
+        ) from error
+    try:
+        yield
+    finally:
+        if token in _read(file):
+            file.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+@web.middleware
+async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer our own errors, and those of unknown paths, as JSON."""
+    try:
+        return await handler(request)
+    except KuvaszError as error:
+        return _refusal(500, error.message, error.hint)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        hint = "there are /livez, /readyz, /status, /metrics and POST /api/retry" if error.status == 404 else None
+        return _refusal(error.status, f"{request.method} {request.path}: {error.reason.lower()}", hint)
+
+
+def _verdict(reasons: list[str]) -> web.Response:
+    if reasons:
+        return web.json_response({"ok": False, "reasons": reasons}, status=503)
+    return web.json_response({"ok": True})
+
+
+def _refusal(status: int, message: str, hint: str | None = None) -> web.Response:
+    return web.json_response({"error": message, "hint": hint}, status=status)
+
+
+async def _body(request: web.Request) -> Mapping[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise web.HTTPBadRequest(reason="The body is no JSON object")
+    return body
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise web.HTTPBadRequest(reason=f"{name} is missing")
+    return value
+
+
+def _names(target: str, table: str) -> set[str]:
+    """Return what a person may call a table: its target, with or without namespace, or its name at the source."""
+    return {target, target.rpartition(".")[2], table, table.removeprefix(f"{names.DEFAULT_SCHEMA}.")}

@@ -1,0 +1,105 @@
+"""Asks each source, at a slow pace, what WAL its slot keeps there and where its WAL ends.
+
+Must never disturb: it has two threads of its own and a short statement timeout, opens a session for one query and
+closes it, leaves a source that does not answer alone for a while, and a failure is nobody's error: the value is
+unknown then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import KuvaszError
+from kuvasz.source import conninfo, failure, slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kuvasz.config.sources import Source
+
+_log = logging.getLogger(__name__)
+
+EVERY_S = 10.0
+_AFTER_FAILURE_S = 60.0
+_THREADS = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFacts:
+    """What a source said of our slot."""
+
+    retained_bytes: int  #: WAL it keeps
+    safe_bytes: int | None  #: what may still be written before the slot is in danger; None: without limit
+    status: str  #: reserved, extended, unreserved, lost
+    wal_end: int  #: LSN of the source's WAL end
+    asked_at: float  #: unix seconds, before the question: all that committed by then ends before `wal_end`
+
+
+class SlotWatch:
+    """The slots of all sources.
+
+    Args:
+        sources: From the map.
+        every_s: Between two rounds.
+    """
+
+    def __init__(self, sources: Iterable[Source], *, every_s: float = EVERY_S) -> None:
+        self.facts: dict[str, SlotFacts] = {}
+        self._sources = tuple(sources)
+        self._every_s = every_s
+        self._rest_until: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="slotwatch")
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                due = [source for source in self._sources if self._is_due(source.name)]
+                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, source) for source in due))
+                await asyncio.sleep(self._every_s)
+        finally:
+            # Nobody waits here for a question that hangs: libpq gives it up by itself.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _is_due(self, name: str) -> bool:
+        return time.monotonic() >= self._rest_until.get(name, 0.0)
+
+    def _ask(self, source: Source) -> None:
+        try:
+            found = ask(source)
+        except KuvaszError as error:
+            _log.debug("a slot could not be looked at", extra={"event": "slotwatch.failed", "source": source.name,
+                                                               "reason": str(error)})  # fmt: skip
+            self._rest_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
+            found = None
+        if found is None:
+            self.facts.pop(source.name, None)
+        else:
+            self.facts[source.name] = found
+
+
+def ask(source: Source) -> SlotFacts | None:
+    """Return what a source says of its slot, None if there is none or it keeps no WAL.
+
+    Raises:
+        SourceError: The source does not answer.
+        ConfigError: A file that holds a part of its url cannot be read.
+    """
+    with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with failure.translated(conninfo.place(connection), "set statement_timeout"):
+            connection.execute("SET statement_timeout = '5s'")
+        asked_at = time.time()
+        state = slots.describe(connection, source.object_name)
+    if state is None or state.restart_lsn is None or state.retained_bytes is None:
+        return None
+    return SlotFacts(
+        retained_bytes=state.retained_bytes, safe_bytes=state.safe_wal_bytes, status=state.wal_status or "unknown",
+        wal_end=state.restart_lsn + state.retained_bytes, asked_at=asked_at,
+    )  # fmt: skip

@@ -1,0 +1,125 @@
+"""What is said of a snapshot: the JSON of ``/status`` and the verdicts of ``/livez`` and ``/readyz``. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from kuvasz import __version__, lsn
+from kuvasz.admin.observer import EPOCH_S
+from kuvasz.errors import KuvaszError
+from kuvasz.state.tables import State, TableState
+
+if TYPE_CHECKING:
+    from kuvasz.admin.observer import Snapshot
+    from kuvasz.app import SourceView
+
+#: Longer than any restart or failover of a server that is meant to be noticed by nobody.
+SILENCE_S = 300.0
+
+#: Longer than the catalog's and the store's usual bad moments: `kuvasz` retries them by itself.
+STANDSTILL_S = 300.0
+
+_SETTLED = frozenset({State.STREAMING, State.PAUSED, State.ERROR})
+
+
+def status(snapshot: Snapshot) -> dict[str, Any]:
+    """Return everything there is to know, ready for JSON. Error texts may still hold secrets."""
+    view = snapshot.view
+    return {
+        "version": __version__,
+        "phase": view.phase,
+        "started_at": _instant(snapshot.started_at),
+        "at": _instant(snapshot.now),
+        "waiting_bytes": view.waiting_bytes,
+        "memory_bytes": snapshot.memory_bytes,
+        "commit_conflicts": view.commit_conflicts,
+        "live": not livez(snapshot),
+        "ready": not readyz(snapshot),
+        "sources": [_source(source, snapshot) for source in view.sources],
+    }
+
+
+def livez(snapshot: Snapshot) -> list[str]:
+    """Return why kuvasz should be started anew; nothing if it lives."""
+    reasons = []
+    silence_s = snapshot.clock - snapshot.heard_at
+    if silence_s > SILENCE_S:
+        reasons.append(f"nothing came from any source for {silence_s:.0f} s")
+    standstill_s = snapshot.clock - snapshot.moved_at
+    if standstill_s > STANDSTILL_S:
+        reasons.append(f"changes wait and nothing was committed for {standstill_s:.0f} s")
+    return reasons
+
+
+def readyz(snapshot: Snapshot) -> list[str]:
+    """Return what is still on its way: a table is settled when it streams, is paused, or has an error to show."""
+    view = snapshot.view
+    if view.phase != "running":
+        return [f"kuvasz is {view.phase}"]
+    failed = {source.name for source in view.sources if source.error is not None}
+    return [
+        f"source {table.source}, table {table.table}: {table.state.value}"
+        for table in view.tables
+        if table.state not in _SETTLED and table.source not in failed
+    ]
+
+
+def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
+    facts = snapshot.facts[source.name]
+    silence_s = None if source.last_message_at is None else snapshot.clock - source.last_message_at
+    return {
+        "source": source.name,
+        "state": source.state,
+        "error": source.error,
+        "received_lsn": lsn.render(source.received_lsn),
+        "durable_lsn": lsn.render(source.confirmable_lsn),
+        "confirmed_lsn": lsn.render(source.confirmed_lsn),
+        "rows": source.rows,
+        "lag_seconds": _rounded(snapshot.lag_seconds(source)),
+        "lag_bytes": snapshot.lag_bytes(source),
+        "fresh_at": None if facts.fresh_at is None else _instant(facts.fresh_at),
+        "last_message_at": None if silence_s is None else _instant(snapshot.now - silence_s),
+        "is_paused": source.is_paused,
+        "slot": None if facts.slot is None else {
+            "retained_bytes": facts.slot.retained_bytes,
+            "safe_bytes": facts.slot.safe_bytes,
+            "status": facts.slot.status,
+        },
+        "tables": [_table(table, snapshot) for table in snapshot.view.tables if table.source == source.name],
+    }  # fmt: skip
+
+
+def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "table": table.table,
+        "target": table.target,
+        "state": table.state.value,
+        "since": _instant(snapshot.now - (snapshot.clock - table.since)),
+        "error": None if table.error is None else _error(table.error),
+        "rows": table.rows,
+        "copied_rows": table.copied_rows,
+        "copy_progress": _rounded(copy_progress(table)),
+        "commits": table.commits,
+        "last_commit_seconds": _rounded(table.last_commit_seconds),
+        "newest_change_at": _instant(table.last_commit_us / 1e6 + EPOCH_S) if table.last_commit_us else None,
+    }
+
+
+def _error(error: KuvaszError) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__, "message": error.message, "hint": error.hint, "retry": error.retry.value,
+    }  # fmt: skip
+
+
+def copy_progress(table: TableState) -> float | None:
+    """Return the part of a table's copy that is done, 0 to 1; None if it was not copied since the start."""
+    return None if not table.copy_total else min(1.0, table.copy_done / table.copy_total)
+
+
+def _instant(unix_s: float) -> str:
+    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

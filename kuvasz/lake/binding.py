@@ -1,0 +1,102 @@
+"""How a source's relation meets a lake table, and what is said when it does not. Pure; shared by all lakes."""
+
+from __future__ import annotations
+
+from kuvasz import lsn
+from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
+from kuvasz.lake.schema import SID, LakeSchema, reading_type
+from kuvasz.model import Relation, ReplicaIdentity
+from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.ports import Feed, Target
+
+
+def bind(
+    target: Target, schema: LakeSchema, key: tuple[str, ...], seed: bytes, feed: Feed, relation: Relation
+) -> Shape:
+    """Return how a relation's columns meet a table's fields.
+
+    Args:
+        target: What the map says of the table.
+        schema: The table's.
+        key: The table's key columns, without sid.
+        seed: Of the table's key hash.
+        feed: The source table.
+        relation: Its columns.
+
+    Raises:
+        SchemaError: The table cannot hold them.
+    """
+    place = f"source {feed.source}, table {relation.table}"
+    _check_key(target, key, relation, place)
+    column_of = {column.name: number for number, column in enumerate(relation.columns)}
+    bindings = []
+    for field in schema.fields:
+        if field.name == SID and target.has_sid:
+            bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
+        elif field.name in column_of:
+            kind = reading_type(target, relation.columns[column_of[field.name]], field, place)
+            bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
+        else:
+            bindings.append(Binding(name=field.name, column=NO_COLUMN, type=field.type))
+    names = [binding.name for binding in bindings]
+    lacking = set(column_of) - set(names)
+    if lacking:
+        message = f"{place}: columns {', '.join(sorted(lacking))} are not in the lake table {target.name}"
+        raise SchemaError(message, hint="restart kuvasz to add them")
+    return Shape(
+        source=feed.source,
+        table=relation.table,
+        sid=feed.sid if target.has_sid else None,
+        column_count=len(relation.columns),
+        bindings=tuple(bindings),
+        key=tuple(names.index(name) for name in key),
+        seed=seed,
+        schema=schema.arrow(),
+        out_of_range=target.out_of_range,
+    )
+
+
+def _check_key(target: Target, key: tuple[str, ...], relation: Relation, place: str) -> None:
+    # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
+    columns = {column.name for column in relation.columns}
+    chosen = set(key) if relation.identity is ReplicaIdentity.FULL and columns >= set(key) else None
+    if (chosen or set(relation.key)) != set(key):
+        message = (
+            f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(key)})"
+            f" in the lake table {target.name}"
+        )
+        raise SchemaError(message, hint="give all sources of a target the same key, or choose another `target`")
+
+
+class Feeds:
+    """The source tables that feed each target."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[tuple[str, str], list[Feed]] = {}
+
+    def add(self, feed: Feed) -> None:
+        """Make a feed known."""
+        feeds = self._feeds.setdefault((feed.target, feed.source), [])
+        if feed not in feeds:
+            feeds.append(feed)
+
+    def find(self, target: str, source: str, relation: Relation) -> Feed:
+        """Return the feed a relation belongs to."""
+        feeds = self._feeds[target, source]
+        return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
+
+
+def no_earlier_version(source: str, table: str, rows: int) -> TableError:
+    """Return the error of rows whose unchanged values are nowhere."""
+    message = (
+        f"source {source}, table {table}: {rows} updated rows leave out a large value that did not change,"
+        " and the lake has no earlier version of them"
+    )
+    return TableError(message, hint=f"copy the table again: kuvasz resync --table {table}")
+
+
+def placed(error: KuvaszError, commit_lsn: int) -> KuvaszError:
+    """Add the LSN of its transaction to a value's error."""
+    if isinstance(error, DecodeError) and commit_lsn:
+        return type(error)(f"{error.message} (transaction {lsn.render(commit_lsn)})", hint=error.hint)
+    return error

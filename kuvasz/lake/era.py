@@ -1,0 +1,32 @@
+"""What a lake knows of one target between two failures: shared by every implementation of `kuvasz.ports.Lake`.
+
+Writing runs ahead of committing. When a commit fails, what was written behind it begins after a gap and must never be
+committed, even if the target is resumed before it comes to that. So a failure ends an era, and written work remembers
+the era it belongs to: eras are compared by identity, and whoever holds an old one can change nothing any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from kuvasz.errors import KuvaszError
+from kuvasz.model import Position
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Era:
+    """The time between two failures of a target."""
+
+    accepted: dict[str, int]  #: source -> LSN before which everything was written, committed or not
+    error: KuvaszError | None = None  #: why nothing is written; None: all is well
+
+    @staticmethod
+    def begin(positions: Mapping[str, Position]) -> Era:
+        """Return an era in which sources go on from their positions."""
+        return Era(accepted={source: position.lsn for source, position in positions.items()})
+
+    def accept(self, lsns: Mapping[str, int]) -> None:
+        """Note how far sources were written."""
+        for source, lsn in lsns.items():
+            self.accepted[source] = max(self.accepted.get(source, 0), lsn)

@@ -1,0 +1,387 @@
+"""A whole lake in memory: the same decoding, folding and rules as the one of production, without Spark and files.
+
+For the contract tests, which both lakes pass, and for benchmarks that leave the storage out. Implements
+`kuvasz.ports.Lake`. Rows stay in the Arrow tables that the decoder made; a dictionary knows where each key's is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from kuvasz.errors import KuvaszError
+from kuvasz.fold.keys import SEED_BYTES, Keys
+from kuvasz.lake import chunks
+from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
+from kuvasz.lake.chunks import Chunk, Cut
+from kuvasz.lake.era import Era
+from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.model import Position, Relation, Truncation
+from kuvasz.modes import clone
+from kuvasz.modes.clone import Applied
+from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.ports import CopyRequest, Failure, Feed, Lake, Receipt, TableWork, Target
+
+_CHUNK_BYTES = 8 << 20
+
+_Key = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row:
+    """A row: where it stands, and whose it is."""
+
+    sid: str | None
+    rows: pa.Table
+    number: int
+
+    @property
+    def values(self) -> pa.Table:
+        """One row."""
+        return self.rows.slice(self.number, 1)
+
+
+class _Layer:
+    """Changes that lie over other rows and hide them. Nothing below is touched until `settle`."""
+
+    def __init__(self, below: Callable[[_Key], _Row | None]) -> None:
+        self._below = below
+        self.rows: dict[_Key, _Row | None] = {}  #: None: deleted here
+        self.truncated: set[str | None] = set()  #: sids whose rows below are gone
+
+    def get(self, key: _Key) -> _Row | None:
+        """Return the row of a key."""
+        if key in self.rows:
+            return self.rows[key]
+        row = self._below(key)
+        return None if row is None or row.sid in self.truncated else row
+
+    def truncate(self, sid: str | None) -> None:
+        """Delete every row of a source."""
+        self.truncated.add(sid)
+        self.rows = {key: row for key, row in self.rows.items() if row is None or row.sid != sid}
+
+    def put(self, keys: Keys, written: Iterable[int], rows: pa.Table, sid: str | None) -> None:
+        """Set or, where `written` is negative, delete rows."""
+        for key, number in zip(_pairs(keys), written, strict=True):
+            self.rows[key] = None if number < 0 else _Row(sid, rows, number)
+
+    def pour(self, other: _Layer) -> None:
+        """Put all of this over another layer."""
+        for sid in self.truncated:
+            other.truncate(sid)
+        other.rows |= self.rows
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """One target's part of a mini-transaction between its two stages."""
+
+    work: TableWork
+    cut: Cut
+    applied: tuple[Applied | None, ...]  #: one per step, None for a truncation
+    era: Era
+    error: KuvaszError | None
+
+
+class _Table:
+    """One target. The same words as in `kuvasz.lake.table`."""
+
+    def __init__(self, target: Target, relation: Relation) -> None:
+        self.lock = threading.RLock()
+        self.target = target
+        self.schema = LakeSchema(schema_id=0, fields=wanted(target, relation))
+        self.key = relation.key
+        self.seed = secrets.token_bytes(SEED_BYTES)
+        self.positions: dict[str, Position] = {}
+        self.era = Era.begin(self.positions)
+        self.rows: dict[_Key, _Row] = {}  #: what readers see
+        self.snapshots = 0
+        self.layer = _Layer(self.rows.get)  #: of the commit being worked out
+        self.open: dict[str, tuple[int, _Layer]] = {}  #: source -> commit LSN and rows of its open transaction
+        self._shapes: dict[tuple[str, Relation], Shape] = {}
+
+    def shape(self, feed: Feed, relation: Relation) -> Shape:
+        """Return how a relation's columns meet the table's fields."""
+        found = self._shapes.get((feed.source, relation))
+        if found is None:
+            found = bind(self.target, self.schema, self.key, self.seed, feed, relation)
+            self._shapes[feed.source, relation] = found
+        return found
+
+    def add_columns(self, relation: Relation) -> None:
+        """Add the columns of a relation that are lacking."""
+        first = 1 + max(max(field.field_id, *field.inner_ids, 0) for field in self.schema.fields)
+        lacking = [field for field in wanted(self.target, relation, first_id=first)
+                   if self.schema.by_name(field.name) is None]  # fmt: skip
+        if lacking:
+            added = tuple(dataclasses.replace(field, required=False) for field in lacking)
+            self.schema = LakeSchema(schema_id=self.schema.schema_id + 1, fields=self.schema.fields + added)
+            self._shapes.clear()
+
+    def begin(self) -> None:
+        """Begin to work out a commit."""
+        self.layer = _Layer(self.rows.get)
+
+    def layer_of(self, source: str, open_lsn: int) -> _Layer:
+        """Return where a step's changes go; closes the source's open transaction if the step is beyond it."""
+        pending = self.open.get(source)
+        if pending is not None and pending[0] != open_lsn:
+            self.close_open(source)
+            pending = None
+        if not open_lsn:
+            return self.layer
+        if pending is None:
+            pending = (open_lsn, _Layer(self._below_open))
+            self.open[source] = pending
+        return pending[1]
+
+    def _below_open(self, key: _Key) -> _Row | None:
+        return self.layer.get(key)  # another layer with every commit
+
+    def close_open(self, source: str) -> None:
+        """Take the parts of a transaction that is now whole into the commit."""
+        self.open.pop(source)[1].pour(self.layer)
+
+    def resolve(self, source: str, sid: str | None, applied: Applied, layer: _Layer) -> None:
+        """Put the outcome of a chunk into a layer."""
+        rows = applied.rows
+        if applied.aside is not None:
+            earlier = [row for key in _pairs(applied.aside.sources) if (row := layer.get(key)) is not None]
+            lost = len(applied.aside.sources) - len(earlier)
+            if lost:
+                raise no_earlier_version(source, self.target.name, lost)
+            before = _stacked(earlier, rows.schema)
+            completed = clone.complete(applied.aside.rows, applied.aside.unchanged, before)
+            rows = pa.concat_tables([rows, completed])
+        layer.put(applied.keys, applied.written.tolist(), rows, sid)
+
+    def settle(self, positions: Mapping[str, Position]) -> int | None:
+        """Make the layer visible together with the positions; returns the snapshot's number if there is one."""
+        gone = [key for key, row in self.rows.items() if row.sid in self.layer.truncated]
+        changes = {key: row for key, row in self.layer.rows.items() if row is not None or key in self.rows}
+        if not gone and not changes and positions.keys() <= self.positions.keys():
+            return None
+        for key in gone:
+            del self.rows[key]
+        for key, row in changes.items():
+            if row is not None:
+                self.rows[key] = row
+            else:
+                self.rows.pop(key, None)
+        self.positions.update(positions)
+        self.begin()
+        if not gone and not changes:
+            return None
+        self.snapshots += 1
+        return self.snapshots
+
+
+class MemoryLake(Lake):
+    """See the module.
+
+    Args:
+        chunk_bytes: Raw bytes of a chunk; small ones make tests meet the borders between chunks.
+    """
+
+    def __init__(self, chunk_bytes: int = _CHUNK_BYTES) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._tables: dict[str, _Table] = {}
+        self._feeds = Feeds()
+        self._lock = threading.Lock()
+        self.commit_conflicts = 0
+
+    @override
+    def open(self) -> None:
+        """See `kuvasz.ports.Lake.open`."""
+
+    @override
+    def close(self) -> None:
+        """See `kuvasz.ports.Lake.close`."""
+        for table in self._tables.values():
+            table.open.clear()
+
+    @override
+    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
+        """See `kuvasz.ports.Lake.prepare`."""
+        with self._lock:
+            self._feeds.add(feed)
+            table = self._tables.get(target.name)
+            if table is None:
+                table = self._tables[target.name] = _Table(target, relation)
+        with table.lock:
+            table.add_columns(relation)
+            table.shape(feed, relation)
+
+    @override
+    def positions(self, target: str) -> Mapping[str, Position]:
+        """See `kuvasz.ports.Lake.positions`."""
+        table = self._tables.get(target)
+        return {} if table is None else dict(table.positions)
+
+    @override
+    def resume(self, target: str) -> None:
+        """See `kuvasz.ports.Lake.resume`."""
+        table = self._tables[target]
+        with table.lock:
+            table.era = Era.begin(table.positions)
+
+    # First stage
+
+    @override
+    def write(self, works: Sequence[TableWork]) -> Sequence[_Written]:
+        """See `kuvasz.ports.Lake.write`."""
+        written = [self._write(work) for work in works]
+        return [one for one in written if one is not None]
+
+    def _write(self, work: TableWork) -> _Written | None:
+        table = self._tables[work.target]
+        era = table.era
+        if era.error is not None:
+            return None
+        cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes)
+        applied: list[Applied | None] = []
+        error: KuvaszError | None = None
+        try:
+            applied.extend(None if isinstance(step, Truncation) else self._apply(table, step) for step in cut.steps)
+        except KuvaszError as caught:
+            error = caught
+        era.accept(work.through)
+        return _Written(work=work, cut=cut, applied=tuple(applied), era=era, error=error)
+
+    def _apply(self, table: _Table, chunk: Chunk) -> Applied:
+        feed = self._feeds.find(table.target.name, chunk.source, chunk.relation)
+        data = np.frombuffer(b"".join(chunk.parts), np.uint8)
+        try:
+            return clone.apply_changes(table.shape(feed, chunk.relation), data, np.concatenate(chunk.lengths))
+        except KuvaszError as error:
+            row = error.row if isinstance(error, RefusedValue) else 0
+            raise placed(error, chunk.commit_lsn_of(max(row, 0))) from error
+
+    # Second stage
+
+    @override
+    def commit(self, written: Sequence[_Written]) -> Iterable[Receipt | Failure]:
+        """See `kuvasz.ports.Lake.commit`."""
+        outcomes = [self._commit(one) for one in written]
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _commit(self, written: _Written) -> Receipt | Failure | None:
+        table = self._tables[written.work.target]
+        with table.lock:
+            if table.era is not written.era or written.era.error is not None:
+                return None
+            for source in written.work.abandoned:
+                table.open.pop(source, None)
+            table.begin()
+            try:
+                if written.error is not None:
+                    raise written.error
+                return self._make_visible(table, written)
+            except KuvaszError as error:
+                table.era = Era(accepted={}, error=error)
+                table.open.clear()
+                table.begin()
+                return Failure(target=table.target.name, error=error)
+
+    def _make_visible(self, table: _Table, written: _Written) -> Receipt:
+        begin = time.monotonic()
+        work, cut = written.work, written.cut
+        for step, applied in zip(cut.steps, written.applied, strict=True):
+            layer = table.layer_of(step.source, chunks.open_lsn(step))
+            sid = self._sid(table, self._feeds.find(work.target, step.source, step.relation))
+            if applied is None:
+                layer.truncate(sid)
+            else:
+                table.resolve(step.source, sid, applied, layer)
+        for source in (table.open.keys() & work.through.keys()) - work.open_sources:
+            table.close_open(source)
+        positions = chunks.reached(cut, work.through, table.positions)
+        return Receipt(
+            target=work.target,
+            positions=positions,
+            rows=cut.rows,
+            snapshot_id=table.settle(positions),
+            rows_of=cut.rows_of,
+            commit_us=cut.commit_us,
+            seconds=time.monotonic() - begin,
+        )
+
+    def _sid(self, table: _Table, feed: Feed) -> str | None:
+        return feed.sid if table.target.has_sid else None
+
+    # Copy
+
+    @override
+    def copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[int, int], None],
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.copy`."""
+        begin = time.monotonic()
+        table = self._tables[feed.target]
+        shape = table.shape(feed, relation)
+        sid = self._sid(table, feed)
+        parts: list[clone.Copied] = []
+        rows = 0
+        for done, request in enumerate(requests, 1):
+            for data in request.read(self._chunk_bytes):
+                parts.append(clone.apply_copy(shape, data))
+                rows += parts[-1].rows.num_rows
+            on_progress(done, rows)
+        with table.lock:
+            table.open.pop(feed.source, None)
+            table.begin()
+            table.layer.truncate(sid)
+            for part in parts:
+                table.layer.put(part.keys, range(part.rows.num_rows), part.rows, sid)
+            snapshot = table.settle({feed.source: position})
+            table.era.accept({feed.source: position.lsn})
+        return Receipt(
+            target=feed.target,
+            positions={feed.source: position},
+            rows=rows,
+            snapshot_id=snapshot,
+            seconds=time.monotonic() - begin,
+        )
+
+    # For observers
+
+    def rows(self, target: str) -> pa.Table:
+        """Return the rows that a reader of the target sees, in no order that means anything."""
+        table = self._tables[target]
+        with table.lock:
+            return _stacked(table.rows.values(), table.schema.arrow())
+
+    def snapshots(self, target: str) -> int:
+        """Return how many snapshots a target has."""
+        return self._tables[target].snapshots
+
+
+def _stacked(rows: Iterable[_Row], schema: pa.Schema) -> pa.Table:
+    """Return rows as one table; columns added after a row was written are NULL."""
+    found = [row.values for row in rows]
+    if not found:
+        return schema.empty_table()
+    stacked = pa.concat_tables(found, promote_options="default")
+    columns = [
+        stacked.column(field.name) if field.name in stacked.column_names else pa.nulls(len(stacked), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays([column.cast(field.type) for column, field in zip(columns, schema, strict=True)],
+                                schema=schema)  # fmt: skip
+
+
+def _pairs(keys: Keys) -> Iterable[_Key]:
+    return zip(keys.hi.tolist(), keys.lo.tolist(), strict=True)

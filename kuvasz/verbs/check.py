@@ -1,0 +1,120 @@
+"""``kuvasz check``: everything a start will need, looked at before anything is touched, all sources side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.config import sources as config_sources
+from kuvasz.errors import KuvaszError
+from kuvasz.source.finding import Finding
+from kuvasz.source.preflight import check_source
+from kuvasz.verbs import lakeview, text
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
+
+_LAKE = "lake"
+
+#: Sources that are looked at side by side; each waits for its own server.
+THREADS = 16
+
+FAILED = 3
+
+_WIDEST = 60
+
+
+def findings(config: Config) -> list[Finding]:
+    """Return all findings: the lake's, then those of each source in the map's order."""
+    with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
+        lake = pool.submit(_lake, config)
+        return [
+            *lake.result(),
+            *(one for found in pool.map(_source, config_sources.resolve(config)) for one in found),
+        ]
+
+
+def exit_code(found: Sequence[Finding]) -> int:
+    """Return 3 if something required is missing, 0 otherwise."""
+    return FAILED if any(finding.is_blocking for finding in found) else 0
+
+
+def render(found: Sequence[Finding]) -> str:
+    """Return a row per finding, and below it what mends those that are not ok."""
+    rows = [
+        (
+            finding.source,
+            str(finding.table or ""),
+            finding.check,
+            _verdict(finding),
+            _short(finding.value),
+            finding.needed,
+        )
+        for finding in found
+    ]
+    lines = [text.table(("source", "table", "check", "", "found", "needed"), rows)]
+    wrong = [finding for finding in found if not finding.ok]
+    if wrong:
+        lines += ["", "to mend:"]
+        lines += [f"  {_place(finding)}: {finding.check}: {finding.value}\n    {finding.fix}" for finding in wrong]
+    blocking = sum(finding.is_blocking for finding in found)
+    lines += ["", f"{len(found)} checks, {blocking} failed, {len(wrong) - blocking} to be considered"]
+    return "\n".join(lines)
+
+
+def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return the findings ready for JSON."""
+    return [
+        {
+            "source": finding.source,
+            "table": None if finding.table is None else str(finding.table),
+            "check": finding.check,
+            "ok": finding.ok,
+            "severity": finding.severity.value,
+            "value": finding.value,
+            "needed": finding.needed,
+            "fix": finding.fix or None,
+        }
+        for finding in found
+    ]
+
+
+def _source(source: Source) -> list[Finding]:
+    try:
+        tables = [spec.table for spec in source.tables]
+        return check_source(source.url.get(), source.database, source.sid, tables)
+    except KuvaszError as error:  # a secret file that is gone
+        return [_failed(source.object_name, "url", "a url", error)]
+
+
+def _lake(config: Config) -> list[Finding]:
+    return [
+        _prove("catalog", "an answer", lakeview.prove_catalog, config),
+        _prove("warehouse", "writable", lakeview.prove_warehouse, config),
+    ]
+
+
+def _prove(check: str, needed: str, prove: Callable[[Config], str], config: Config) -> Finding:
+    try:
+        return Finding(source=_LAKE, check=check, value=prove(config), needed=needed, ok=True)
+    except KuvaszError as error:
+        return _failed(_LAKE, check, needed, error)
+
+
+def _failed(source: str, check: str, needed: str, error: KuvaszError) -> Finding:
+    return Finding(source=source, check=check, value=error.message, needed=needed, ok=False, fix=error.hint or "")
+
+
+def _verdict(finding: Finding) -> str:
+    return "ok" if finding.ok else "FAILED" if finding.is_blocking else "advice"
+
+
+def _place(finding: Finding) -> str:
+    return finding.source if finding.table is None else f"{finding.source} {finding.table}"
+
+
+def _short(value: str) -> str:
+    """Return a value that fits a column; what is not ok is told whole below the table."""
+    return value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"

@@ -1,0 +1,155 @@
+"""The lake as a reader sees it, without Spark and without changing anything: for `kuvasz plan` and `kuvasz check`.
+
+The catalog is opened by PyIceberg, from the same options that Spark gets. The Iceberg spec knows the catalogs'
+properties by the same names in Java and Python, except those of a jdbc catalog.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import urllib.parse
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+from kuvasz.config.model import CatalogType, LakeConfig
+from kuvasz.errors import LakeError
+from kuvasz.lake import positions
+from kuvasz.lake.datafile import file_io
+from kuvasz.model import Position
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+
+_HINT = "check `lake.uri`, `lake.properties` and the permissions"
+_JDBC_POSTGRES = "jdbc:postgresql://"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LakeTableView:
+    """A table of the lake."""
+
+    columns: frozenset[str]
+    positions: Mapping[str, Position]  #: by source
+
+
+class LakeView:
+    """The tables of one catalog.
+
+    Args:
+        config: The whole configuration.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config.lake
+        self._catalog: Catalog | None = None
+        file = config.lake.sqlite_file
+        # SQLite would make the file by being asked for it.
+        if file is None or file.is_file():
+            self._catalog = _open(config.lake)
+
+    def table(self, name: str) -> LakeTableView | None:
+        """Return a table, None if there is none.
+
+        Raises:
+            LakeError: The catalog does not answer, or a position is damaged.
+        """
+        if self._catalog is None:
+            return None
+        try:
+            found = self._catalog.load_table(name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except Exception as error:
+            if "no such table" in str(error):  # a SQLite file without a catalog in it
+                return None
+            raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
+        columns = frozenset(field.name for field in found.schema().fields)
+        return LakeTableView(columns=columns, positions=positions.parse(found.properties, name))
+
+
+def prove_catalog(config: Config) -> str:
+    """Ask the catalog for its namespaces and return where it is.
+
+    Raises:
+        LakeError: It does not answer, or its file cannot be made.
+    """
+    lake = config.lake
+    if lake.sqlite_file is not None and not lake.sqlite_file.exists():
+        _prove_folder(lake.sqlite_file.parent, "the catalog's file cannot be made")
+        return "to be made"
+    catalog = _open(lake)
+    try:
+        catalog.list_namespaces()
+    except Exception as error:
+        if lake.sqlite_file is not None and "no such table" in str(error):
+            return "to be made"
+        raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
+    return "an answer"
+
+
+def prove_warehouse(config: Config) -> str:
+    """Write a small file into the warehouse and remove it; a folder that is not there yet is only looked at.
+
+    Raises:
+        LakeError: It cannot be written.
+    """
+    location = config.lake.warehouse_location
+    if location.startswith("file://") and not (folder := Path(location.removeprefix("file://"))).is_dir():
+        _prove_folder(folder.parent, f"the warehouse {folder} cannot be made")
+        return "to be made"
+    path = f"{location}/_kuvasz_probe_{uuid.uuid4().hex}"
+    try:
+        io = file_io({name: str(value) for name, value in config.lake.properties.items()}, path)
+        with io.new_output(path).create() as stream:
+            stream.write(b"kuvasz")
+        io.delete(path)
+    except Exception as error:
+        raise LakeError(
+            f"the warehouse {location} cannot be written: {error}",
+            hint="check `lake.warehouse`, `lake.properties` and the permissions",
+        ) from error
+    return "written and removed"
+
+
+def _prove_folder(folder: Path, what: str) -> None:
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise LakeError(f"{what}: {folder} is not writable", hint="choose another place, or let kuvasz write there")
+
+
+def _open(lake: LakeConfig) -> Catalog:
+    try:
+        return load_catalog(lake.name, **catalog_properties(lake))
+    except Exception as error:
+        raise LakeError(f"the catalog cannot be opened: {error}", hint=_HINT) from error
+
+
+def catalog_properties(lake: LakeConfig) -> dict[str, str]:
+    """Return the options of a catalog as PyIceberg takes them."""
+    given = {name: str(value) for name, value in lake.properties.items()}
+    properties = {"type": str(lake.type), "uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **given}
+    if lake.type is CatalogType.JDBC:
+        # To open a catalog must not make its tables.
+        properties |= {"type": "sql", "uri": _sql_uri(lake, given), "init_catalog_tables": "false"}
+    return properties
+
+
+def _sql_uri(lake: LakeConfig, properties: Mapping[str, str]) -> str:
+    if lake.sqlite_file is not None:
+        return f"sqlite:///{lake.sqlite_file}"
+    if not lake.uri.startswith(_JDBC_POSTGRES):
+        raise LakeError(f"lake.uri: {lake.uri.partition('?')[0]} is no catalog that can be looked at without Spark",
+                        hint="use jdbc:sqlite: or jdbc:postgresql:")  # fmt: skip
+    rest, _, query = lake.uri.removeprefix(_JDBC_POSTGRES).partition("?")
+    parameters = dict(urllib.parse.parse_qsl(query))
+    user = properties.get("jdbc.user") or parameters.pop("user", "")
+    password = properties.get("jdbc.password") or parameters.pop("password", "")
+    account = urllib.parse.quote(user, safe="") + (f":{urllib.parse.quote(password, safe='')}" if password else "")
+    return f"postgresql+psycopg://{account}@{rest}" if account else f"postgresql+psycopg://{rest}"

@@ -1,0 +1,250 @@
+"""``kuvasz plan``: what a start would do. Looks at sources and lake, all side by side, and changes nothing."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kuvasz import typemap
+from kuvasz.config import sources as config_sources
+from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
+from kuvasz.lake.schema import SID, source_type
+from kuvasz.source import conninfo, introspect, publication, slots
+from kuvasz.sync.targets import target_of
+from kuvasz.verbs import text, typetable
+from kuvasz.verbs.check import THREADS
+from kuvasz.verbs.lakeview import LakeView
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source, SourceTableSpec
+    from kuvasz.source.table import SourceTable
+    from kuvasz.verbs.lakeview import LakeTableView
+
+CHANGES_DUE = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan:
+    """What becomes of one column."""
+
+    name: str
+    postgresql: str
+    iceberg: str
+    note: str
+    is_key: bool
+    is_new: bool  #: the lake's table lacks it and gets it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """What would become of one table of one source."""
+
+    table: str
+    target: str
+    action: str  #: copy, follow, or error
+    is_new_target: bool = False  #: the lake has no such table
+    bytes: int = 0  #: at the source, to copy
+    rows: int | None = None  #: as the source estimates them; None: never analysed
+    columns: tuple[ColumnPlan, ...] = ()
+    error: str | None = None
+    hint: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePlan:
+    """What would be done at and for one source."""
+
+    source: str
+    location: str
+    slot: str
+    is_new_slot: bool = False
+    statements: tuple[str, ...] = ()
+    tables: tuple[TablePlan, ...] = ()
+    error: str | None = None
+    hint: str | None = None
+    error_code: int = 0  #: exit code of the error
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a start would change anything."""
+        return bool(self.statements) or self.is_new_slot or any(_is_due(table) for table in self.tables)
+
+
+def plans(config: Config) -> list[SourcePlan]:
+    """Return a plan per source, in the map's order.
+
+    Raises:
+        LakeError: The catalog does not answer.
+    """
+    sources = config_sources.resolve(config)
+    lake = LakeView(config)
+    names = {spec.identifier for source in sources for spec in source.tables}
+    with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="plan") as pool:
+        tables = dict(zip(names, pool.map(lake.table, names), strict=True))
+        return list(pool.map(lambda source: _plan(source, tables), sources))
+
+
+def exit_code(found: Sequence[SourcePlan]) -> int:
+    """Return the code of the worst error of a source, else 4 if changes are due, else 0."""
+    errors = [plan.error_code for plan in found if plan.error_code]
+    return max(errors) if errors else CHANGES_DUE if any(plan.is_due for plan in found) else 0
+
+
+def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePlan:
+    plan = SourcePlan(source=source.name, location="", slot=source.object_name)
+    try:
+        url = source.url.get()
+        plan = dataclasses.replace(plan, location=conninfo.location(url))
+        with contextlib.closing(conninfo.connect(url)) as connection:
+            found = introspect.load_relations(connection, [spec.table for spec in source.tables])
+            tables = [_table(source, spec, found.get(spec.table), lake[spec.identifier]) for spec in source.tables]
+            usable = [
+                found[spec.table] for spec, one in zip(source.tables, tables, strict=True) if one.action != "error"
+            ]
+            plan = dataclasses.replace(plan, tables=tuple(tables))
+            changes = publication.plan(publication.load(connection, plan.slot), plan.slot, usable)
+            plan = dataclasses.replace(plan, statements=(*changes.statements, *changes.tidying))
+            state = slots.describe(connection, plan.slot)
+        return _with_slot(plan, source, state, lake)
+    except KuvaszError as error:
+        return dataclasses.replace(plan, error=error.message, hint=error.hint, error_code=error.exit_code)
+
+
+def _with_slot(
+    plan: SourcePlan, source: Source, state: slots.SlotState | None, lake: Mapping[str, LakeTableView | None]
+) -> SourcePlan:
+    is_known = any(
+        (view := lake[spec.identifier]) is not None and source.name in view.positions for spec in source.tables
+    )
+    if state is None and is_known:
+        raise SlotLost(
+            f"source {source.name}: slot {plan.slot} is gone, but the lake has rows of it",
+            hint="the missed changes are gone: copy the source again",
+        )
+    if state is not None and (why := state.why_foreign or state.why_lost):
+        raise SlotLost(
+            f"source {source.name}: slot {plan.slot} cannot be used: {why}",
+            hint=f"drop it (SELECT pg_drop_replication_slot('{plan.slot}')) and copy the source again",
+        )
+    return dataclasses.replace(plan, is_new_slot=state is None)
+
+
+def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, view: LakeTableView | None) -> TablePlan:
+    table, target = str(spec.table), spec.identifier
+    if found is None:
+        return TablePlan(table=table, target=target, action="error", error="there is no such table",
+                         hint="create it, or take it out of the map")  # fmt: skip
+    if found.why_unsupported:
+        return TablePlan(table=table, target=target, action="error", error=found.why_unsupported,
+                         hint="take it out of the map")  # fmt: skip
+    names = {column.name for column in found.relation.columns}
+    has_key = bool(found.relation.key) or (
+        found.is_whole_row and bool(spec.config.key) and set(spec.config.key or ()) <= names
+    )
+    if not has_key:
+        return TablePlan(table=table, target=target, action="error", error=found.why_no_key, hint=found.mend or None)
+    try:
+        columns = _columns(spec, found, view)
+    except SchemaError as error:
+        return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
+    is_known = view is not None and source.name in view.positions
+    return TablePlan(
+        table=table, target=target, action="follow" if is_known else "copy", is_new_target=view is None,
+        bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,
+    )  # fmt: skip
+
+
+def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | None) -> tuple[ColumnPlan, ...]:
+    target = target_of(spec)
+    key = set(found.relation.key or spec.config.key or ())
+    columns = []
+    for column in found.relation.columns:
+        value = source_type(target, column)
+        columns.append(
+            ColumnPlan(
+                name=column.name,
+                postgresql=typetable.type_name(column.pg_type, column.typmod),
+                iceberg=typemap.iceberg_name(value),
+                note=typetable.note(column.pg_type, value),
+                is_key=column.name in key,
+                is_new=view is not None and column.name not in view.columns,
+            )
+        )
+    if not spec.has_sid:
+        return tuple(columns)
+    sid = ColumnPlan(name=SID, postgresql="", iceberg="string", note="the source's id", is_key=True, is_new=False)
+    return (sid, *columns)
+
+
+def _is_due(table: TablePlan) -> bool:
+    return table.action == "copy" or any(column.is_new for column in table.columns)
+
+
+def render(found: Sequence[SourcePlan]) -> str:
+    """Return the plan for a person: what would be done, source by source, then the columns of each target."""
+    lines: list[str] = []
+    for plan in found:
+        lines += _render_source(plan)
+    lines += _render_targets(found)
+    copies = [table for plan in found for table in plan.tables if table.action == "copy"]
+    due = sum(plan.is_due for plan in found)
+    total = text.size(sum(table.bytes for table in copies))
+    lines.append(
+        f"{due} of {len(found)} sources with changes due; {len(copies)} tables to copy, {total} at the sources"
+    )
+    return "\n".join(lines)
+
+
+def _render_source(plan: SourcePlan) -> list[str]:
+    lines = [f"source {plan.source} ({plan.location})"]
+    if plan.error is not None:
+        lines += [f"  error: {plan.error}", *([f"  hint: {plan.hint}"] if plan.hint else [])]
+    lines += [f"  {statement}" for statement in plan.statements]
+    if plan.is_new_slot:
+        lines.append(f"  create the replication slot {plan.slot}")
+    for table in plan.tables:
+        lines += _render_table(table)
+    if plan.error is None and not plan.is_due:
+        lines.append("  nothing to change: the stream goes on")
+    return [*lines, ""]
+
+
+def _render_table(table: TablePlan) -> list[str]:
+    if table.action == "error":
+        return [f"  error: table {table.table}: {table.error}", *([f"    hint: {table.hint}"] if table.hint else [])]
+    lines = []
+    if table.action == "copy":
+        rows = "" if table.rows is None else f", about {table.rows:,} rows"
+        made = " (to be made)" if table.is_new_target else ""
+        lines.append(f"  copy {table.table} into {table.target}{made}: {text.size(table.bytes)}{rows}")
+    added = [column.name for column in table.columns if column.is_new]
+    if added:
+        lines.append(f"  add to {table.target}: {', '.join(added)}")
+    return lines
+
+
+def _render_targets(found: Sequence[SourcePlan]) -> list[str]:
+    lines: list[str] = []
+    told: set[tuple[str, tuple[ColumnPlan, ...]]] = set()
+    for plan in found:
+        for table in plan.tables:
+            # Sources of one shape are told once.
+            if not table.columns or not _is_due(table) or (table.target, table.columns) in told:
+                continue
+            told.add((table.target, table.columns))
+            rows = [(c.name, c.postgresql, c.iceberg, "key" if c.is_key else "", c.note) for c in table.columns]
+            headers = (f"{table.target}", "postgresql", "iceberg", "", "note")
+            lines += [text.table(headers, rows), ""]
+    return lines
+
+
+def as_json(found: Sequence[SourcePlan]) -> list[dict[str, Any]]:
+    """Return the plans ready for JSON."""
+    return [dataclasses.asdict(plan) | {"is_due": plan.is_due} for plan in found]
+
+
+__all__ = ["LakeError", "as_json", "exit_code", "plans", "render"]

@@ -1,0 +1,161 @@
+"""The verbs that talk to a running kuvasz, over its HTTP server: `status` and `retry`."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from kuvasz.admin import SERVER_FILE
+from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.verbs import text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kuvasz.config.model import Config
+
+_TIMEOUT_S = 10.0
+
+_STYLES = {"streaming": "green", "copying": "cyan", "error": "bold red", "waiting": "bold red", "paused": "yellow"}
+
+
+class NotRunning(KuvaszError):
+    """No kuvasz answers where the configuration says that one should."""
+
+
+class Refused(KuvaszError):
+    """The running kuvasz did not do what it was asked."""
+
+
+def status(config: Config) -> dict[str, Any]:
+    """Return what the running kuvasz says of itself.
+
+    Raises:
+        ConfigError: The configuration has no server.
+        NotRunning: Nobody answers.
+    """
+    return _ask(config, "/status")
+
+
+def retry(config: Config, table: str) -> dict[str, Any]:
+    """Have the running kuvasz try a table again.
+
+    Raises:
+        ConfigError: The configuration has no server.
+        NotRunning: Nobody answers, or the token is not to be found.
+        Refused: It knows no such table, or the table is not in error.
+    """
+    return _ask(config, "/api/retry", {"table": table})
+
+
+def _ask(config: Config, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    url, token = _where(config)
+    request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
+    if body is not None:
+        if token is None:
+            file = config.pipeline.state_folder / SERVER_FILE
+            raise NotRunning(f"no token in {file}", hint="run this where kuvasz runs, as the same user")
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+        request.add_header("Authorization", f"Bearer {token}")
+    # A proxy of the environment has no business between us and our own process.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_TIMEOUT_S) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+    except urllib.error.HTTPError as error:
+        raise _refusal(error) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
+        raise NotRunning(
+            f"no kuvasz answers at {url}: {str(reason).lower()}",
+            hint="start it with `kuvasz --config …`, or check `server.address`",
+        ) from error
+
+
+def _where(config: Config) -> tuple[str, str | None]:
+    """Return url and token: from the state folder, else as far as the configuration tells."""
+    server = config.server
+    if server.address is None or server.host is None:
+        raise ConfigError("server.address is null: a running kuvasz cannot be asked", hint="give it an address")
+    found = _announced(config.pipeline.state_folder / SERVER_FILE)
+    if found is not None:
+        return found["url"], found["token"]
+    if not server.port:
+        raise NotRunning(
+            f"no kuvasz runs: server.address is {server.address}, and its port is not in the state folder",
+            hint="start it with `kuvasz --config …`",
+        )
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104 (where to connect to)
+    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}", None
+
+
+def _announced(file: Path) -> dict[str, str] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return {"url": found["url"], "token": found["token"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _refusal(error: urllib.error.HTTPError) -> Refused:
+    try:
+        answer = json.load(error)
+        return Refused(answer["error"], hint=answer["hint"])
+    except (ValueError, KeyError, TypeError):
+        return Refused(f"kuvasz answers {error.code} {error.reason}")
+
+
+def render(answer: dict[str, Any]) -> Group:
+    """Return the status for a terminal."""
+    parts: list[Text | Table] = [
+        Text(
+            f"kuvasz {answer['version']}, {answer['phase']} since {answer['started_at'][:19]}Z,"
+            f" {text.size(answer['waiting_bytes'])} of {text.size(answer['memory_bytes'])} waiting"
+        )
+    ]
+    for source in answer["sources"]:
+        parts.append(_source(source))
+        if source["error"]:
+            parts.append(Text(f"  {source['error']}", style="red"))
+        parts.append(_tables(source["tables"]))
+        parts += [
+            Text(f"  {table['table']}: {table['error']['message']}\n  hint: {table['error']['hint']}", style="red")
+            for table in source["tables"]
+            if table["error"]
+        ]
+    return Group(*parts)
+
+
+def _source(source: dict[str, Any]) -> Text:
+    lag = "lag unknown" if source["lag_seconds"] is None else f"{source['lag_seconds']:.1f} s behind"
+    if source["lag_bytes"] is not None:
+        lag += f", {text.size(source['lag_bytes'])} of WAL"
+    slot = source["slot"]
+    held = "" if slot is None else f", slot keeps {text.size(slot['retained_bytes'])} ({slot['status']})"
+    line = Text(f"\n{source['source']} ", style="bold")
+    line.append(source["state"], style=_STYLES.get(source["state"], "yellow"))
+    return line.append(f" {lag}, confirmed {source['confirmed_lsn']}{held}", style="not bold default")
+
+
+def _tables(tables: list[dict[str, Any]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for table in tables:
+        copied = table["copy_progress"]
+        is_copying = table["state"] == "copying" and copied is not None
+        grid.add_row(
+            f"  {table['table']}",
+            table["target"],
+            Text(table["state"], style=_STYLES.get(table["state"], "")),
+            f"{copied:.0%}, {table['copied_rows']:,} rows" if is_copying else f"{table['rows']:,} changes",
+            "" if table["newest_change_at"] is None else f"newest {table['newest_change_at'][:19]}Z",
+        )
+    return grid

@@ -1,0 +1,30 @@
+"""Plain text for people: aligned columns that keep their words, since what stands in them is to be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return rows under headers, each column as wide as its widest entry; the last one ragged."""
+    lines = [tuple(headers), *(tuple(_one_line(entry) for entry in row) for row in rows)]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(headers))]
+    ruled = [lines[0], tuple("-" * width for width in widths), *lines[1:]]
+    return "\n".join(
+        "  ".join(entry.ljust(width) for entry, width in zip(line, widths, strict=True)).rstrip() for line in ruled
+    )
+
+
+def size(count: float | None) -> str:
+    """Return bytes for a person: ``1.2 GB``."""
+    if count is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,189 @@
+"""What only a lake with a catalog and other writers can meet: lost answers, conflicts, tables that go away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
+from kuvasz.lake import table as lake_table
+from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.model import Position
+from kuvasz.ports import Failure, Receipt
+from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from tests.contract.worlds import IcebergWorld
+from tests.fix_lake import LakeFolder
+
+pytestmark = pytest.mark.spark
+
+Committing = Callable[[IcebergTable, Commit], tuple[int | None, int | None]]
+
+
+@pytest.fixture
+def world(lake_folder: LakeFolder) -> Iterator[IcebergWorld]:
+    made = IcebergWorld(lake_folder)
+    yield made
+    made.lake.close()
+
+
+class Commits:
+    """Stands between a table and the catalog: each commit meets the next of the steps, then all pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[Callable[[], object]], object]) -> None:
+        self.count = 0
+        real = IcebergTable.commit
+
+        def commit(table: IcebergTable, commit: Commit) -> object:
+            self.count += 1
+            step = steps[self.count - 1] if self.count <= len(steps) else lambda go: go()
+            return step(lambda: real(table, commit))
+
+        monkeypatch.setattr(IcebergTable, "commit", commit)
+
+
+def _lost(go: Callable[[], object]) -> object:
+    go()
+    raise OutcomeUnknown("table shop.items: the connection was reset")
+
+
+def _failed(go: Callable[[], object]) -> object:
+    raise LakeError("table shop.items: the catalog is down")
+
+
+def _conflict(go: Callable[[], object]) -> object:
+    raise ForeignChange("table shop.items: another writer was faster")
+
+
+def test_a_lost_answer_is_looked_up_and_nothing_doubled(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    world.applied(work(eu.one(insert(1, 1, "x"))))
+    snapshots = world.snapshots()
+    commits = Commits(monkeypatch, _lost, _failed)
+    world.applied(work(eu.one(update(2, 2, SAME, old=1), insert(3))))
+    assert (commits.count, world.snapshots()) == (1, snapshots + 1)
+    world.applied(work(eu.one(update(2, 3, SAME), delete(3))))
+    assert (commits.count, world.snapshots()) == (3, snapshots + 2)
+    assert world.of("eu") == {2: (3, "x")}
+    assert world.orphans() == []
+
+
+def test_a_lost_answer_of_a_copy_is_looked_up(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    Commits(monkeypatch, _lost)
+    world.copy("eu", (1, 1, "x"))
+    assert (world.of("eu"), world.snapshots(), world.orphans()) == ({1: (1, "x")}, 1, [])
+    world.applied(work(Sender().one(update(1, 2, SAME))))
+    assert world.of("eu") == {1: (2, "x")}
+
+
+def test_a_copy_whose_outcome_nobody_knows_keeps_its_files(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    Commits(monkeypatch, _lost)
+
+    def silent(_: object, __: object) -> bool:
+        raise LakeError("table shop.items: the catalog is down")
+
+    with monkeypatch.context() as context:
+        context.setattr(lake_table.LakeTable, "_has_landed", silent)
+        with pytest.raises(LakeError):
+            world.copy("eu", (1, 1, "x"))
+    assert world.of("eu") == {1: (1, "x")}, "the table can be read: the commit was there"
+    world.copy("eu", (1, 2, "y"), (2, 2, "y"), lsn=2000)
+    assert world.of("eu") == {1: (2, "y"), 2: (2, "y")}
+
+
+def test_a_commit_that_meets_another_writer_is_worked_out_again(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    world.applied(work(eu.one(insert(1, 1, "x"), insert(2))))
+    Commits(monkeypatch, _conflict, _conflict)
+    world.applied(work(eu.one(update(1, 2, SAME), delete(2))))
+    assert world.of("eu") == {1: (2, "x")}
+    assert world.lake.commit_conflicts == 2
+    assert world.orphans() == [], "completed rows and delete files of the attempts are gone"
+
+
+def test_a_conflict_never_loses_parts_of_an_open_transaction(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(1), insert(2)), open_sources=["eu"]))
+    Commits(monkeypatch, _conflict)
+    (outcome,) = world.apply(work(eu.segment([(lsn, [insert(3)])])))
+    if isinstance(outcome, Failure):
+        assert world.rows() == {}
+        world.lake.resume(TARGET)
+        world.applied(work(eu.segment([(lsn, [insert(1), insert(2), insert(3)])])))
+    assert world.of("eu").keys() == {1, 2, 3}
+    assert world.orphans() == []
+
+
+def test_a_copy_that_meets_another_writer_is_committed_again(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.prepare("us")
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    Commits(monkeypatch, _conflict)
+    assert world.copy("eu", (1, 1, "x")).rows == 1
+    assert world.of("eu") == {1: (1, "x")}
+    assert world.orphans() == []
+
+
+def test_a_table_that_was_dropped_stops_and_others_go_on(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    world.prepare("eu", name="shop.others")
+    eu = Sender()
+    world.applied(work(eu.one(insert(1))), work(target="shop.others"))
+    world.lake._catalog.drop(TARGET)
+    failure, receipt = world.apply(work(eu.one(insert(2))), work(eu.one(insert(5)), target="shop.others"))
+    assert isinstance(failure, Failure)
+    assert isinstance(failure.error, ForeignChange)
+    assert "shop.items" in str(failure.error)
+    assert isinstance(receipt, Receipt)
+    assert world.of("eu", "shop.others") == {5: (0, "b")}
+
+
+def test_an_index_saved_in_the_middle_of_a_transaction_knows_only_what_is_visible(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    world.applied(work(eu.one(insert(1, 1, "x"))))
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.truncation(lsn, is_open=True), eu.part(lsn, insert(2)), open_sources=["eu"]))
+    world.lake.table(TARGET).checkpoint()
+    world.lake.table(TARGET).abandon("eu")
+    world.lake.table(TARGET).reset_index()
+    world.applied(work(eu.segment([(lsn, [update(1, 2, SAME)])]), abandoned=["eu"]))
+    assert world.of("eu") == {1: (2, "x")}
+
+
+def test_another_process_goes_on_where_this_one_stopped(world: IcebergWorld, lake_folder: LakeFolder) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    first = eu.one(insert(1, 1, "x"), insert(2))
+    world.applied(work(first))
+    world.lake.close()
+    later = IcebergWorld(lake_folder)
+    later.lake.prepare(target(), feed("eu"), ITEMS)
+    assert later.lake.positions(TARGET)["eu"] == Position(lsn=1108, commit_lsn=1100, rows=2, system_id="7001")
+    later.applied(work(first, eu.one(update(1, 2, SAME), delete(2))))
+    assert later.of("eu") == {1: (2, "x")}
+    later.lake.close()
+
+
+def test_a_copy_of_a_source_that_was_copied_before_keeps_nothing_of_it(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(1)), open_sources=["eu"]))
+    world.lake.copy(feed("eu"), ITEMS, [Lines(((5, 5, "b"),))], Position(lsn=lsn + 8), lambda *_: None)
+    world.applied(work(eu.one(insert(6))))
+    assert world.of("eu").keys() == {5, 6}
+    assert world.orphans() == []

@@ -1,0 +1,115 @@
+"""A lake under test, with what a reader of it sees."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.memory import MemoryLake
+from kuvasz.model import Position, Relation
+from kuvasz.ports import Failure, Lake, Receipt, TableWork
+from tests import oracle
+from tests.contract.changes import ITEMS, TARGET, Lines, feed, target
+from tests.fix_lake import LakeFolder
+
+
+class World:
+    """A lake, and how to look into it."""
+
+    lake: Lake
+
+    def prepare(self, *sources: str, name: str = TARGET, relation: Relation = ITEMS) -> None:
+        """Make a target that has been copied from empty sources."""
+        for source in sources:
+            self.lake.prepare(target(name), feed(source, name), relation)
+            self.copy(source, name=name, relation=relation)
+
+    def copy(
+        self, source: str, *rows: tuple, lsn: int = 1000, name: str = TARGET, relation: Relation = ITEMS
+    ) -> Receipt:
+        at = Position(lsn=lsn, system_id="7001")
+        return self.lake.copy(feed(source, name), relation, [Lines(rows)] if rows else [], at, lambda *_: None)
+
+    def apply(self, *works: TableWork) -> Sequence[Receipt | Failure]:
+        """Write and commit."""
+        return list(self.lake.commit(self.lake.write(works)))
+
+    def applied(self, *works: TableWork) -> Sequence[Receipt]:
+        """Write and commit what must not fail."""
+        outcomes = self.apply(*works)
+        assert all(isinstance(outcome, Receipt) for outcome in outcomes), outcomes
+        return outcomes
+
+    def table(self, name: str) -> pa.Table:
+        raise NotImplementedError
+
+    def snapshots(self, name: str = TARGET) -> int:
+        raise NotImplementedError
+
+    def orphans(self, name: str = TARGET) -> list[str]:
+        """Files that no snapshot knows."""
+        raise NotImplementedError
+
+    def rows(self, name: str = TARGET) -> dict[tuple, tuple]:
+        """(sid, id) -> all other values; a key that is there twice is an error."""
+        found = self.table(name).to_pylist()
+        rows = {(row.pop("sid", None), row.pop("id")): tuple(row.values()) for row in found}
+        assert len(rows) == len(found), f"duplicate keys: {found}"
+        return rows
+
+    def of(self, source: str, name: str = TARGET) -> dict[int, tuple]:
+        """Rows of one source."""
+        return {key: values for (sid, key), values in self.rows(name).items() if sid == source}
+
+    def position(self, source: str, name: str = TARGET) -> int:
+        return self.lake.positions(name)[source].lsn
+
+
+class MemoryWorld(World):
+    def __init__(self, chunk_bytes: int) -> None:
+        self.lake = MemoryLake(chunk_bytes)
+        self.lake.open()
+
+    def table(self, name: str) -> pa.Table:
+        return self.lake.rows(name)
+
+    def snapshots(self, name: str = TARGET) -> int:
+        return self.lake.snapshots(name)
+
+    def orphans(self, name: str = TARGET) -> list[str]:
+        return []
+
+
+class IcebergWorld(World):
+    def __init__(self, folder: LakeFolder) -> None:
+        self._folder = folder
+        database = {"database": "shop", "urls": [{"url": "postgresql:///none"}], "tables": {"items": None}}
+        self.config = folder.config([database])
+        self.lake = IcebergLake(self.config, folder.session)
+        self.lake.open()
+
+    def _iceberg(self, name: str) -> object:
+        return oracle.open_table(self._folder.pyiceberg, name, catalog=self._folder.catalog)
+
+    def table(self, name: str) -> pa.Table:
+        return self._iceberg(name).scan().to_arrow()
+
+    def snapshots(self, name: str = TARGET) -> int:
+        return len(self._iceberg(name).metadata.snapshots)
+
+    def orphans(self, name: str = TARGET) -> list[str]:
+        table = self._iceberg(name)
+        known = set()
+        for snapshot in table.metadata.snapshots:
+            for manifest in snapshot.manifests(table.io):
+                known |= {_path(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
+        folder = Path(_path(table.location())) / "data"
+        return sorted(file.name for file in folder.glob("kvsz-*") if str(file) not in known)
+
+
+def _path(location: str) -> str:
+    return urllib.parse.urlparse(location).path

@@ -1,0 +1,134 @@
+"""Catalogs and stores by configuration alone: PostgreSQL as the catalog, S3 as the store."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config.load import load
+from kuvasz.errors import LakeError
+from kuvasz.lake.datafile import file_io
+from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.spool import Spool
+from kuvasz.route.hashing import worker_of
+from tests.fix_lake import Pipeline, group
+from tests.fix_postgres import Database
+from tests.fix_stores import CATALOG_USER, S3, PostgresCatalogFolder, StoreProcess
+from tests.oracle import assert_equal, source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ITEMS = "CREATE TABLE {} (id bigint PRIMARY KEY, n int, name text, price numeric(12,2), at timestamptz DEFAULT now())"
+FILL = "INSERT INTO {} SELECT i, i % 7, 'item ' || i, i * 1.25 FROM generate_series(1, {}) i"
+TABLES = [f"items_{number}" for number in range(6)]
+assert len({worker_of(f"shop.{table}", 4) for table in TABLES}) > 1
+
+
+def test_workers_commit_side_by_side_through_a_postgresql_catalog(
+    database: Database, postgres_catalog: PostgresCatalogFolder
+) -> None:
+    for table in TABLES:
+        database.execute(ITEMS.format(table))
+        database.execute(FILL.format(table, 200))
+    config = postgres_catalog.config(group({"eu": database}, dict.fromkeys(TABLES)), workers=4)
+    with Pipeline(config, postgres_catalog) as pipeline:
+        pipeline.wait_streaming()
+        for n in range(5):
+            for table in TABLES:
+                database.execute(f"UPDATE {table} SET n = {n} WHERE id % 5 = {n}")
+            database.execute(f"DELETE FROM {TABLES[n]} WHERE id = 7")
+        pipeline.wait_applied(database)
+        for table in TABLES:
+            pipeline.assert_equal(table, source_rows(database.url, table, sid="eu"))
+    catalog = postgres_catalog.database
+    assert catalog.execute("SELECT count(*) FROM iceberg_tables WHERE metadata_location IS NOT NULL") == [(6,)]
+    owners = catalog.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'iceberg%'")
+    assert owners == [(CATALOG_USER,)]
+
+
+def test_a_catalog_server_that_drops_its_connections_is_asked_again(
+    database: Database, postgres_catalog: PostgresCatalogFolder
+) -> None:
+    database.execute(ITEMS.format("items"))
+    database.execute(FILL.format("items", 100))
+    with Pipeline(postgres_catalog.config(group({"eu": database}, {"items": None})), postgres_catalog) as pipeline:
+        pipeline.wait_streaming()
+        for n in range(3):
+            ended = postgres_catalog.database.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s AND datname = %s",
+                (CATALOG_USER, postgres_catalog.database.name),
+            )
+            assert ended
+            database.execute(f"UPDATE items SET n = {n}")
+            database.execute(f"DELETE FROM items WHERE id = {n + 1}")
+            pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
+def test_s3_is_a_store_by_configuration_alone(
+    database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]
+) -> None:
+    database.execute(ITEMS.format("items"))
+    database.execute("ALTER TABLE items ALTER name SET STORAGE EXTERNAL")
+    database.execute(FILL.format("items", 2000))
+    database.execute("UPDATE items SET name = repeat('long ', 2000) WHERE id IN (5, 6)")
+    lake = {"warehouse": f"s3://{S3.bucket}/plain", "properties": s3.properties}
+    kuvasz = new_store_process(group({"eu": database}, {"items": None}), lake=lake).start()
+    kuvasz.wait_event("copied", table="shop.items")
+    database.execute("UPDATE items SET n = n + 1 WHERE id % 3 = 0")  # leaves a large value out: read by position
+    database.execute("DELETE FROM items WHERE id % 5 = 0 AND id <> 5")
+    kuvasz.wait_confirmed(database)
+    kuvasz.terminate()
+    assert [key for key in s3.keys("plain/") if key.endswith("-dv.puffin")]
+    assert_equal(source_rows(database.url, "items", sid="eu"), kuvasz.rows("items"), key=("id",))
+
+    shutil.rmtree(kuvasz.folder / "state")
+    database.execute("UPDATE items SET n = 100 WHERE id < 50")
+    database.execute("DELETE FROM items WHERE id BETWEEN 60 AND 70")
+    assert kuvasz.start("--until-caught-up").wait() == 0, kuvasz.report()
+    assert kuvasz.found("index_read", table="shop.items"), kuvasz.report()
+    kuvasz.assert_equal_everywhere("items", source_rows(database.url, "items", sid="eu"))
+    assert not [key for key in s3.keys("plain/") if "_kuvasz" in key]
+
+
+def test_a_warehouse_that_refuses_us_says_so_and_where(s3: S3, tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text(
+        "lake:\n"
+        f"  uri: jdbc:sqlite:{tmp_path}/catalog.db\n"
+        f"  warehouse: s3://{S3.bucket}/closed\n"
+        "  properties:\n"
+        + "".join(f"    {name}: '{value}'\n" for name, value in s3.properties.items())
+        + "databases: [{database: shop, urls: [{url: 'postgresql:///shop'}], tables: {items: }}]\n"
+    )
+    lake = IcebergLake(load(file, {}).config)
+    with s3.checking_credentials(), pytest.raises(LakeError) as caught:
+        lake._prove_warehouse()
+    assert caught.value.message.startswith(f"the warehouse s3://{S3.bucket}/closed cannot be written: ")
+    assert "ACCESS_DENIED" in caught.value.message
+    assert "kuvasz-secret" not in str(caught.value)
+    assert caught.value.hint == "check `lake.warehouse`, `lake.properties` and the permissions"
+    lake._prove_warehouse()
+
+
+@pytest.mark.parametrize("store", ["folder", "s3"])
+def test_a_spool_in_a_shared_store_loses_only_what_is_a_day_old(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, properties = f"file://{tmp_path}/wh/_kuvasz_spool", {}
+    if store == "s3":
+        s3: S3 = request.getfixturevalue("s3")
+        folder, properties = f"s3://{S3.bucket}/spool/_kuvasz_spool", s3.properties
+    Spool(folder, properties).clear()  # nothing there yet
+    path, slices = Spool(folder, properties).write([b"abc", b"defg"])
+    assert [piece.read(properties) for piece in slices] == [b"abc", b"defg"]
+    Spool(folder, properties).clear()
+    assert slices[0].read(properties) == b"abc"
+    later = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    Spool(folder, properties).clear()
+    assert not file_io(properties, path).new_input(path).exists()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kuvasz.admin.metrics import HELP, Metrics
+from kuvasz.ports import Receipt
+from kuvasz.state.tables import State
+from tests.unit.admin.snapshots import NOW, snapshot
+
+DOCS = Path(__file__).parents[3] / "docs" / "operating.md"
+
+
+def families(metrics: Metrics) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Return sample name -> labels -> value."""
+    found: dict[str, dict] = {}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+SOURCE = (("source", "shop_eu"),)
+TABLE = (("source", "shop_eu"), ("table", "shop.items"))
+
+
+def test_metrics_of_a_good_day() -> None:
+    found = families(Metrics(snapshot))
+    assert found["kuvasz_lag_seconds"] == {SOURCE: 0.0}
+    assert found["kuvasz_lag_bytes"] == {SOURCE: 0.0}
+    assert found["kuvasz_freshness_timestamp_seconds"] == {SOURCE: NOW - 3}
+    assert found["kuvasz_slot_retained_bytes"] == {SOURCE: 4096.0}
+    assert found["kuvasz_last_wire_message_timestamp_seconds"] == {SOURCE: NOW - 2}
+    assert found["kuvasz_copy_progress_ratio"] == {TABLE: 1.0}
+    assert found["kuvasz_rows_total"] == {TABLE: 7.0}
+    assert found["kuvasz_copied_rows_total"] == {TABLE: 40.0}
+    assert found["kuvasz_commit_conflicts_total"] == {(): 2.0}
+    assert found["kuvasz_waiting_bytes"] == {(): 10.0}
+    states = {dict(labels)["state"]: value for labels, value in found["kuvasz_table_state"].items()}
+    assert states == {state.value: float(state is State.STREAMING) for state in State}
+    ((labels, one),) = found["kuvasz_build_info"].items()
+    assert (one, [name for name, _ in labels]) == (1.0, ["python", "version"])
+
+
+def test_what_is_not_known_is_left_out_rather_than_zero() -> None:
+    found = families(
+        Metrics(lambda: snapshot(facts={"slot": None, "fresh_at": None}, source={"last_message_at": None}))
+    )
+    unknown = {"lag_seconds", "lag_bytes", "freshness_timestamp_seconds", "slot_retained_bytes",
+               "last_wire_message_timestamp_seconds"}  # fmt: skip
+    assert not {f"kuvasz_{name}" for name in unknown} & found.keys()
+
+
+def test_only_commits_are_timed() -> None:
+    metrics = Metrics(snapshot)
+    metrics.note(Receipt(target="t", positions={}, rows=1, snapshot_id=None, seconds=9.0))
+    metrics.note(Receipt(target="t", positions={}, rows=1, snapshot_id=4, seconds=0.2))
+    found = families(metrics)
+    assert found["kuvasz_commit_duration_seconds_count"] == {(): 1.0}
+    assert found["kuvasz_commit_duration_seconds_sum"] == {(): 0.2}
+
+
+def test_every_metric_has_a_sentence_and_a_place_in_the_docs() -> None:
+    page = DOCS.read_text()
+    rendered = Metrics(snapshot).render().decode()
+    names = set(re.findall(r"^# TYPE (kuvasz_\w+) ", rendered, re.MULTILINE))
+    names = {name for name in names if not name.endswith("_created")}
+    assert {name.removesuffix("_total") for name in names} == {*HELP, "kuvasz_commit_duration_seconds"}
+    assert [text for text in HELP.values() if not text.endswith(".")] == []
+    assert [name for name in names if f"`{name}" not in page] == []

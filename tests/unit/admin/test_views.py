@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kuvasz.admin import views
+from kuvasz.errors import DecodeError
+from kuvasz.state.tables import State
+from tests.unit.admin.snapshots import CLOCK, snapshot
+
+
+def test_status_of_a_good_day() -> None:
+    status = json.loads(json.dumps(views.status(snapshot())))
+    (source,) = status.pop("sources")
+    (table,) = source.pop("tables")
+    status.pop("version")
+    assert status == {
+        "phase": "running", "started_at": "2023-11-14T22:11:40.000+00:00", "at": "2023-11-14T22:13:20.000+00:00",
+        "waiting_bytes": 10, "memory_bytes": 1 << 30, "commit_conflicts": 2, "live": True, "ready": True,
+    }  # fmt: skip
+    assert source == {
+        "source": "shop_eu", "state": "streaming", "error": None, "received_lsn": "0/500", "durable_lsn": "0/500",
+        "confirmed_lsn": "0/480", "rows": 7, "lag_seconds": 0.0, "lag_bytes": 0,
+        "fresh_at": "2023-11-14T22:13:17.000+00:00", "last_message_at": "2023-11-14T22:13:18.000+00:00",
+        "is_paused": False, "slot": {"retained_bytes": 4096, "safe_bytes": None, "status": "reserved"},
+    }  # fmt: skip
+    assert table == {
+        "table": "public.items", "target": "shop.items", "state": "streaming",
+        "since": "2023-11-14T22:12:20.000+00:00", "error": None, "rows": 7, "copied_rows": 40, "copy_progress": 1.0,
+        "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
+    }  # fmt: skip
+
+
+def test_an_error_is_shown_with_its_hint() -> None:
+    error = DecodeError("no number", hint="look")
+    (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}))["sources"]
+    assert source["tables"][0]["error"] == {
+        "kind": "DecodeError", "message": "no number", "hint": "look", "retry": "human",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "facts", "seconds", "size"),
+    [
+        ({}, {}, 0.0, 0),
+        ({"is_pending": True}, {}, 3.0, 0),
+        ({"state": "waiting"}, {}, 3.0, 0),
+        ({"confirmable_lsn": 0x400}, {"is_behind": True}, 3.0, 0x100),
+        ({"received_lsn": 0x900}, {}, 0.0, 0x400),
+        ({}, {"fresh_at": None}, None, 0),
+        ({}, {"slot": None}, 0.0, None),
+        ({"confirmable_lsn": 0}, {"fresh_at": None, "is_behind": True}, None, None),
+    ],
+)
+def test_lag(source: dict, facts: dict, seconds: float | None, size: int | None) -> None:
+    moment = snapshot(source=source, facts=facts)
+    (seen,) = moment.view.sources
+    assert (moment.lag_seconds(seen), moment.lag_bytes(seen)) == (seconds, size)
+
+
+def test_live_until_silence_or_standstill() -> None:
+    assert views.livez(snapshot(heard_at=CLOCK - 299, moved_at=CLOCK - 299)) == []
+    assert views.livez(snapshot(heard_at=CLOCK - 301)) == ["nothing came from any source for 301 s"]
+    assert views.livez(snapshot(moved_at=CLOCK - 400)) == ["changes wait and nothing was committed for 400 s"]
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "reasons"),
+    [
+        (State.STREAMING, None, []),
+        (State.PAUSED, None, []),
+        (State.ERROR, None, []),
+        (State.NEW, None, ["source shop_eu, table public.items: new"]),
+        (State.COPYING, None, ["source shop_eu, table public.items: copying"]),
+        (State.CATCHING_UP, None, ["source shop_eu, table public.items: catching_up"]),
+        (State.NEW, "connection refused", []),
+    ],
+)
+def test_ready_when_every_table_is_settled(state: State, error: str | None, reasons: list[str]) -> None:
+    assert views.readyz(snapshot(table={"state": state}, source={"error": error})) == reasons
+
+
+def test_not_ready_before_and_after() -> None:
+    assert views.readyz(snapshot(phase="starting")) == ["kuvasz is starting"]
+    assert views.readyz(snapshot(phase="stopping")) == ["kuvasz is stopping"]
+
+
+def test_copy_progress_is_unknown_without_a_copy() -> None:
+    (table,) = snapshot(table={"copy_total": 0, "copy_done": 0}).view.tables
+    assert views.copy_progress(table) is None

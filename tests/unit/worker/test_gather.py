@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from kuvasz.model import Delivery, Relation, Segment, TableName, Truncation
+from kuvasz.worker.gather import Gatherer
+from tests.contract.changes import Sender, insert, relation
+
+OTHER = TableName(schema="public", name="others")
+
+
+def target_of(source: str, found: Relation, epoch: int) -> str | None:
+    return {"items": "shop.items", "others": "shop.others"}.get(found.table.name)
+
+
+def delivery(
+    *changes: Segment | Truncation, through: int, epoch: int = 1, is_open: bool = False, source: str = "eu"
+) -> Delivery:
+    return Delivery(source=source, changes=changes, through=through, bytes=10, epoch=epoch, is_open=is_open)
+
+
+class Streams:
+    def __init__(self, name: str = "eu") -> None:
+        self.items = Sender(name)
+        self.others = Sender(name, relation(table=OTHER, oid=2))
+
+
+def test_sorts_changes_by_target_and_keeps_their_order() -> None:
+    eu, us = Streams(), Streams("us")
+    one, two, three, four = eu.items.one(insert(1)), eu.others.one(insert(1)), eu.items.one(insert(2)), us.items.one()
+    gathered = Gatherer().gather(
+        [delivery(one, two, through=5), delivery(four, through=9, source="us"), delivery(three, through=7)], target_of
+    )
+    items, others = gathered.works
+    assert items.changes == (one, four, three)
+    assert (items.through, others.through) == ({"eu": 7, "us": 9}, {"eu": 5})
+    assert others.changes == (two,)
+    assert gathered.through == {"eu": (7, 1), "us": (9, 1)}
+    assert gathered.bytes == 30
+
+
+def test_a_relation_without_an_active_target_is_left_out_but_counts_as_durable() -> None:
+    eu = Streams()
+    gathered = Gatherer().gather([delivery(eu.items.one(insert(1)), through=5)], lambda *_: None)
+    assert (gathered.works, gathered.through) == ((), {"eu": (5, 1)})
+
+
+def test_the_target_is_asked_with_the_deliverys_epoch() -> None:
+    eu = Streams()
+    asked = []
+    Gatherer().gather(
+        [delivery(eu.items.one(insert(1)), through=5, epoch=7)], lambda source, _, epoch: asked.append((source, epoch))
+    )
+    assert asked == [("eu", 7)]
+
+
+def test_open_parts_are_remembered_over_mini_transactions() -> None:
+    eu, gatherer = Streams(), Gatherer()
+    lsn = eu.items.commit_lsn()
+    (first,) = gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of).works
+    assert (first.open_sources, first.through) == ({"eu"}, {"eu": 5})
+    (other,) = gatherer.gather([delivery(eu.others.part(lsn, insert(1)), through=5, is_open=True)], target_of).works
+    assert (other.target, other.open_sources) == ("shop.others", {"eu"})
+    # The last part has rows for neither: both are told that the transaction is whole.
+    works = gatherer.gather([delivery(through=9)], target_of).works
+    assert [(work.target, work.changes, work.through, work.open_sources) for work in works] == [
+        ("shop.items", (), {"eu": 9}, frozenset()),
+        ("shop.others", (), {"eu": 9}, frozenset()),
+    ]
+    assert gatherer.gather([delivery(through=10)], target_of).works == ()
+
+
+def test_a_new_connection_abandons_parts_of_earlier_mini_transactions() -> None:
+    eu, gatherer = Streams(), Gatherer()
+    part = eu.items.part(eu.items.commit_lsn(), insert(1))
+    gatherer.gather([delivery(part, through=5, is_open=True)], target_of)
+    (work,) = gatherer.gather([delivery(through=4, epoch=2)], target_of).works
+    assert (work.target, work.changes, work.through) == ("shop.items", (), {})
+    assert (work.abandoned, work.open_sources) == ({"eu"}, frozenset())
+    assert gatherer.gather([delivery(through=5, epoch=2)], target_of).works == ()
+
+
+def test_a_new_connection_forgets_what_this_mini_transaction_took_of_the_last_one() -> None:
+    # Whole transactions next to an open part come again, too, and must not be applied twice in one go.
+    eu, us, gatherer = Streams(), Streams("us"), Gatherer()
+    whole, lsn, kept = eu.items.one(insert(1)), eu.items.commit_lsn(), us.items.one(insert(7))
+    last = eu.items.segment([(1100, [insert(1)])])
+    gathered = gatherer.gather(
+        [
+            delivery(whole, eu.items.part(lsn, insert(2)), through=1108, is_open=True),
+            delivery(kept, through=50, source="us"),
+            delivery(last, through=1108, epoch=2),
+        ],
+        target_of,
+    )
+    (work,) = gathered.works
+    assert work.changes == (kept, last)
+    assert work.through == {"us": 50, "eu": 1108}
+    assert (work.abandoned, work.open_sources) == ({"eu"}, frozenset())
+    assert gathered.through["eu"] == (1108, 2)
+
+
+def test_the_end_of_a_transaction_that_is_forgotten_abandons_its_earlier_parts() -> None:
+    eu, gatherer = Streams(), Gatherer()
+    lsn = eu.items.commit_lsn()
+    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of)
+    again = delivery(eu.items.part(lsn, insert(1)), through=5, epoch=2, is_open=True)
+    (work,) = gatherer.gather([delivery(through=lsn + 8), again], target_of).works
+    assert work.changes == again.changes
+    assert (work.abandoned, work.open_sources, work.through) == ({"eu"}, {"eu"}, {"eu": 5})
+
+
+def test_a_truncate_in_an_open_part_is_forgotten_with_it() -> None:
+    eu, gatherer = Streams(), Gatherer()
+    truncation = eu.items.truncation(is_open=True)
+    works = gatherer.gather([delivery(truncation, through=5, is_open=True), delivery(through=5, epoch=2)], target_of)
+    assert [work.changes for work in works.works] == [()]
+
+
+def test_a_source_that_reconnects_leaves_others_alone() -> None:
+    eu, us, gatherer = Streams(), Streams("us"), Gatherer()
+    lsn = us.items.commit_lsn()
+    gatherer.gather([delivery(us.items.part(lsn, insert(1)), through=5, source="us", is_open=True)], target_of)
+    (work,) = gatherer.gather(
+        [delivery(eu.items.one(insert(1)), through=3), delivery(eu.items.one(insert(1)), through=3, epoch=2)], target_of
+    ).works
+    assert (work.abandoned, work.open_sources) == (frozenset(), {"us"})
