@@ -344,7 +344,8 @@ def translated(place: str) -> Iterator[None]:
         if kind.endswith(("ValidationException", "CommitFailedException")):
             raise ForeignChange(text, hint="another writer changed the table at the same time") from error
         if kind.endswith("NoSuchTableException"):
-            raise ForeignChange(text, hint="restore the table, or copy it again: kuvasz resync") from error
+            hint = "someone dropped it in the lake: restore it, or start again to copy its sources anew"
+            raise TableError(text, hint=hint) from error
         if kind.endswith("AlreadyExistsException"):
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
         raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error

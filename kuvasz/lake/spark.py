@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, str] = {
 
 #: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
 LOCAL_DEFAULTS: Mapping[str, str] = {
-    # Hadoop's local file system runs the program chmod for every file it creates; VFORK is the cheapest way to start it.
+    # Hadoop's local file system runs the program chmod for each file it creates; VFORK is the cheapest way to do so.
     "spark.driver.extraJavaOptions": (
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
     ),

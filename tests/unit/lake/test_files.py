@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from kuvasz.lake import files
+from kuvasz.lake.catalog import LiveFile
+from kuvasz.lake.datafile import DataFile
+from kuvasz.lake.files import Changeset, FileEntry, FileTable
+
+named = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
+
+
+def _delete(changeset: Changeset, rows: list[tuple[int, int]]) -> None:
+    numbers = np.array([file for file, _ in rows], np.uint32)
+    changeset.delete(numbers, np.array([row for _, row in rows], np.uint32))
+
+
+def _deleted(changeset: Changeset) -> set[tuple[int, int]]:
+    return {(file, row) for file, rows in changeset.deletes.items() for row in rows}
+
+
+@given(named, named, named)
+def test_deletes_gather(first: list, second: list, third: list) -> None:
+    one, other = Changeset(), Changeset()
+    _delete(one, first)
+    _delete(one, second)
+    _delete(other, third)
+    assert _deleted(one) == {*first, *second}
+    one.merge(other)
+    assert _deleted(one) == {*first, *second, *third}
+    assert _deleted(other) == set(third)
+    assert all(one.deletes.values()), "no file without rows"
+
+
+def test_merging_takes_files_over() -> None:
+    one, other = Changeset(), Changeset()
+    one.add(1, DataFile(path="a", rows=1, size=1, json=""), "eu")
+    other.add(2, DataFile(path="b", rows=1, size=1, json=""), None)
+    other.dropped.add(7)
+    one.merge(other)
+    assert sorted(one.paths()) == ["a", "b"]
+    assert one.dropped == {7}
+
+
+def test_numbers_are_never_given_twice() -> None:
+    table = FileTable({})
+    table.add(FileEntry(number=5, path="a", rows=1, sid=None))
+    assert table.reserve() == 6
+    table.remove(5)
+    assert (table.reserve(), len(table), table.find("a"), 5 in table) == (7, 0, None, False)
+
+
+@pytest.mark.parametrize("write", [files.write_vectors, files.write_position_deletes])
+def test_delete_files_are_read_back(tmp_path: Path, write: object) -> None:
+    (tmp_path / "data").mkdir()
+    entries = [FileEntry(number=n, path=f"file://{tmp_path}/data/{n}.parquet", rows=1000, sid=None) for n in (1, 2)]
+    dead = [BitMap64([0, 5, 999]), BitMap64(range(100))]
+    written = write({}, f"file://{tmp_path}", list(zip(entries, dead, strict=True)))
+    table = FileTable({})
+    for entry, one in zip(entries, written, strict=True):
+        assert one.number == entry.number
+        entry.delete = one.json
+        table.add(entry)
+    assert [table.dead(1), table.dead(2)] == dead
+    table.add(FileEntry(number=3, path="c", rows=1, sid=None))
+    assert table.dead(3) == BitMap64()
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "sid"),
+    [("6575", "6575", "eu"), ("6575", "7573", None), (None, None, None)],
+)
+def test_a_file_of_one_source_is_known_by_its_bounds(lower: str | None, upper: str | None, sid: str | None) -> None:
+    def bounds(value: str | None) -> dict:
+        return {"keys": [1], "values": [value]} if value else {"keys": [], "values": []}
+
+    data = {"file-path": "a", "record-count": 3, "lower-bounds": bounds(lower), "upper-bounds": bounds(upper)}
+    live = LiveFile(data=data, deletes=({"file-path": "d"},))
+    entry = files.entry_of(live, 9, 1)
+    assert (entry.number, entry.rows, entry.sid, entry.delete) == (9, 3, sid, '{"file-path": "d"}')
+    assert files.entry_of(live, 9, None).sid is None
