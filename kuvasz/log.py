@@ -39,6 +39,11 @@ def _when(record: logging.LogRecord) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(record.created, datetime.UTC)
 
 
+def _traceback(record: logging.LogRecord) -> str | None:
+    # The filter that takes secrets out leaves a text and no exception, whose own text would tell them.
+    return record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else None)
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
@@ -46,8 +51,8 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {"at": _when(record).isoformat(timespec="microseconds"), "level": record.levelname.lower(),
                 "message": record.getMessage(), **_facts(record)}  # fmt: skip
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+        if traceback := _traceback(record):
+            line["traceback"] = traceback
         return json.dumps(line, default=str)
 
 
@@ -63,6 +68,6 @@ class PlainFormatter(logging.Formatter):
         line = f"{_when(record):%H:%M:%S} {record.levelname.lower():7} {record.getMessage()} {text}".rstrip()
         if error is not None:
             line += "\n" + "\n".join(f"    {part}" for part in str(error).splitlines())
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+        if traceback := _traceback(record):
+            line += "\n" + traceback
         return line

@@ -94,7 +94,7 @@ class Pipeline:
     def _run(self) -> None:
         try:
             self.exit_code = uvloop.run(self._main())
-        except BaseException as error:  # the test decides what it means
+        except BaseException as error:  # noqa: BLE001 (the test decides what it means)
             self.error = error
         finally:
             self._ready.set()
@@ -141,7 +141,7 @@ class Pipeline:
 
     def wait_streaming(self) -> None:
         """Wait until every table streams."""
-        wait_until(lambda: self._settled(), f"all tables stream: {self.states()} {self.errors()}")
+        wait_until(self._settled, f"all tables stream: {self.states()} {self.errors()}")
 
     def _settled(self) -> bool:
         assert self.error is None, self.error
@@ -205,7 +205,9 @@ def lake_folder(spark_session: object) -> Iterator[LakeFolder]:
     folder.remove()
 
 
-def group(databases: Mapping[str | None, Database], tables: Mapping[str, dict | None], name: str = "shop") -> list[dict]:
+def group(
+    databases: Mapping[str | None, Database], tables: Mapping[str, dict | None], name: str = "shop"
+) -> list[dict]:
     """Return the map's group of databases by sid."""
     urls = [{"url": database.url} | ({"sid": sid} if sid else {}) for sid, database in databases.items()]
     return [{"database": name, "urls": urls, "tables": dict(tables)}]

@@ -126,12 +126,7 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
 def _lists(table: TableConfig, path: Path) -> Iterator[Problem]:
     for option in ("columns", "exclude", "key", "partition_by", "sort_by"):
         entries = getattr(table, option)
-        if (
-            entries is not None
-            and not entries
-            and option in table.model_fields_set
-            and option in {"columns", "key"}
-        ):
+        if entries is not None and not entries and option in table.model_fields_set and option in {"columns", "key"}:
             yield Problem(path=(*path, option), message="must name at least one column")
         for number, entry in enumerate(entries or ()):
             if entry in entries[:number]:

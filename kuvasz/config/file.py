@@ -153,9 +153,7 @@ class _Reader:
             result[name] = self._value(value, (*path, name), active)
         return result
 
-    def _merge(
-        self, node: Node, path: Path, merged: dict[str, tuple[Node, Node]], active: tuple[int, ...]
-    ) -> None:
+    def _merge(self, node: Node, path: Path, merged: dict[str, tuple[Node, Node]], active: tuple[int, ...]) -> None:
         """Collect what ``<<`` brings in; of several mappings the first counts (YAML 1.1, "Merge Key")."""
         if id(node) in active:
             self._report(path, "contains itself through an alias", node)

@@ -67,9 +67,7 @@ class OnSlotLost(enum.StrEnum):
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
     @override
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

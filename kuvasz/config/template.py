@@ -161,9 +161,7 @@ def _names(template: Template) -> frozenset[str]:
     return found
 
 
-def _resolve(
-    template: Template, environ: Mapping[str, str], place: str
-) -> tuple[list[str | SecretFile], set[str]]:
+def _resolve(template: Template, environ: Mapping[str, str], place: str) -> tuple[list[str | SecretFile], set[str]]:
     """Return text and files in their order, and the values of variables whose name calls them secret."""
     pieces: list[str | SecretFile] = []
     known: set[str] = set()

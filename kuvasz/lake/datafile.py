@@ -214,7 +214,9 @@ def _single(value: Any, kind: pa.DataType) -> bytes | None:  # noqa: ANN401, PLR
         return None if value != value else struct.pack("<d", value)
     if pa.types.is_decimal(kind):
         unscaled = int(value.scaleb(kind.scale, _WIDE))
-        return unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)
+        # The fewest bytes that hold it (spec, appendix D): -128 takes one.
+        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+        return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
     if _is_uuid(kind):
         return bytes(value)
     return None

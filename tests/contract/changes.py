@@ -1,4 +1,4 @@
-"""Changes of a source as a reader hands them on, built by hand: pgoutput messages in segments with their transactions."""
+"""Changes of a source as a reader hands them on, built by hand: pgoutput messages in segments."""
 
 from __future__ import annotations
 

@@ -481,7 +481,7 @@ def test_a_relation_whose_types_the_lake_cannot_hold_is_refused(world: World, co
     world.prepare("eu")
     columns = tuple(column if one.name == column.name else one for one in ITEMS.columns)
     other = dataclasses.replace(ITEMS, columns=columns)
-    with pytest.raises(SchemaError, match="source us, table public.items: ") as refused:
+    with pytest.raises(SchemaError, match=r"source us, table public\.items: ") as refused:
         world.lake.prepare(target(), feed("us"), other)
     assert text in str(refused.value)
     (failure,) = world.apply(work(Sender(relation=other).one(insert(1))))
@@ -500,5 +500,5 @@ def test_a_relation_with_another_key_is_refused(world: World) -> None:
 
 def test_a_source_column_called_sid_is_refused(world: World) -> None:
     taken = relation(Column(name="sid", pg_type=INT4))
-    with pytest.raises(SchemaError, match="has a column named sid, which the target shop.items needs itself"):
+    with pytest.raises(SchemaError, match=r"has a column named sid, which the target shop\.items needs itself"):
         world.lake.prepare(Target(name=TARGET, has_sid=True), feed("eu"), taken)

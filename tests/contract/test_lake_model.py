@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kuvasz.ports import Failure, Receipt
 from tests.contract.changes import SAME, TARGET, Sender, delete, insert, update, work
@@ -95,9 +102,11 @@ class LakeModel(RuleBasedStateMachine):
         self.changes.append(source.sender.truncation(lsn))
         self.through[name] = lsn + 8
 
-    @rule(name=names, steps=steps, begins_empty=st.booleans())
-    def part(self, name: str, steps: list, begins_empty: bool) -> None:
+    @rule(name=names, steps=steps, begins_empty=st.booleans(), is_next=st.booleans())
+    def part(self, name: str, steps: list, begins_empty: bool, is_next: bool) -> None:
         source = self.sources[name]
+        if is_next:
+            self._end(source)
         if source.open is None:
             source.open = (source.sender.commit_lsn(), [], dict(source.rows), begins_empty)
             if begins_empty:
@@ -134,20 +143,28 @@ class LakeModel(RuleBasedStateMachine):
     @rule()
     def write(self) -> None:
         taken, visible = self._take()
-        self.pending.append((self.world.lake.write([taken]), visible))
+        self.pending.append((self.world.lake.write([taken]), visible, taken.through))
 
     @precondition(lambda self: self.pending)
     @rule()
     def commit(self) -> None:
-        written, visible = self.pending.pop(0)
+        written, visible, through = self.pending.pop(0)
         outcomes = list(self.world.lake.commit(written))
         assert [type(outcome) for outcome in outcomes] == [Receipt], outcomes
+        for name, lsn in through.items():
+            assert outcomes[0].positions[name].lsn >= lsn
         self.durable = visible
+
+    @rule()
+    def write_and_commit(self) -> None:
+        self.write()
+        while self.pending:
+            self.commit()
 
     @rule(name=names)
     def fail(self, name: str) -> None:
         """A bad value comes; the table is resumed and every source sends again what is not durable."""
-        for written, visible in self.pending:
+        for written, visible, _ in self.pending:
             assert all(isinstance(one, Receipt) for one in self.world.lake.commit(written))
             self.durable = visible
         source = self.sources[name]
@@ -209,9 +226,7 @@ class LakeModel(RuleBasedStateMachine):
 
 
 def test_the_lake_in_memory_behaves_as_a_dictionary() -> None:
-    run_state_machine_as_test(
-        LakeModel, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(LakeModel, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))
 
 
 @pytest.mark.spark
@@ -223,7 +238,7 @@ def test_iceberg_behaves_as_a_dictionary(lake_folder: LakeFolder, spark_session:
     run_state_machine_as_test(
         OnIceberg,
         settings=settings(
-            max_examples=3, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck),
+            max_examples=4, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
         ),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The table type clone through the whole path: real PostgreSQL, real Spark, real Iceberg; PostgreSQL is the oracle."""
+"""The table type clone through the whole path: real PostgreSQL, Spark and Iceberg; PostgreSQL is the oracle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.oracle import source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text, price numeric(12,2), at timestamptz DEFAULT now())"
+ITEMS = (
+    "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text, price numeric(12,2), at timestamptz DEFAULT now())"
+)
 
 
 def test_copies_and_follows(database: Database, lake_folder: LakeFolder) -> None:
@@ -100,7 +102,7 @@ def test_composite_and_text_keys_and_names_with_capitals(database: Database, lak
     with Pipeline(lake_folder.config(group({"eu": database}, {"Order Lines": None})), lake_folder) as pipeline:
         pipeline.wait_streaming()
         database.execute('UPDATE "Order Lines" SET "No." = -1 WHERE "No." % 4 = 0')
-        database.execute("UPDATE \"Order Lines\" SET what = what || 'x' WHERE \"No.\" % 5 = 0")
+        database.execute('UPDATE "Order Lines" SET what = what || \'x\' WHERE "No." % 5 = 0')
         database.execute('DELETE FROM "Order Lines" WHERE "No." % 6 = 1')
         pipeline.wait_applied(database)
         expected = source_rows(database.url, '"Order Lines"', sid="eu")
@@ -211,7 +213,9 @@ def test_restart_goes_on_where_it_was_and_commits_nothing_twice(database: Databa
 
 
 def test_the_index_may_be_deleted_between_runs(database: Database, lake_folder: LakeFolder) -> None:
-    database.execute("CREATE TABLE items (code text, part numeric(5,1), day date, n int, PRIMARY KEY (code, part, day))")
+    database.execute(
+        "CREATE TABLE items (code text, part numeric(5,1), day date, n int, PRIMARY KEY (code, part, day))"
+    )
     database.execute("INSERT INTO items SELECT 'c' || i, i, date '2000-01-01' + i, 1 FROM generate_series(1, 500) i")
     config = lake_folder.config(group({"eu": database}, {"items": None}))
     with Pipeline(config, lake_folder) as pipeline:

@@ -13,9 +13,7 @@ def with_table(spec: str) -> str:
 
 def groups(*parts: tuple[str, str, str]) -> str:
     """Return a map with a group in a line: database, urls, tables."""
-    return "\n".join(
-        f"- {{database: {name}, urls: [{urls}], tables: {{{tables}}}}}" for name, urls, tables in parts
-    )
+    return "\n".join(f"- {{database: {name}, urls: [{urls}], tables: {{{tables}}}}}" for name, urls, tables in parts)
 
 
 A, B, C = ("{url: 'postgresql://a/x', sid: a}", "{url: 'postgresql://b/x', sid: b}", "{url: 'postgresql://c/x'}")

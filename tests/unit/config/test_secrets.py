@@ -87,9 +87,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
     assert secrets.is_secret_name(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["uri", "s3.endpoint", "jdbc.user", "key", "compass", "warehouse", "client.region"]
-)
+@pytest.mark.parametrize("name", ["uri", "s3.endpoint", "jdbc.user", "key", "compass", "warehouse", "client.region"])
 def test_other_names_are_not(name: str) -> None:
     assert not secrets.is_secret_name(name)
 

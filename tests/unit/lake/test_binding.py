@@ -16,7 +16,9 @@ WIDER = relation(Column(name="extra", pg_type=INT4))
 
 
 def bind(found: Relation, *, lake: Relation = ITEMS, key: tuple[str, ...] = ("id",)) -> Shape:
-    return binding.bind(target(), LakeSchema(schema_id=0, fields=wanted(target(), lake)), key, SEED, feed("eu"), found)
+    return binding.bind(
+        target(), LakeSchema(schema_id=0, fields=wanted(target(), lake)), key, SEED, feed("eu"), found
+    )
 
 
 def test_fields_find_their_columns_by_name() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.lake import chunks
@@ -54,6 +54,7 @@ def flat(cut: Cut) -> list[tuple]:
     return found
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
 def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
     changes, events = made

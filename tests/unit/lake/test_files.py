@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -25,6 +25,7 @@ def _deleted(changeset: Changeset) -> set[tuple[int, int]]:
     return {(file, row) for file, rows in changeset.deletes.items() for row in rows}
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(named, named, named)
 def test_deletes_gather(first: list, second: list, third: list) -> None:
     one, other = Changeset(), Changeset()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import LakeError
@@ -14,6 +14,7 @@ places = st.builds(
 )
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(st.dictionaries(st.text(min_size=1), places))
 def test_what_is_rendered_is_parsed(found: dict[str, Position]) -> None:
     properties = {positions.PREFIX + source: positions.render(position) for source, position in found.items()}

@@ -4,7 +4,7 @@ import json
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
@@ -19,6 +19,7 @@ bitmaps = st.one_of(
 )
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(st.lists(bitmaps, max_size=4))
 def test_vectors_come_back(sets: list[set[int]]) -> None:
     content, vectors = puffin.encode([(f"s3://b/f{number}", BitMap64(one)) for number, one in enumerate(sets)])
@@ -28,6 +29,7 @@ def test_vectors_come_back(sets: list[set[int]]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(st.lists(st.sets(st.integers(0, 2**31 - 1), min_size=1), min_size=1, max_size=3))
 def test_pyiceberg_reads_the_file(sets: list[set[int]]) -> None:
     content, _ = puffin.encode([(f"s3://b/f{number}", BitMap64(one)) for number, one in enumerate(sets)])
@@ -48,6 +50,7 @@ def test_the_footer_is_that_of_the_spec() -> None:
     assert "compression-codec" not in blob
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(bitmaps, st.data())
 def test_damage_is_found(one: set[int], data: st.DataObject) -> None:
     content, (vector,) = puffin.encode([("f", BitMap64(one))])

@@ -9,10 +9,10 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 
 from kuvasz.errors import SchemaError
-from kuvasz.lake import schema
+from kuvasz.lake import datafile, schema
 from kuvasz.lake.schema import Field
 from kuvasz.model import Column, Kind, PgType, ValueType, Wire
-from tests.contract.changes import ITEMS, INT4, TEXT, relation, target
+from tests.contract.changes import INT4, ITEMS, TEXT, relation, target
 
 HSTORE = PgType(oid=70000, name="hstore", schema="public")
 INTS = PgType(oid=1007, name="_int4", element=INT4)
@@ -58,7 +58,7 @@ def test_what_is_rendered_is_parsed() -> None:
 def test_pyiceberg_agrees_on_types_and_ids() -> None:
     fields = schema.wanted(target(), WIDE)
     iceberg = Schema.model_validate_json(schema.render(fields, ("sid", "id")))
-    ours = pyarrow_to_schema(schema.LakeSchema(schema_id=0, fields=fields).arrow())
+    ours = pyarrow_to_schema(datafile._stored(schema.LakeSchema(schema_id=0, fields=fields).arrow()))
     assert ours.as_struct() == iceberg.as_struct()
 
 

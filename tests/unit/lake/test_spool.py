@@ -3,13 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.spool import Spool
 
 
+@settings(deadline=None)  # a busy machine is no fault of ours
 @given(parts=st.lists(st.binary(max_size=50), max_size=6))
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_parts_are_read_back(tmp_path_factory: pytest.TempPathFactory, scheme: str, parts: list[bytes]) -> None:

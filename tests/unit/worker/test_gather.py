@@ -47,7 +47,8 @@ def test_the_target_is_asked_with_the_deliverys_epoch() -> None:
     eu = Streams()
     asked = []
     Gatherer().gather(
-        [delivery(eu.items.one(insert(1)), through=5, epoch=7)], lambda source, _, epoch: asked.append((source, epoch))
+        [delivery(eu.items.one(insert(1)), through=5, epoch=7)],
+        lambda source, _, epoch: asked.append((source, epoch)),
     )
     assert asked == [("eu", 7)]
 
@@ -120,6 +121,7 @@ def test_a_source_that_reconnects_leaves_others_alone() -> None:
     lsn = us.items.commit_lsn()
     gatherer.gather([delivery(us.items.part(lsn, insert(1)), through=5, source="us", is_open=True)], target_of)
     (work,) = gatherer.gather(
-        [delivery(eu.items.one(insert(1)), through=3), delivery(eu.items.one(insert(1)), through=3, epoch=2)], target_of
+        [delivery(eu.items.one(insert(1)), through=3), delivery(eu.items.one(insert(1)), through=3, epoch=2)],
+        target_of,
     ).works
     assert (work.abandoned, work.open_sources) == (frozenset(), {"us"})

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kuvasz.decode import copytext
+from kuvasz.fold.keys import hash_keys
+from kuvasz.lake.binding import bind
+from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.model import Column
+from kuvasz.modes.shape import RefusedValue, Shape
+from tests.contract.changes import INT4, feed, relation, target
+from tests.unit.decode.wires import copy_line
+
+SEED = bytes(range(16))
+
+
+def shape(**facts: object) -> Shape:
+    wide = relation(Column(name="extra", pg_type=INT4))
+    schema = LakeSchema(schema_id=0, fields=wanted(target(), wide))
+    found = bind(target(), schema, ("id",), SEED, feed("eu"), relation())
+    return dataclasses.replace(found, **facts)
+
+
+CELLS = copytext.split_copy(copy_line([b"1", b"5", b"a"]) + copy_line([b"2", None, b"b"]), 3)
+
+
+def test_rows_have_the_sid_and_null_where_the_source_has_no_column() -> None:
+    found = shape().rows(CELLS)
+    assert found.schema == shape().schema
+    assert found.to_pylist() == [
+        {"sid": "eu", "id": 1, "n": 5, "body": "a", "extra": None},
+        {"sid": "eu", "id": 2, "n": None, "body": "b", "extra": None},
+    ]
+    assert shape().rows(CELLS, np.array([1, 1], np.int32)).column("id").to_pylist() == [2, 2]
+
+
+def test_keys_are_those_of_the_typed_values_and_the_sid() -> None:
+    found, expected = shape().keys(CELLS), hash_keys([pa.array([1, 2], pa.int64())], sid="eu", seed=SEED)
+    assert (found.hi.tolist(), found.lo.tolist()) == (expected.hi.tolist(), expected.lo.tolist())
+    assert shape(sid="us").keys(CELLS).hi.tolist() != found.hi.tolist()
+    assert len(shape().keys(CELLS, np.empty(0, np.int32))) == 0
+
+
+def test_a_value_that_does_not_fit_names_its_place() -> None:
+    cells = copytext.split_copy(copy_line([b"1", b"5", b"a"]) + copy_line([b"2", b"99999999999", b"a"]), 3)
+    with pytest.raises(RefusedValue) as caught:
+        shape().rows(cells)
+    assert caught.value.row == 1
+    assert str(caught.value).startswith("source eu, table public.items, column n: value '99999999999' ")
+    assert "kuvasz retry --table" in str(caught.value)
+    # It comes back from executors pickled.
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again), again.row) == (RefusedValue, str(caught.value), 1)
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    cells = copytext.split_copy(copy_line([b"1", b"9" * 5000, b"a"]), 3)
+    with pytest.raises(RefusedValue) as caught:
+        shape().rows(cells)
+    assert len(caught.value.message) < 300

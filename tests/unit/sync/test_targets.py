@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config import sources as config_sources
+from kuvasz.config.load import load
+from kuvasz.model import TableName
+from kuvasz.ports import Feed, Target
+from kuvasz.route.hashing import worker_of
+from kuvasz.sync.targets import Targets, feed_of, target_of
+from tests.contract.changes import relation
+
+MAP = """
+lake: {namespace: shop}
+databases:
+- database: shop
+  urls: [{url: postgresql:///eu, sid: eu}, {url: postgresql:///us, sid: us}]
+  tables:
+    items:
+    sales.orders: {target: fact_orders}
+- database: audit
+  urls: [{url: postgresql:///audit}]
+  tables: {events: }
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[config_sources.Source]:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP)
+    return config_sources.resolve(load(file, {}).config)
+
+
+def test_a_relation_is_found_by_its_sources_map(sources: list[config_sources.Source]) -> None:
+    targets = Targets(sources, 4)
+    eu, us, audit = (source.name for source in sources)
+    orders = relation(table=TableName(schema="sales", name="orders"))
+    assert targets.target(eu, relation()) == targets.target(us, relation()) == "shop.items"
+    assert targets.target(eu, orders) == "shop.fact_orders"
+    assert targets.target(audit, relation()) is None
+    assert targets.target(eu, relation(table=TableName(schema="public", name="orders"))) is None
+
+
+def test_all_sources_of_a_target_share_its_worker(sources: list[config_sources.Source]) -> None:
+    targets = Targets(sources, 4)
+    assert targets.worker(sources[0].name, relation()) == targets.worker(sources[1].name, relation())
+    assert targets.worker(sources[0].name, relation()) == worker_of("shop.items", 4)
+    assert targets.worker(sources[2].name, relation()) is None
+
+
+def test_a_spec_becomes_target_and_feed(sources: list[config_sources.Source]) -> None:
+    spec = next(spec for spec in sources[0].tables if spec.table.name == "orders")
+    assert target_of(spec) == Target(name="shop.fact_orders", has_sid=True)
+    assert feed_of(sources[0], spec) == Feed(
+        target="shop.fact_orders", source=sources[0].name, sid="eu", table=TableName(schema="sales", name="orders")
+    )
+    (events,) = sources[2].tables
+    assert not target_of(events).has_sid

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import io
+
+import pytest
+from rich.console import Console
+
+from kuvasz import console
+from kuvasz.app import SourceView, View
+from kuvasz.console import Rates, render
+from kuvasz.errors import TableError
+from kuvasz.state.tables import State, TableState
+
+
+def source(name: str = "shop/eu", state: str = "streaming", **facts: object) -> SourceView:
+    return SourceView(**{
+        "name": name, "state": state, "error": None, "received_lsn": 0, "confirmed_lsn": 0x16B374D848,
+        "confirmable_lsn": 0, "rows": 0, "epoch": 1, "commit_us": None, "last_message_at": None, "is_pending": False,
+        "is_paused": False, **facts,
+    })  # fmt: skip
+
+
+def table(name: str = "items", state: State = State.STREAMING, **facts: object) -> TableState:
+    return TableState(target=f"shop.{name}", source="shop/eu", table=f"public.{name}", state=state, **facts)
+
+
+def drawn(*tables: TableState, sources: tuple[SourceView, ...] = (source(),), phase: str = "running") -> str:
+    view = View(phase=phase, sources=sources, tables=tables, waiting_bytes=0, commit_conflicts=0)
+    out = Console(file=io.StringIO(), width=200, force_terminal=False)
+    out.print(render(view, Rates()))
+    return out.file.getvalue()
+
+
+def test_a_source_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.time, "time", lambda: 946684800 + 12.5)
+    text = drawn(table(), table("orders", last_commit_us=10_000_000))
+    (line,) = text.strip().splitlines()
+    assert line.startswith("shop/eu")
+    for part in ("streaming", "items:streaming orders:streaming", "confirmed 16/B374D848", "newest change 2.5 s old"):
+        assert part in line
+
+
+def test_many_tables_are_counted() -> None:
+    tables = [table(f"t{number}") for number in range(5)] + [table("bad", State.ERROR, error=TableError("no"))]
+    assert "6 tables, 1 in error" in drawn(*tables)
+
+
+def test_a_copying_table_has_a_bar() -> None:
+    text = drawn(table(state=State.COPYING, copy_done=1, copy_total=3, copied_rows=12345))
+    assert "copy shop/eu public.items" in text
+    assert "33 %" in text
+    assert "12,345 rows" in text
+    assert "0 %" in drawn(table(state=State.COPYING))
+
+
+def test_the_start_is_told() -> None:
+    assert "starting spark" in drawn(phase="starting", sources=())
+    assert "starting spark" not in drawn()
+
+
+def test_rates_are_smoothed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    rates = Rates()
+    assert rates.of("eu", 1000) == 0.0
+    now[0] = 100.1
+    assert rates.of("eu", 1100) == 0.0, "too soon to say"
+    now[0] = 101.0
+    assert rates.of("eu", 1500) == pytest.approx(500.0)
+    now[0] = 102.0
+    assert rates.of("eu", 1500) == pytest.approx(250.0)
+    assert rates.of("us", 7) == 0.0
+
+
+async def _nothing(is_live: bool) -> None:
+    async with console.show(None, is_live=is_live):
+        pass
+
+
+def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+
+    asyncio.run(_nothing(False))
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kuvasz import log
+
+URL = "postgresql://u:hunter2secret@h/db"
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    root = logging.getLogger("kuvasz")
+    before = root.handlers[:], root.level, root.propagate
+    yield logging.getLogger("kuvasz.some.part")
+    root.handlers[:], root.propagate = before[0], before[2]
+    root.setLevel(before[1])
+
+
+def test_json_lines_carry_the_facts(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    log.set_up("json", [])
+    logger.info("committed", extra={"event": "committed", "rows": 3, "positions": {"eu": "0/1"}})
+    logger.debug("not shown")
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    assert found.pop("at").endswith("+00:00")
+    assert found == {
+        "level": "info",
+        "message": "committed",
+        "event": "committed",
+        "rows": 3,
+        "positions": {"eu": "0/1"},
+    }
+
+
+def test_plain_lines_put_errors_below(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    log.set_up("plain", [])
+    logger.warning("a table stops", extra={"event": "failed", "table": "t", "error": "no\nhint: do this"})
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first[8:] == " warning a table stops table=t"
+    assert rest == ["    no", "    hint: do this"]
+
+
+@pytest.mark.parametrize("log_format", ["plain", "json"])
+def test_tracebacks_are_shown(logger: logging.Logger, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    log.set_up(log_format, [])
+    try:
+        raise ZeroDivisionError("oops")
+    except ZeroDivisionError:
+        logger.exception("a bug")
+    assert "ZeroDivisionError: oops" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("log_format", ["plain", "json"])
+def test_secrets_never_show(logger: logging.Logger, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    log.set_up(log_format, ["hunter2secret"])
+    logger.warning("cannot reach %s", URL, extra={"error": f"at {URL}", "nested": {"url": [URL]}})
+    try:
+        raise ValueError(URL)
+    except ValueError:
+        logger.exception("failed")
+    text = capsys.readouterr().err
+    assert "hunter2secret" not in text
+    assert "cannot reach" in text
+
+
+def test_setting_up_again_replaces(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    log.set_up("plain", [])
+    log.set_up("json", [])
+    logger.info("once")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("log_format", "is_tty", "live"), [("auto", True, True), ("auto", False, False), ("json", True, False)]
+)
+def test_live_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch, log_format: str, is_tty: bool, live: bool) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_tty)
+    assert log.is_live(log_format) is live
