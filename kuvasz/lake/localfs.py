@@ -2,7 +2,7 @@
 
 Hadoop's local file system runs the program ``chmod`` for every file it creates, and writes a second file with
 checksums beside it: twelve processes a commit. The class below leaves both out: files get the permissions of the
-process's umask, as any other program's do. It is compiled by Janino, which Spark brings for its own generated code, so
+process's umask, as with any program. It is compiled by Janino, which Spark brings for its own generated code, so
 that kuvasz needs no jar of its own.
 
 Executors, and stores that are not local, are not touched.
