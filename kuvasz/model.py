@@ -96,6 +96,7 @@ class Column:
     is_key: bool = False  #: part of the key that identifies a row (primary key or replica identity)
     attnum: int = 0  #: pg_attribute.attnum; 0 where only the stream has been seen
     is_nullable: bool = True
+    has_default: bool = False  #: a default, an identity, or values for the rows that were there before it
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
 
 

@@ -178,6 +178,7 @@ class IcebergLake:
                 table = self._load(target, relation)
                 self._tables[target.name] = table
         with table.lock:
+            table.check_columns(feed, relation)
             lacking = [f for f in wanted(target, relation) if table.schema.by_name(f.name) is None]
             if lacking:
                 dropped = {field.name for field in lacking} & table.table.dropped_columns()
@@ -189,6 +190,8 @@ class IcebergLake:
                 table.reload_schema()
                 _log.info("columns added", extra={"event": "columns_added", "table": target.name,
                                                   "columns": [field.name for field in lacking]})  # fmt: skip
+            # Before the shape: a table that is copied anew may have another OID than the one before.
+            table.remember_columns(feed, relation)
             table.shape(feed, relation)
         self._pool.submit(self._read_index, table)
 

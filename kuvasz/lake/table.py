@@ -21,6 +21,7 @@ from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError,
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import positions as position_properties
+from kuvasz.lake import source_columns
 from kuvasz.lake.binding import bind, no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.datafile import DataFile, file_io, remove
@@ -116,6 +117,7 @@ class LakeTable:
             message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
             raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
         self.positions: dict[str, Position] = position_properties.parse(found, target.name)
+        self.source_columns = source_columns.parse(found, target.name)
         self.snapshot_id: int | None = None
         self.files = FileTable(properties)
         self.open: dict[str, OpenTransaction] = {}
@@ -222,9 +224,29 @@ class LakeTable:
         """
         cached = self._shapes.get((feed.source, relation))
         if cached is None:
+            known = self.source_columns.get(feed.source)
+            if known is not None:
+                source_columns.check_table(known, relation, _place(feed), self.name)
             cached = bind(self.target, self.schema, self.key, self.seed, feed, relation)
             self._shapes[feed.source, relation] = cached
         return cached
+
+    def check_columns(self, feed: Feed, relation: Relation) -> None:
+        """Refuse what happened to a source table that the rows already here do not show; see `source_columns`.
+
+        Raises:
+            SchemaError: The table has to be copied again.
+        """
+        known = self.source_columns.get(feed.source)
+        if known is not None and feed.source in self.positions:
+            source_columns.check(known, relation, _place(feed), self.name)
+
+    def remember_columns(self, feed: Feed, relation: Relation) -> None:
+        """Store a source table's columns, now that the lake agrees with them."""
+        now = source_columns.of(relation)
+        if self.source_columns.get(feed.source) != now:
+            self.table.set_properties({source_columns.PREFIX + feed.source: now.render()})
+            self.source_columns[feed.source] = now
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -573,3 +595,7 @@ class LakeTable:
         for (number, file), file_keys in zip(files, keys, strict=True):
             changeset.add(number, file, sid)
             self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
+
+
+def _place(feed: Feed) -> str:
+    return f"source {feed.source}, table {feed.table}"

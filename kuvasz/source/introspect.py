@@ -62,7 +62,8 @@ ORDER BY n.nspname, c.relname
 
 _COLUMNS = """
 SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
-    atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated, attndims > 1 AS is_grid
+    atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated, attndims > 1 AS is_grid,
+    atthasdef OR atthasmissing OR attidentity <> '' AS has_default
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
 ORDER BY attrelid, attnum
 """
@@ -295,6 +296,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key) -> tuple[Column, ...]:
         Column(
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
             attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
+            has_default=row.has_default,
         )
         for row in catalog.columns.get(oid, ()) if not row.is_generated
     )  # fmt: skip

@@ -276,3 +276,44 @@ def test_a_table_without_key_is_refused_with_its_mend_and_not_published(
         database.execute("INSERT INTO items (id) VALUES (1)")
         wait_until(lambda: not pipeline.app.progress.pending("shop_eu"), "nothing is pending")
     assert database.execute("SELECT tablename FROM pg_publication_tables") == [("items",)]
+
+
+def test_columns_added_while_it_was_down_are_taken_over(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ITEMS)
+    database.execute("INSERT INTO items (id, n) SELECT i, 1 FROM generate_series(1, 50) i")
+    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    database.execute("UPDATE items SET n = 2 WHERE id < 10")
+    database.execute("ALTER TABLE items ADD COLUMN note text")
+    database.execute("UPDATE items SET note = 'new' WHERE id < 5")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("ALTER TABLE items RENAME n TO number", "column n was renamed to number"),
+        ("ALTER TABLE items ADD c int DEFAULT 5", "column c was added with a default"),
+        ("ALTER TABLE items DROP n; ALTER TABLE items ADD n int", "column n was dropped and added again"),
+        ("DROP TABLE items; " + ITEMS, "dropped and created again"),
+    ],
+)
+def test_changes_that_old_rows_do_not_show_stop_the_table(
+    database: Database, lake_folder: LakeFolder, change: str, told: str
+) -> None:
+    database.execute(ITEMS)
+    database.execute("INSERT INTO items (id, n) VALUES (1, 1)")
+    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    with database.connect() as session:
+        session.execute(change)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        errors = "\n".join(pipeline.errors())
+        assert told in errors
+        assert "copied anew" in errors

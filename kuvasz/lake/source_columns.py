@@ -1,0 +1,99 @@
+"""What a source table's columns were when the lake last agreed with them, as a table property. Pure.
+
+``kuvasz.columns.<source>`` holds ``{"oid": 16384, "columns": {"id": 1, "name": 2}}``: the table's OID and each
+column's number. Names alone do not tell a renamed column from a dropped and an added one, nor a table from another
+that took its name; whoever goes by names then fills old rows wrongly, without an error. The numbers tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+from kuvasz.errors import LakeError, SchemaError
+from kuvasz.model import Relation
+
+PREFIX = "kuvasz.columns."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceColumns:
+    """A source table's OID and columns."""
+
+    oid: int
+    columns: Mapping[str, int]  #: name -> pg_attribute.attnum
+
+    def render(self) -> str:
+        """Return the property's value."""
+        return json.dumps({"oid": self.oid, "columns": dict(self.columns)})
+
+
+def of(relation: Relation) -> SourceColumns:
+    """Return what is to be remembered of a relation as the catalog describes it."""
+    return SourceColumns(oid=relation.oid, columns={column.name: column.attnum for column in relation.columns})
+
+
+def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]:
+    """Return source -> columns from a table's properties.
+
+    Raises:
+        LakeError: A property was damaged by someone.
+    """
+    found = {}
+    for name, value in properties.items():
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            facts = json.loads(value)
+            known = SourceColumns(oid=int(facts["oid"]), columns={k: int(v) for k, v in facts["columns"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"table {table}: property {name} does not describe columns: {value[:120]!r}"
+            raise LakeError(message, hint="restore the property, or drop it") from error
+        found[name.removeprefix(PREFIX)] = known
+    return found
+
+
+def check_table(known: SourceColumns, relation: Relation, place: str, target: str) -> None:
+    """Refuse another table of the same name.
+
+    Raises:
+        SchemaError: It has another OID.
+    """
+    if relation.oid != known.oid:
+        message = f"{place}: the table was dropped and created again (OID {known.oid}, now {relation.oid})"
+        raise SchemaError(message, hint=_copy_again(target))
+
+
+def check(known: SourceColumns, relation: Relation, place: str, target: str) -> None:
+    """Refuse changes after which the lake's rows would not be what the source shows.
+
+    A column that is new, may be NULL and has no default is NULL in the rows that the lake has, as at the source. A
+    dropped column stays in the lake and is no longer filled.
+
+    Args:
+        known: What was remembered.
+        relation: The table as the catalog describes it now.
+        place: Source and table, for the message.
+        target: The lake table.
+
+    Raises:
+        SchemaError: A column was renamed, dropped and added again, or added with values for existing rows.
+    """
+    check_table(known, relation, place, target)
+    name_of = {number: name for name, number in known.columns.items()}
+    for column in relation.columns:
+        before = name_of.get(column.attnum)
+        if before is not None and before != column.name:
+            what = f"column {before} was renamed to {column.name}"
+        elif before is None and column.name in known.columns:
+            what = f"column {column.name} was dropped and added again"
+        elif before is None and (column.has_default or not column.is_nullable):
+            what = f"column {column.name} was added with a default, which rows in the lake do not have"
+        else:
+            continue
+        raise SchemaError(f"{place}: {what}", hint=_copy_again(target))
+
+
+def _copy_again(target: str) -> str:
+    return f"drop the table {target} from the lake and start again: it is copied anew"
