@@ -416,6 +416,8 @@ class IcebergLake:
         positions = chunks.reached(job.cut, job.work.through, table.positions)
         begin = time.monotonic()
         snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
+        seconds = time.monotonic() - begin
+        self._expire(table)
         return Receipt(
             target=table.name,
             positions=positions,
@@ -423,8 +425,16 @@ class IcebergLake:
             snapshot_id=snapshot_id,
             rows_of=job.cut.rows_of,
             commit_us=job.cut.commit_us,
-            seconds=time.monotonic() - begin,
+            seconds=seconds,
         )
+
+    def _expire(self, table: LakeTable) -> None:
+        """Expire snapshots in the table's own lane, where nothing can conflict; it is no matter if it fails."""
+        try:
+            table.expire_snapshots()
+        except KuvaszError as error:
+            _log.warning("old snapshots could not be expired", extra={
+                "event": "expire_failed", "table": table.name, "error": error.message})  # fmt: skip
 
     def _retried(self, table: LakeTable, step: Callable[[], T]) -> T:
         """Catalog and storage may fail for a while: the work is kept and the step tried again, for ever."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -54,6 +55,11 @@ _VECTOR_FORMAT = 3
 
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
+
+#: Snapshots older than this are expired, so often, but never the newest ones: a query that runs may still read them.
+EXPIRE_EVERY_S = 60.0
+SNAPSHOT_AGE_S = 1800.0
+SNAPSHOTS_KEPT = 30
 
 ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
 
@@ -126,6 +132,7 @@ class LakeTable:
         self._index_folder = index_folder / table.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
+        self._expired_at = time.monotonic()
         self.era = Era.begin(self.positions)
 
     # Opening
@@ -532,6 +539,14 @@ class LakeTable:
         self._unsaved += sum(file.rows for file, _ in changeset.added.values())
         if self._unsaved >= CHECKPOINT_ENTRIES:
             self.checkpoint()
+
+    def expire_snapshots(self) -> None:
+        """Expire old snapshots now and then: each costs every commit and every reader a line of metadata."""
+        now = time.monotonic()
+        if now - self._expired_at < EXPIRE_EVERY_S:
+            return
+        self._expired_at = now
+        self.table.expire_snapshots(int((time.time() - SNAPSHOT_AGE_S) * 1000), SNAPSHOTS_KEPT)
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""

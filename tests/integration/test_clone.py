@@ -278,6 +278,30 @@ def test_a_table_without_key_is_refused_with_its_mend_and_not_published(
     assert database.execute("SELECT tablename FROM pg_publication_tables") == [("items",)]
 
 
+def test_old_snapshots_are_expired_and_positions_survive(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("EXPIRE_EVERY_S", 0.0), ("SNAPSHOT_AGE_S", 0.0), ("SNAPSHOTS_KEPT", 2)):
+        monkeypatch.setattr(f"kuvasz.lake.table.{name}", value)
+    database.execute(ITEMS)
+    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(6):
+            database.execute(
+                "INSERT INTO items (id, n) SELECT %s * 10 + i, 0 FROM generate_series(1, 9) i", (number,)
+            )
+            database.execute("UPDATE items SET n = n + 1 WHERE id %% 3 = 0 AND id <> %s", (number,))
+            pipeline.wait_applied(database)
+        assert pipeline.snapshots("items") == 2
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("DELETE FROM items WHERE id % 2 = 0")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
 def test_columns_added_while_it_was_down_are_taken_over(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
     database.execute("INSERT INTO items (id, n) SELECT i, 1 FROM generate_series(1, 50) i")
