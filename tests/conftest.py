@@ -2,4 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+from hypothesis import settings
+
 pytest_plugins = ["tests.fix_postgres", "tests.fix_lake", "tests.fix_process", "tests.fix_stores"]
+
+# A run on main says whether main is right: it draws the same examples each time. New ones are found at the desk.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("desk", deadline=None)
+if "HYPOTHESIS_PROFILE" not in os.environ:
+    settings.load_profile("ci" if os.environ.get("CI") else "desk")

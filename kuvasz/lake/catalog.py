@@ -358,7 +358,7 @@ def translated(place: str) -> Iterator[None]:
     except PySparkException as error:  # PySpark converts IllegalArgumentException and the like
         message = f"{place}: {error}"
         raise SchemaError(message, hint="report it with the table's definition") from error
-    except Py4JError as error:
+    except (Py4JError, ConnectionError) as error:
         raise LakeError(f"{place}: spark's jvm does not answer: {error}", hint="see its log; start again") from error
 
 

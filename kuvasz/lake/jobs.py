@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
 from kuvasz.errors import LakeError
 
@@ -53,7 +53,7 @@ class Jobs:
         slices = balance(tasks, sizes, self.parallelism)
         try:
             return self._context.parallelize(slices, len(slices)).mapPartitions(_Flat(job)).collect()
-        except (Py4JJavaError, Py4JError) as error:
+        except (Py4JError, ConnectionError) as error:  # ConnectionError: the JVM is gone
             message = f"a spark job failed: {_cause(error)}"
             raise LakeError(message, hint="it is tried again; see Spark's log if it stays") from error
 
@@ -133,7 +133,7 @@ def balance(tasks: Sequence[Task], sizes: Sequence[int], count: int) -> list[lis
     return lists
 
 
-def _cause(error: Py4JError) -> str:
+def _cause(error: Exception) -> str:
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "Exception" in line]

@@ -83,6 +83,8 @@ def check(known: SourceColumns, relation: Relation, place: str, target: str) -> 
     check_table(known, relation, place, target)
     name_of = {number: name for name, number in known.columns.items()}
     for column in relation.columns:
+        if column.attnum == 0:
+            continue  # only the stream has been seen: it does not tell
         before = name_of.get(column.attnum)
         if before is not None and before != column.name:
             what = f"column {before} was renamed to {column.name}"

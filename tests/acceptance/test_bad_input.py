@@ -214,7 +214,7 @@ def test_a_target_with_another_type_stops_its_table_alone(database: Database, la
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         pipeline.assert_equal("items", source_rows(database.url, "items"))
-    config = lake_folder.config(group({None: database}, {"odd": {"target": "items"}}))
+    config = lake_folder.config(group({None: database}, {"odd": {"target": "items"}}, name="depot"))
     with Pipeline(config, lake_folder) as pipeline:
         assert wait_exit(pipeline) == 3
         wanted = "column n is timestamp by its type timestamp, but int in the lake"

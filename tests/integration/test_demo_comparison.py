@@ -10,6 +10,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.demo import comparison, shop
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.lake import spark
 from tests import oracle
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -37,13 +38,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def session(folder):
-    from kuvasz.lake.spark import open_session
-
+def session(spark_session, folder):
+    """The suite's Spark, with this module's lake as another catalog: there is one Spark in a process."""
     (folder / "map.yaml").write_text(_MAP.format(folder=folder))
-    spark = open_session(load(folder / "map.yaml").config)
-    yield spark
-    spark.stop()
+    for name, value in spark.settings(load(folder / "map.yaml").config).items():
+        if name.startswith("spark.sql.catalog."):
+            spark_session.conf.set(name, value)
+    return spark_session
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +93,20 @@ def test_compare_reports_a_target_that_does_not_exist(session, source):
 
 def test_three_readers_see_the_same_rows_below_deletion_vectors(session, source, folder, lake):
     properties = {"uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-    session.sql("DELETE FROM kuvasz.shop.customers WHERE id % 7 = 3")
+    # A table of its own: the others are compared as they are.
+    session.sql(
+        "CREATE TABLE kuvasz.shop.clients USING iceberg TBLPROPERTIES ('format-version' = '3',"
+        " 'write.delete.mode' = 'merge-on-read') AS SELECT * FROM kuvasz.shop.customers"
+    )
+    session.sql("DELETE FROM kuvasz.shop.clients WHERE id % 7 = 3")
     wanted = oracle.source_rows(source, "customers", sid="eu", where="id % 7 <> 3")
-    tasks = list(oracle.open_table(properties, "shop.customers").scan().plan_files())
+    tasks = list(oracle.open_table(properties, "shop.clients").scan().plan_files())
     assert all(delete.file_path.endswith(".puffin") for task in tasks for delete in task.delete_files)
     assert any(task.delete_files for task in tasks)
 
-    oracle.assert_equal(wanted, oracle.lake_rows_spark(session, "kuvasz.shop.customers"), key=["id"])
-    oracle.assert_equal(wanted, oracle.lake_rows_pyiceberg(properties, "shop.customers"), key=["id"])
-    oracle.assert_equal(wanted, oracle.lake_rows_duckdb(properties, "shop.customers"), key=["id"])
+    oracle.assert_equal(wanted, oracle.lake_rows_spark(session, "kuvasz.shop.clients"), key=["id"])
+    oracle.assert_equal(wanted, oracle.lake_rows_pyiceberg(properties, "shop.clients"), key=["id"])
+    oracle.assert_equal(wanted, oracle.lake_rows_duckdb(properties, "shop.clients"), key=["id"])
 
 
 def _schema(rows):

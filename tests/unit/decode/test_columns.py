@@ -60,8 +60,9 @@ def check(name: str, values: list[bytes | None], policy: str) -> None:
     array = attempt(wires.one_column(values), value_type, policy)
     if isinstance(array, ValueRefused):
         assert array.row in refused
-        assert array.reason == refused[array.row].reason
         if name not in _TWO_PASSES:
+            # A value with two faults may be refused for either where form and elements are looked at in turn.
+            assert array.reason == refused[array.row].reason
             assert array.row == min(refused)
             assert array.text == refused[array.row].text
         return
