@@ -146,6 +146,12 @@ class Lake(Protocol):
         from any thread.
         """
 
+    def forget(self, target: str, source: str) -> None:
+        """Drop a source's position from a prepared target: it missed changes and has to be copied again.
+
+        Its rows stay until the copy replaces them.
+        """
+
     def resume(self, target: str) -> None:
         """Let a target that failed be written again; its sources begin again at their positions.
 

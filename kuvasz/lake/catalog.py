@@ -164,6 +164,14 @@ class IcebergTable:
                 update.set(key, value)
             update.commit()
 
+    def remove_properties(self, names: Iterable[str]) -> None:
+        """Remove table properties in a commit of their own."""
+        with translated(f"table {self.name}"):
+            update = self._handle.updateProperties()
+            for name in names:
+                update.remove(name)
+            update.commit()
+
     def commit(self, commit: Commit) -> tuple[int | None, int | None]:
         """Make a commit and return the ids of the now current snapshot and of its parent.
 

@@ -357,6 +357,12 @@ class IcebergLake:
             outcomes = list(self._pool.map(self._commit_table, written.tables))
         return [outcome for outcome in outcomes if outcome is not None]
 
+    def forget(self, target: str, source: str) -> None:
+        """See `kuvasz.ports.Lake.forget`."""
+        table = self._tables[target]
+        with table.lock:
+            table.forget_position(source)
+
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]

@@ -227,6 +227,14 @@ class MemoryLake(Lake):
         return {} if table is None else dict(table.positions)
 
     @override
+    def forget(self, target: str, source: str) -> None:
+        """See `kuvasz.ports.Lake.forget`."""
+        table = self._tables[target]
+        with table.lock:
+            table.positions.pop(source, None)
+            table.era = Era.begin(table.positions)
+
+    @override
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]

@@ -61,7 +61,10 @@ def check_table(known: SourceColumns, relation: Relation, place: str, target: st
         SchemaError: It has another OID.
     """
     if relation.oid != known.oid:
-        message = f"{place}: the table was dropped and created again (OID {known.oid}, now {relation.oid})"
+        message = (
+            f"{place}: this is not the table that was copied (OID {known.oid}, now {relation.oid}):"
+            " it was dropped and created again, or the map names another"
+        )
         raise SchemaError(message, hint=_copy_again(target))
 
 

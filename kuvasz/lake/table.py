@@ -255,6 +255,12 @@ class LakeTable:
             self.table.set_properties({source_columns.PREFIX + feed.source: now.render()})
             self.source_columns[feed.source] = now
 
+    def forget_position(self, source: str) -> None:
+        """Drop a source's position."""
+        self.table.remove_properties([position_properties.PREFIX + source])
+        self.positions.pop(source, None)
+        self.era = Era.begin(self.positions)
+
     @property
     def bounded(self) -> tuple[str, ...]:
         """Columns whose bounds are kept: the key's, sid included."""

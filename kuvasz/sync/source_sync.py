@@ -17,6 +17,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import Source, SourceTableSpec
@@ -95,7 +96,7 @@ class SourceSync:
         self._retry_now = asyncio.Event()
         self.has_started = False  #: it passed its checks at least once
         self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
-        self._behind_gap: set[str] = set()  #: targets that missed changes and must be copied again
+        self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
         for spec in source.tables:
             around.states.add(spec.identifier, source.name, str(spec.table))
 
@@ -170,8 +171,9 @@ class SourceSync:
                 self._around.progress.hold(self.source.name, spec.identifier)
         usable = {spec.identifier for spec, _ in start.tables}
         for spec in self.source.tables:
-            if spec.identifier not in usable and self._position(spec) is not None:
-                # It is in error and was copied before: what comes now must come again when it is mended.
+            is_known = self._position(spec) is not None or spec.identifier in self._unprepared
+            if spec.identifier not in usable and is_known:
+                # It is in error and may have been copied before: what comes now must come again when it is mended.
                 self._around.progress.hold(self.source.name, spec.identifier)
         await self._stream(start, [(spec, table) for spec, table in new if self._state(spec) is not State.ERROR])
 
@@ -270,28 +272,36 @@ class SourceSync:
             usable = [
                 (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
             ]
-            done = publication.reconcile(connection, self._slot, [table for _, table in usable])
-            if done.statements or done.tidying:
-                _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
-                          "statements": [*done.statements, *done.tidying]})  # fmt: skip
             prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table)]
             if not prepared:
                 told = [str(state.error) for state in self._around.states.snapshot()
                         if state.source == self.source.name and state.error is not None]  # fmt: skip
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
-            taken = self._slot_of(connection, [spec for spec, _ in prepared], system_id)
-            self._note_gaps([spec for spec, _ in prepared if spec.table in done.added])
+            has_slot = self._check_slot(connection, [spec for spec, _ in prepared], system_id)
+            self._publish(connection, [table for _, table in usable], [spec for spec, _ in prepared])
+            # After the publication: it must be there at the slot's first LSN.
+            taken = None if has_slot else self._new_slot(self._slot, temporary=False)
             return _Start(tables=tuple(prepared), snapshot=taken, system_id=system_id)
 
-    def _note_gaps(self, added: Sequence[SourceTableSpec]) -> None:
-        """Have tables copied again that were copied once and were not in the publication since."""
-        gone = [spec for spec in added if self._position(spec) is not None]
-        if gone:
-            _log.warning("tables were not published for a while and are copied again", extra={
-                "event": "copied_again", "source": self.source.name,
-                "tables": [spec.identifier for spec in gone]})  # fmt: skip
-            self._behind_gap.update(spec.identifier for spec in gone)
+    def _publish(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[SourceTable],
+        specs: Sequence[SourceTableSpec],
+    ) -> None:
+        """Make the publication fit; tables that were copied once and are not in it now missed changes."""
+        planned = publication.plan(publication.load(connection, self._slot), self._slot, tables)
+        for spec in specs:
+            if spec.table in planned.added and self._position(spec) is not None:
+                _log.warning("a table was not published for a while and is copied again", extra={
+                    "event": "copied_again", "source": self.source.name, "table": spec.identifier})  # fmt: skip
+                # Before it is published again: after a crash nothing else would tell of the gap.
+                self._around.lake.forget(spec.identifier, self.source.name)
+        done = publication.reconcile(connection, self._slot, tables)
+        if done.statements or done.tidying:
+            _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
+                      "statements": [*done.statements, *done.tidying]})  # fmt: skip
 
     def _usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         table = found.get(spec.table)
@@ -316,8 +326,10 @@ class SourceSync:
         try:
             self._around.lake.prepare(target_of(spec), feed_of(self.source, spec), table.relation)
         except TableError as error:
+            self._unprepared.add(spec.identifier)
             self._fail(spec, error)
             return False
+        self._unprepared.discard(spec.identifier)
         if self._state(spec) is State.ERROR:
             if spec.identifier not in self._refused:
                 # The lake ignores what is written behind a failure: it must know that the table begins again.
@@ -326,9 +338,18 @@ class SourceSync:
         self._refused.discard(spec.identifier)
         return True
 
-    def _slot_of(
-        self, connection: object, specs: Sequence[SourceTableSpec], system_id: str
-    ) -> slots.ExportedSnapshot | None:
+    def _check_slot(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        specs: Sequence[SourceTableSpec],
+        system_id: str,
+    ) -> bool:
+        """Return whether there is a slot that the lake's positions can go on from; False: nothing was copied yet.
+
+        Raises:
+            SlotLost: There is none, and something was copied.
+            SourceError: It is in use.
+        """
         known = [(spec, position) for spec in specs if (position := self._position(spec)) is not None]
         for spec, position in known:
             if position.system_id and position.system_id != system_id:
@@ -337,7 +358,7 @@ class SourceSync:
                     f" of cluster {position.system_id}",
                     hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
                 )
-        state = slots.describe(connection, self._slot)  # type: ignore[arg-type]
+        state = slots.describe(connection, self._slot)
         if state is None:
             if known:
                 last = max(position.lsn for _, position in known)
@@ -346,19 +367,19 @@ class SourceSync:
                     f" after {lsn.render(last)}",
                     hint="copy the source again (kuvasz resync), or set `on_slot_lost: resync`",
                 )
-            return self._new_slot(self._slot, temporary=False)
+            return False
         if state.why_foreign or state.why_lost:
             raise SlotLost(
                 f"source {self.source.name}: slot {self._slot} cannot be used: {state.why_foreign or state.why_lost}",
                 hint=f"drop it (SELECT pg_drop_replication_slot('{self._slot}')) and copy the source again",
             )
         if state.active_pid is not None:
-            user = slots.user(connection, state.active_pid)  # type: ignore[arg-type]
+            user = slots.user(connection, state.active_pid)
             raise SourceError(
                 f"source {self.source.name}: slot {self._slot} is in use by {user}",
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
-        return None
+        return True
 
     def _temporary_snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         name = f"{self._slot[:50]}_copy_{random.getrandbits(24):06x}"
@@ -425,14 +446,11 @@ class SourceSync:
             Position(lsn=taken.consistent_point, system_id=system_id),
             progress,
         )
-        self._behind_gap.discard(spec.identifier)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
 
     def _position(self, spec: SourceTableSpec) -> Position | None:
-        if spec.identifier in self._behind_gap:
-            return None
         return self._around.lake.positions(spec.identifier).get(self.source.name)
 
     def _state(self, spec: SourceTableSpec) -> State:

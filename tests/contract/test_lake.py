@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz.errors import DecodeError, SchemaError, SourceError, TableError
-from kuvasz.model import Column, PgType, Position
+from kuvasz.model import Column, PgType, Position, ReplicaIdentity
 from kuvasz.ports import Failure, Receipt, Target
 from tests.contract.changes import (
     INT4,
@@ -80,7 +80,7 @@ def test_an_unchanged_value_comes_from_an_earlier_chunk_and_from_the_lake(world:
     big = "x" * 5000
     world.applied(work(eu.one(insert(1, 1, big), insert(2, 1, "two"), insert(3, 1, None))))
     # Another version of the relation is another chunk; the third chunk builds on rows that the second completes.
-    version = relation(oid=2)
+    version = dataclasses.replace(relation(), identity=ReplicaIdentity.INDEX)
     changes = [
         eu.one(insert(4, 1, "four"), update(1, 2, SAME)),
         eu.segment([(eu.commit_lsn(), [update(4, 2, SAME), update(1, 3, SAME), update(20, 2, SAME, old=2)])],
@@ -449,7 +449,7 @@ def test_columns_are_added(world: World) -> None:
     world.prepare("eu")
     eu = Sender()
     world.applied(work(eu.one(insert(1))))
-    wider = relation(Column(name="extra", pg_type=INT4), oid=9)
+    wider = relation(Column(name="extra", pg_type=INT4))
     (failure,) = world.apply(work(Sender(relation=wider, start=2000).one(insert(2, 0, "b", 5))))
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, SchemaError)

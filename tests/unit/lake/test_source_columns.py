@@ -75,5 +75,5 @@ def test_what_old_rows_do_not_show_is_refused(columns: tuple[Column, ...], told:
 
 
 def test_another_table_of_that_name_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"dropped and created again \(OID 100, now 101\)"):
+    with pytest.raises(SchemaError, match=r"not the table that was copied \(OID 100, now 101\)"):
         check(dataclasses.replace(BEFORE, oid=101))
