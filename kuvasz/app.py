@@ -177,11 +177,12 @@ class App:
             except TimeoutError:
                 pass
             self._promote()
+            # The JVM first: without it workers die of whatever they were doing.
+            if isinstance(self._lake, IcebergLake) and (reason := self._lake.why_dead()):
+                raise LakeError(reason, hint="see the log above; nothing that was confirmed is lost: start again")
             for worker in self.workers:
                 if worker.died is not None:
                     raise worker.died
-            if isinstance(self._lake, IcebergLake) and (reason := self._lake.why_dead()):
-                raise LakeError(reason, hint="see the log above; nothing that was confirmed is lost: start again")
             if all(self._is_hopeless(sync) for sync in self.sources):
                 return
             if self._until_caught_up and self._is_caught_up():

@@ -118,7 +118,8 @@ class Lane:
         self.worker = worker
         self.relation = relation
         self.segments: list[Segment] = []
-        self._data = bytearray()
+        self._parts: list[bytearray] = []
+        self._bytes = 0
         self._lengths: list[UInt32s] = []
         self._row_count = 0
         self._runs: tuple[Int32s, UInt32s] | None = None  # None: all rows belong to transaction 0
@@ -130,7 +131,7 @@ class Lane:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of the rows held."""
-        return len(self._data)
+        return self._bytes
 
     def append(self, cut: Cut, order: Int32s, size: int) -> None:
         """Copy rows of the cut behind those held, which are of transaction 0.
@@ -140,15 +141,15 @@ class Lane:
             order: Numbers of the rows, in stream order.
             size: Their bytes.
         """
-        start = len(self._data)
-        self._data += bytes(size)
-        # The view must be gone before the bytearray can grow again.
-        target = np.frombuffer(self._data, np.uint8)[start:]
+        # Parts, not one buffer: it could not grow while anything, a kernel being compiled for one, keeps a view of it.
+        part = bytearray(size)
+        target = np.frombuffer(part, np.uint8)
         sheet = cut.sheet
         lengths, numbers, ends = scan.gather(
             cut.gulp, order, sheet.offset, sheet.length, sheet.transaction, target, self._row_count
         )
-        del target
+        self._parts.append(part)
+        self._bytes += size
         self._lengths.append(lengths)
         self._row_count += len(lengths)
         self._runs = numbers, ends
@@ -160,7 +161,7 @@ class Lane:
             Segment(
                 source=source,
                 relation=self.relation,
-                data=self._data,
+                data=self._parts[0] if len(self._parts) == 1 else b"".join(self._parts),
                 lengths=self._lengths[0] if len(self._lengths) == 1 else np.concatenate(self._lengths),
                 transactions=cut.transactions(*runs),
             )
@@ -173,7 +174,8 @@ class Lane:
 
     def clear(self) -> None:
         """Drop the rows held."""
-        self._data, self._lengths, self._row_count, self._runs = bytearray(), [], 0, None
+        self._parts, self._bytes = [], 0
+        self._lengths, self._row_count, self._runs = [], 0, None
 
 
 __all__ = ["Begun", "Cut", "Lane", "PendingTruncation"]
