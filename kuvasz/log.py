@@ -17,13 +17,30 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 def set_up(log_format: str, secrets: Iterable[str]) -> None:
     """Send our log records to stderr, without secrets."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_Stderr())
     handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
     handler.addFilter(SecretFilter(frozenset(secrets)))
+    if is_live(log_format):
+        handler.addFilter(_is_news)
     root = logging.getLogger("kuvasz")
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+
+
+class _Stderr:
+    """Whatever stderr is at the time: the live lines of the console stand in for it while they are drawn."""
+
+    def write(self, text: str) -> None:
+        sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leave out, beside live lines, what they show: a commit per table and second."""
+    return getattr(record, "event", "") != "committed"
 
 
 def is_live(log_format: str) -> bool:

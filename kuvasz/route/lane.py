@@ -141,7 +141,7 @@ class Lane:
             order: Numbers of the rows, in stream order.
             size: Their bytes.
         """
-        # Parts, not one buffer: it could not grow while anything, a kernel being compiled for one, keeps a view of it.
+        # Parts, not one buffer: it could not grow while anything, as a kernel being compiled, keeps a view.
         part = bytearray(size)
         target = np.frombuffer(part, np.uint8)
         sheet = cut.sheet

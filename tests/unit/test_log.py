@@ -80,3 +80,16 @@ def test_setting_up_again_replaces(logger: logging.Logger, capsys: pytest.Captur
 def test_live_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch, log_format: str, is_tty: bool, live: bool) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_tty)
     assert log.is_live(log_format) is live
+
+
+def test_beside_live_lines_commits_are_not_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(log, "is_live", lambda _: True)
+    log.set_up("auto", [])
+    logger = logging.getLogger("kuvasz.app")
+    logger.info("committed", extra={"event": "committed"})
+    logger.info("table copied", extra={"event": "copied"})
+    told = capsys.readouterr().err
+    assert "table copied" in told
+    assert "committed" not in told
