@@ -93,7 +93,6 @@ class SourceSync:
         self._slot = source.object_name
         self._epoch = 0  #: of the last connection: numbers are never used twice
         self._stopping = asyncio.Event()
-        self._retry_now = asyncio.Event()
         self.has_started = False  #: it passed its checks at least once
         self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
         self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
