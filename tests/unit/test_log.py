@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,12 +11,8 @@ URL = "postgresql://u:hunter2secret@h/db"
 
 
 @pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    root = logging.getLogger("kuvasz")
-    before = root.handlers[:], root.level, root.propagate
-    yield logging.getLogger("kuvasz.some.part")
-    root.handlers[:], root.propagate = before[0], before[2]
-    root.setLevel(before[1])
+def logger() -> logging.Logger:
+    return logging.getLogger("kuvasz.some.part")
 
 
 def test_json_lines_carry_the_facts(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
