@@ -98,6 +98,7 @@ class App:
             spill_bytes=config.pipeline.transaction_spill_bytes,
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
             on_copy=self._on_copy,
+            mask_secret=(config.pipeline.mask_secret or "").encode(),
         )
         self.sources = [SourceSync(source, around) for source in sources]
         self._ended: dict[str, KuvaszError] = {}
@@ -183,6 +184,9 @@ class App:
             for worker in self.workers:
                 if worker.died is not None:
                     raise worker.died
+            for error in self._ended.values():
+                if isinstance(error, ConfigError):  # an expression of the map that fits no table
+                    raise error
             if all(self._is_hopeless(sync) for sync in self.sources):
                 return
             if self._until_caught_up and self._is_caught_up():
@@ -325,8 +329,6 @@ def refuse_unsupported(config: Config) -> None:
                 option
                 for option in (
                     "partitions_regex",
-                    "filter",
-                    "set",
                     "columns",
                     "exclude",
                     "partition_by",

@@ -22,10 +22,10 @@ import typer
 import uvloop
 
 from kuvasz import __version__, log
-from kuvasz.config import load
+from kuvasz.config import load, names, problem
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, MapMismatch
 
 app = typer.Typer(
     add_completion=False,
@@ -86,7 +86,23 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
     async with serve(application, loaded.secrets), show(application, is_live=log.is_live(log_format)):
-        return await application.run()
+        try:
+            return await application.run()
+        except* MapMismatch as group:
+            error = _ours(group)
+            assert isinstance(error, MapMismatch)
+            raise ConfigError(f"{_written_at(loaded, error)}{error.message}", hint=error.hint) from error
+
+
+def _written_at(loaded: Loaded, error: MapMismatch) -> str:
+    """Return ``map.yaml:12:3: `` of the option that an error is about, nothing if that is not known."""
+    for number, group in enumerate(loaded.config.databases):
+        for key in group.tables:
+            if group.database == error.database and str(names.parse_table(key)) == error.table:
+                option, _, name = error.option.partition(".")
+                path: problem.Path = ("databases", number, "tables", key, option, *([name] if name else []))
+                return f"{loaded.origin_of(path)}: "
+    return ""
 
 
 @app.command("config")

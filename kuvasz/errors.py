@@ -2,6 +2,7 @@
 
     KuvaszError                exit  retry   scope
     ├── ConfigError              2   never   process   the map, the environment or a flag is wrong
+    │   └── MapMismatch          2   never   process   an option of a table does not fit the source's columns
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
@@ -9,6 +10,7 @@
     ├── TableError               1   human   table     one table cannot go on; the others do
     │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
+    │   │   └── ExpressionRefused  2 human   table     an expression of the map does not fit its table
     │   └── ForeignChange        1   human   table     someone else changed the table in the lake
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
@@ -79,6 +81,26 @@ class ConfigError(KuvaszError):
     exit_code = 2
 
 
+class MapMismatch(ConfigError):
+    """An option of a table does not fit the source's columns, which only the source could tell.
+
+    Args:
+        message: As for every error.
+        hint: As for every error.
+        database: The group in the map.
+        table: The source table.
+        option: Of the table, `filter` or `set.name`.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, database: str = "", table: str = "", option: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.database = database
+        self.table = table
+        self.option = option
+
+
 class CheckError(KuvaszError):
     """Nothing passed the pre-flight."""
 
@@ -120,6 +142,22 @@ class DecodeError(TableError):
 
 class SchemaError(TableError):
     """Source and lake disagree on columns, types or key."""
+
+
+class ExpressionRefused(SchemaError):
+    """An expression of the map cannot be evaluated over its table's columns.
+
+    Args:
+        message: As for every error.
+        hint: As for every error.
+        option: Which option of the table, `filter` or `set.name`.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None, option: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.option = option
 
 
 class ForeignChange(TableError):

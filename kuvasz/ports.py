@@ -40,6 +40,14 @@ class Target:
     has_sid: bool = False  #: rows carry the column ``sid``, which is part of the key
     decimals: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  #: column -> precision, scale
     out_of_range: str = "error"  #: or ``null`` or ``clamp``
+    filter: str | None = None  #: Spark SQL over the source's columns: rows for which it is not true are left out
+    set: Mapping[str, str] | None = (
+        None  #: the target's columns -> Spark SQL over the source's; None: all as they are
+    )
+    mask: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: target column -> ``hmac`` or ``redact``
+    mask_secret: bytes = dataclasses.field(default=b"", repr=False)
+    key: tuple[str, ...] | None = None  #: with `set`: the columns of it that identify a row, if the map names them
+    place: str = ""  #: where the map has it, for messages
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,10 @@ class Pipeline:
         view = self.app.view()
         return [str(t.error) for t in view.tables if t.error] + [s.error for s in view.sources if s.error]
 
+    def wait_end(self) -> None:
+        """Wait until kuvasz ends by itself."""
+        wait_until(lambda: not self._thread.is_alive(), "kuvasz ends")
+
     def wait_streaming(self) -> None:
         """Wait until every table streams."""
         wait_until(self._settled, f"all tables stream: {self.states()} {self.errors()}")

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import names, sources, units
-from kuvasz.config.model import CatalogType, TableType
+from kuvasz.config.model import CatalogType, Mask, TableType
 from kuvasz.config.problem import Path, Problem, listed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def problems(config: Config) -> list[Problem]:
     for number, group in enumerate(config.databases):
         path: Path = ("databases", number)
         found += [*_tables(group, path), *_urls(group, path)]
-    found += _objects(config)
+    found += [*_objects(config), *_masks(config)]
     return [*found, *_targets(config)]
 
 
@@ -153,6 +153,25 @@ def _key(table: TableConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=(*path, "key", number), message=f"{column!r} is excluded")
         if table.set is not None and column not in table.set:
             yield Problem(path=(*path, "key", number), message=f"{column!r} is not among the columns of set")
+
+
+#: Shorter ones can be guessed, and then so can every value that is masked.
+_SECRET_CHARACTERS = 16
+
+
+def _masks(config: Config) -> Iterator[Problem]:
+    secret = config.pipeline.mask_secret
+    if secret is not None and len(secret) < _SECRET_CHARACTERS:
+        message = f"must have at least {_SECRET_CHARACTERS} characters"
+        yield Problem(path=("pipeline", "mask_secret"), message=message)
+    for number, group in enumerate(config.databases):
+        for key, table in group.tables.items():
+            for column, method in table.mask.items():
+                path = ("databases", number, "tables", key, "mask", column)
+                if method is Mask.HMAC and secret is None:
+                    yield Problem(path=path, message="hmac needs a key: set pipeline.mask_secret")
+                if table.set is not None and column not in table.set:
+                    yield Problem(path=path, message="is not among the columns of set", is_key=True)
 
 
 def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:

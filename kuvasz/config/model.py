@@ -56,6 +56,13 @@ class OutOfRange(enum.StrEnum):
     CLAMP = "clamp"
 
 
+class Mask(enum.StrEnum):
+    """How a text is hidden."""
+
+    HMAC = "hmac"
+    REDACT = "redact"
+
+
 class OnSlotLost(enum.StrEnum):
     """What happens when a source no longer has the stream we need."""
 
@@ -168,6 +175,10 @@ class PipelineConfig(Section):
     copy_parallelism: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
     """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""
 
+    mask_secret: kinds.Text | None = None
+    """The key of the pseudonyms that `mask: {column: hmac}` gives; at least 16 characters. Keep it: with another one
+    equal values get other pseudonyms, and rows whose key is masked are no longer found."""
+
     state: kinds.Text = ".kuvasz"
     """A folder for what can always be rebuilt: the position indexes and the spool of chunks on their way to Spark.
     It is kept between runs to start fast, wants a local disk, and may be deleted while kuvasz is stopped."""
@@ -225,6 +236,10 @@ class TableConfig(Section):
 
     set: dict[str, kinds.Text] | None = None
     """The target's columns, each with its Spark SQL expression over the source's columns; no others are taken."""
+
+    mask: dict[str, Mask] = Field(default_factory=dict)
+    """Columns of the target whose values are hidden: hmac (a pseudonym, the same for equal values: HMAC-SHA-256 with
+    `pipeline.mask_secret`) or redact (`***`). NULL stays NULL; the column is a string in the lake."""
 
     columns: tuple[kinds.Text, ...] | None = None
     """The only columns to take."""

@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from kuvasz.model import Int32s, Int64s, UInt8s
 
@@ -34,6 +35,8 @@ class Cells:
     data: UInt8s  #: read-only
     start: Int64s  #: offset of the text in `data`; 0 where there is none
     length: Int32s  #: bytes of text, or `NULL` or `UNCHANGED`
+    computed: tuple[pa.Array, ...] = ()  #: columns that expressions gave, one value per row; see `modes.transform`
+    unknown: tuple[npt.NDArray[np.bool_], ...] = ()  #: per computed column: rows where it is what it was before
 
     @property
     def column_count(self) -> int:

@@ -64,6 +64,7 @@ class Changes:
     old: Cells  #: m rows, in the order of their messages
     old_row: Int32s  #: n: row in `old`, or -1
     old_tag: UInt8s  #: n: KEY, OLD, or 0
+    outside: npt.NDArray[np.bool_] | None = None  #: n: never passed the filter, as far as is known; None: no filter
 
 
 def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_count: int) -> Changes:

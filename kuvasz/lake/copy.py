@@ -20,6 +20,7 @@ from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
+from kuvasz.lake import transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
@@ -102,7 +103,7 @@ class CopyJob:
             chunk_bytes=self._pipeline.chunk_bytes,
             file_bytes=_FILE_BYTES,
         )
-        done: CopyDone = self._jobs.run(job, [0], [1])[0]
+        done = self._run(job)
         if done.error is not None:
             raise done.error
         with self._lock:
@@ -110,6 +111,12 @@ class CopyJob:
                 np.save(self._keys_file(len(self._files)), np.stack([keys.hi, keys.lo]))
                 self._files.append(file)
         return sum(file.rows for file in done.files)
+
+    def _run(self, job: CopyRange) -> CopyDone:
+        if job.shape.transform is not None:
+            return transforming.copy_range(self._jobs.session, job)
+        done: CopyDone = self._jobs.run(job, [0], [1])[0]
+        return done
 
     def _keys_file(self, number: int) -> Path:
         return self._folder / f"{number}.npy"

@@ -28,13 +28,14 @@ from kuvasz.config.model import Config
 from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import chunks, spark
+from kuvasz.lake import chunks, spark, transforming
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.copy import CopyJob
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.era import Era
+from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.schema import SID, render, wanted
@@ -175,11 +176,12 @@ class IcebergLake:
             self._feeds.add(feed)
             table = self._tables.get(target.name)
             if table is None:
-                table = self._load(target, relation)
+                table = self._load(target, feed, relation)
                 self._tables[target.name] = table
         with table.lock:
             table.check_columns(feed, relation)
-            lacking = [f for f in wanted(target, relation) if table.schema.by_name(f.name) is None]
+            view = table.project(feed, relation).relation
+            lacking = [f for f in wanted(target, view) if table.schema.by_name(f.name) is None]
             if lacking:
                 dropped = {field.name for field in lacking} & table.table.dropped_columns()
                 if dropped:
@@ -200,11 +202,13 @@ class IcebergLake:
         with table.lock, contextlib.suppress(KuvaszError):
             table.follow()
 
-    def _load(self, target: Target, relation: Relation) -> LakeTable:
+    def _load(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
+        expressions = Expressions(self.session)
         found = self._catalog.load(target.name)
         if found is None:
-            found = self._create(target, relation)
-        return LakeTable(found, target, self._properties, self._state / "index", self._key_reader)
+            place = f"source {feed.source}, table {feed.table}"
+            found = self._create(target, expressions.project(target, relation, place).relation)
+        return LakeTable(found, target, self._properties, self._state / "index", self._key_reader, expressions)
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)
@@ -318,7 +322,7 @@ class IcebergLake:
             job = ApplyChunks(shapes=tuple(shapes), bounded=tuple(bounded), properties=self._properties)
             sizes = [chunk.size for chunk, _, _ in pending]
             failpoints.hit("before_data_files", LakeError)
-            done = dict(self._jobs.run(job, tasks, sizes))
+            done = self._run_tasks(job, tasks, sizes)
             failpoints.hit("after_data_files", LakeError)
         except BaseException:
             io = file_io(self._properties, self._config.lake.warehouse_location)
@@ -328,6 +332,20 @@ class IcebergLake:
             return done
         finally:
             self._spool.remove(path)
+
+    def _run_tasks(
+        self, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]], sizes: Sequence[int]
+    ) -> dict[int, ChunkDone]:
+        """Run the chunks; those with expressions go through Spark SQL, in jobs of their own."""
+        plain = [(task, size) for task, size in zip(tasks, sizes, strict=True)
+                 if job.shapes[task[1].shape].transform is None]  # fmt: skip
+        done: dict[int, ChunkDone] = {}
+        if plain:
+            done |= dict(self._jobs.run(job, [task for task, _ in plain], [size for _, size in plain]))
+        if len(plain) < len(tasks):
+            others = [task for task in tasks if job.shapes[task[1].shape].transform is not None]
+            done |= dict(transforming.apply_chunks(self.session, job, others))
+        return done
 
     def _table_job(
         self,

@@ -35,6 +35,7 @@ class Jobs:
     """Runs task objects on the session's executors."""
 
     def __init__(self, session: SparkSession) -> None:
+        self.session = session
         self._context = session.sparkContext
 
     @property

@@ -27,6 +27,7 @@ from kuvasz.lake.binding import bind, no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.era import Era
+from kuvasz.lake.expressions import Expressions, Projection
 from kuvasz.lake.files import (
     Changeset,
     DeleteFile,
@@ -92,6 +93,7 @@ class LakeTable:
         properties: Of the FileIO.
         index_folder: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
+        expressions: Checks those of the map.
     """
 
     def __init__(
@@ -101,7 +103,9 @@ class LakeTable:
         properties: Mapping[str, str],
         index_folder: Path,
         read_keys: Callable[[LakeTable], ReadKeys],
+        expressions: Expressions,
     ) -> None:
+        self._expressions = expressions
         self.lock = threading.RLock()
         self.table = table
         self.target = target
@@ -234,9 +238,18 @@ class LakeTable:
             known = self.source_columns.get(feed.source)
             if known is not None:
                 source_columns.check_table(known, relation, _place(feed), self.name)
-            cached = bind(self.target, self.schema, self.key, self.seed, feed, relation)
+            view = self.project(feed, relation)
+            cached = view.apply(bind(self.target, self.schema, self.key, self.seed, feed, view.relation), relation)
             self._shapes[feed.source, relation] = cached
         return cached
+
+    def project(self, feed: Feed, relation: Relation) -> Projection:
+        """Return how a relation looks from this table.
+
+        Raises:
+            ExpressionRefused: An expression of the map does not fit it.
+        """
+        return self._expressions.project(self.target, relation, _place(feed), self.key)
 
     def check_columns(self, feed: Feed, relation: Relation) -> None:
         """Refuse what happened to a source table that the rows already here do not show; see `source_columns`.

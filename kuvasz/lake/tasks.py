@@ -21,6 +21,7 @@ from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns
 from kuvasz.model import Int32s
 from kuvasz.modes import clone
 from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.modes.transform import Evaluated
 from kuvasz.ports import CopyRequest
 
 Task = TypeVar("Task")
@@ -82,13 +83,22 @@ class ApplyChunks:
         """Yield (number, result) in any order; errors are results, so one table cannot fail another's chunks."""
         slim_worker()
         for number, task in tasks:
-            yield number, _guarded(self._apply, task)
+            yield number, self.apply(task)
 
-    def _apply(self, task: ChunkTask) -> ChunkDone:
+    def apply(self, task: ChunkTask, evaluated: Evaluated | None = None) -> ChunkDone:
+        """Carry out one task; errors are results.
+
+        Args:
+            task: The chunk.
+            evaluated: What Spark made of it, if its shape has expressions.
+        """
+        return _guarded(lambda one: self._apply(one, evaluated), task)
+
+    def _apply(self, task: ChunkTask, evaluated: Evaluated | None = None) -> ChunkDone:
         shape = self.shapes[task.shape]
         lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
         data = np.frombuffer(task.data.read(self.properties), np.uint8)
-        applied = clone.apply_changes(shape, data, lengths)
+        applied = clone.apply_changes(shape, data, lengths, evaluated)
         file = None
         if applied.rows.num_rows:
             with writing(self.properties, task.path, shape.schema, self.bounded[task.shape]) as writer:
@@ -182,24 +192,28 @@ class CopyRange:
         """Yield one result."""
         slim_worker()
         for _ in tasks:
-            try:
-                yield self._copy()
-            except KuvaszError as error:
-                yield CopyDone(error=error)
-            except OSError as error:
-                yield CopyDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
-            except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
-                yield CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
+            yield self.copy((data, None) for data in self.request.read(self.chunk_bytes))
 
-    def _copy(self) -> CopyDone:
+    def copy(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+        """Write chunks of COPY text, with what Spark made of them; errors are results."""
+        try:
+            return self._copy(chunks)
+        except KuvaszError as error:
+            return CopyDone(error=error)
+        except OSError as error:
+            return CopyDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
+        except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
+            return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
+
+    def _copy(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
         files: list[DataFile] = []
         keys: list[Keys] = []
         writer: DataFileWriter | None = None
         parts: list[Keys] = []
         size = 0
         try:
-            for data in self.request.read(self.chunk_bytes):
-                copied = clone.apply_copy(self.shape, data)
+            for data, evaluated in chunks:
+                copied = clone.apply_copy(self.shape, data, evaluated)
                 if writer is None:
                     writer = DataFileWriter(
                         self.properties, self.path.format(len(files)), self.shape.schema, self.bounded

@@ -20,6 +20,7 @@ from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, UInt32s
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transform import Evaluated, attach_copied
 
 _DELETE = ord("D")
 
@@ -44,18 +45,26 @@ class Applied:
     deleted: int  #: keys that end deleted
 
 
-def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s) -> Applied:
+def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Applied:
     """Decode and fold row messages of one relation version.
+
+    Args:
+        shape: Of the relation.
+        data: The messages, one after another.
+        lengths: Bytes of each.
+        evaluated: What Spark made of them, if the shape has expressions.
 
     Raises:
         DecodeError: The bytes are not what the protocol says, or a value does not fit.
     """
-    changes = tuples.split_changes(data, lengths, shape.column_count)
+    changes = shape.split(data, lengths, evaluated)
     _take_key_from_old(shape, changes)
     folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
     unresolved = tuples.fill_unchanged(changes, folded.previous)
     keep = folded.keep
-    if len(unresolved) == 0:
+    if shape.transform is not None and len(unresolved):
+        unresolved = shape.waiting(changes.new, unresolved)
+    if len(unresolved) == 0 or len(keep) == 0:
         return Applied(
             rows=shape.rows(changes.new, keep),
             keys=folded.keys,
@@ -86,10 +95,7 @@ def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) ->
             f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
         )
         raise DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
-    unchanged = tuple(
-        changes.new.length[binding.column, rows] == UNCHANGED if binding.column >= 0 else np.empty(0, np.bool_)
-        for binding in shape.bindings
-    )
+    unchanged = [shape.unchanged(changes.new, index, rows) for index in range(len(shape.bindings))]
     return Aside(
         rows=shape.rows(changes.new, rows),
         unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
@@ -105,6 +111,8 @@ def _take_key_from_old(shape: Shape, changes: Changes) -> None:
     """
     for index in shape.key:
         column = shape.bindings[index].column
+        if column < 0:
+            continue
         missing = np.flatnonzero(changes.new.length[column] == UNCHANGED)
         if len(missing) == 0:
             continue
@@ -150,8 +158,11 @@ class Copied:
     keys: Keys
 
 
-def apply_copy(shape: Shape, data: bytes | bytearray) -> Copied:
-    """Decode COPY text."""
+def apply_copy(shape: Shape, data: bytes | bytearray, evaluated: Evaluated | None = None) -> Copied:
+    """Decode COPY text; `evaluated` as in `apply_changes`."""
     cells = copytext.split_copy(data, shape.column_count)
-    rows = shape.rows(cells)
+    kept = None
+    if shape.transform is not None and evaluated is not None:
+        cells, kept = attach_copied(shape.transform, cells, evaluated)
+    rows = shape.rows(cells, kept)
     return Copied(rows=rows, keys=shape.hash([rows.column(index).combine_chunks() for index in shape.key], len(rows)))

@@ -9,16 +9,20 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from kuvasz.decode import columns
-from kuvasz.decode.tuples import Cells
+from kuvasz.decode import columns, tuples
+from kuvasz.decode.cells import UNCHANGED
+from kuvasz.decode.tuples import Cells, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
-from kuvasz.model import Int32s, TableName, ValueType
+from kuvasz.model import Int32s, TableName, UInt32s, ValueType
+from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
 
-#: `Binding.column` of the field that holds the sid, and of one that the source lacks.
+#: `Binding.column` of the field that holds the sid, of one that the source lacks, and of the first one that an
+#: expression computes; the next computed ones are below that.
 SID_COLUMN = -2
 NO_COLUMN = -1
+COMPUTED = -10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +30,14 @@ class Binding:
     """Where one lake field gets its values from."""
 
     name: str
-    column: int  #: index into the relation's columns, or one of the two constants above
+    column: int  #: index into the relation's columns, or one of the constants above
     type: ValueType  #: how to read the column's text
+    mask: str | None = None  #: how the value is hidden; see `transform.mask`
+
+    @property
+    def computed(self) -> int | None:
+        """Which of the computed columns it is, None if it is no such."""
+        return COMPUTED - self.column if self.column <= COMPUTED else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +53,16 @@ class Shape:
     seed: bytes  #: of the table's key hash
     schema: pa.Schema  #: of the lake table, with field ids
     out_of_range: str = "error"
+    transform: Transform | None = None
+    mask_secret: bytes = dataclasses.field(default=b"", repr=False)
+
+    def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
+        """Take row messages apart; with expressions, join what Spark made of them."""
+        changes = tuples.split_changes(data, lengths, self.column_count)
+        if self.transform is None or evaluated is None:
+            return changes
+        resolve(self.transform, changes)
+        return attach(self.transform, changes, evaluated)
 
     def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
         """Return the 128-bit keys of tuples."""
@@ -62,13 +82,35 @@ class Shape:
             return pa.repeat(pa.scalar(self.sid, pa.string()), count)
         if binding.column == NO_COLUMN:
             return pa.nulls(count, self.schema.field(index).type)
+        if binding.computed is not None:
+            values = cells.computed[binding.computed]
+            return self._masked(binding, values if rows is None else values.take(pa.array(rows)))
         # A key that were clamped or NULL could be that of another row, which would then be lost.
         policy = "error" if index in self.key else self.out_of_range
         try:
             decoded = columns.column(cells, binding.column, binding.type, rows, out_of_range=policy)
         except columns.ValueRefused as refused:
             raise self.refusal(index, refused) from refused
-        return decoded
+        return self._masked(binding, decoded)
+
+    def _masked(self, binding: Binding, values: pa.Array) -> pa.Array:
+        return values if binding.mask is None else mask(values, binding.mask, self.mask_secret)
+
+    def unchanged(self, cells: Cells, index: int, rows: Int32s) -> np.ndarray:
+        """Say of the given rows whether a field has the value it had before, which was not sent."""
+        binding = self.bindings[index]
+        if binding.computed is not None:
+            return cells.unknown[binding.computed][rows]
+        if binding.column < 0:
+            return np.zeros(len(rows), np.bool_)
+        return np.asarray(cells.length[binding.column, rows] == UNCHANGED)
+
+    def waiting(self, cells: Cells, rows: Int32s) -> Int32s:
+        """Return those of the rows that have such a field."""
+        open_rows = np.zeros(len(rows), np.bool_)
+        for index in range(len(self.bindings)):
+            open_rows |= self.unchanged(cells, index, rows)
+        return rows[open_rows]
 
     def refusal(self, index: int, refused: columns.ValueRefused) -> RefusedValue:
         """Name table and column of a value that did not fit."""
@@ -82,6 +124,10 @@ class Shape:
     def rows(self, cells: Cells, rows: Int32s | None = None) -> pa.Table:
         """Decode whole rows."""
         arrays = [self.read(cells, index, rows) for index in range(len(self.bindings))]
+        for index in self.key:
+            if arrays[index].null_count and self.bindings[index].computed is not None:
+                message = f"source {self.source}, table {self.table}: `set.{self.bindings[index].name}` is NULL"
+                raise DecodeError(message, hint="it is part of the key: make it give a value, with coalesce(…)")
         return pa.Table.from_arrays(
             [array if array.type == field.type else array.cast(field.type)
              for array, field in zip(arrays, self.schema, strict=True)],

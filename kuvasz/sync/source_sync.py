@@ -22,9 +22,12 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
+    ConfigError,
+    ExpressionRefused,
     InternalError,
     KuvaszError,
     LakeError,
+    MapMismatch,
     SchemaError,
     SlotLost,
     SourceError,
@@ -64,6 +67,7 @@ class Surroundings:
     spill_bytes: int
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
+    mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,7 @@ class SourceSync:
                 error = _ours(caught)
                 self.error = error
                 self.reader = None
-                if isinstance(error, SlotLost):
+                if isinstance(error, (SlotLost, ConfigError)):
                     raise error from caught
                 _log.warning("a source is not replicated now", extra={
                     "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
@@ -313,7 +317,7 @@ class SourceSync:
                 f"{place} cannot be replicated: {table.why_unsupported}", hint="take it out of the map"
             )
         elif not table.relation.key:
-            table = _with_key(table, spec.config.key)
+            table = _with_key(table, None if spec.config.set is not None else spec.config.key)
             if table is None:
                 error = SchemaError(f"{place}: {found[spec.table].why_no_key}", hint=found[spec.table].mend or None)
         if error is not None:
@@ -323,8 +327,15 @@ class SourceSync:
 
     def _prepare(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         try:
-            self._around.lake.prepare(target_of(spec), feed_of(self.source, spec), table.relation)
+            self._around.lake.prepare(
+                target_of(spec, self._around.mask_secret), feed_of(self.source, spec), table.relation
+            )
         except TableError as error:
+            if isinstance(error, ExpressionRefused) and not self.has_started:
+                raise MapMismatch(
+                    error.message, hint=error.hint, database=self.source.database, table=str(spec.table),
+                    option=error.option,
+                ) from error  # fmt: skip
             self._unprepared.add(spec.identifier)
             self._fail(spec, error)
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
 from kuvasz.ports import Feed, Target
@@ -35,13 +36,19 @@ class Targets:
         return None if target is None else worker_of(target, self._workers)
 
 
-def target_of(spec: SourceTableSpec) -> Target:
+def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
     """Return the target of a map entry as the lake wants it."""
     return Target(
         name=spec.identifier,
         has_sid=spec.has_sid,
         decimals=spec.config.decimal_types,
         out_of_range=str(spec.config.out_of_range),
+        filter=spec.config.filter,
+        set=spec.config.set,
+        mask={column: str(method) for column, method in spec.config.mask.items()},
+        mask_secret=mask_secret,
+        key=spec.config.key if spec.config.set is not None else None,
+        place=f"table {names.render_table(spec.table)} of the map",
     )
 
 

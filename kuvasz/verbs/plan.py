@@ -162,7 +162,15 @@ def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | No
     target = target_of(spec)
     key = set(found.relation.key or spec.config.key or ())
     columns = []
-    for column in found.relation.columns:
+    for name, expression in (spec.config.set or {}).items():
+        # Their types are known to Spark alone, which a plan does not start.
+        columns.append(
+            ColumnPlan(
+                name=name, postgresql=expression, iceberg="as computed", note="", is_key=name in key,
+                is_new=view is not None and name not in view.columns,
+            )
+        )  # fmt: skip
+    for column in () if spec.config.set is not None else found.relation.columns:
         value = source_type(target, column)
         columns.append(
             ColumnPlan(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import DecodeError
@@ -130,6 +130,7 @@ operations = st.lists(
 
 @settings(deadline=None)  # a busy machine is no fault of ours
 @given(operations, st.dictionaries(st.integers(1, 4), st.text("xyz", min_size=1)))
+@example([("I", 1, 1, True), ("D", 1, 1, False)], {1: "x"})  # a row that waited is gone, and no row stays
 def test_chunks_follow_a_dictionary(steps: list[tuple], before: dict[int, str]) -> None:
     now = {key: (0, body) for key, body in before.items()}
     messages = []

@@ -1,0 +1,258 @@
+"""Jobs of tables with expressions: Python decodes, Spark's JVM evaluates, Python folds and writes; one job.
+
+    range ─> mapInArrow: the columns that expressions look at ─> select expressions ─> mapInArrow: rows to files
+
+No shuffle, so each partition keeps its rows and their order. Rows of the data frame with something in `_CONTROL` are
+no rows of the table: each begins a chunk and carries, pickled, what the second half must know of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import types as spark_types
+
+from kuvasz import typemap
+from kuvasz.decode import copytext, tuples
+from kuvasz.errors import DecodeError, KuvaszError, LakeError
+from kuvasz.lake.expressions import spark_type
+from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
+from kuvasz.modes.transform import Evaluated, Transform, inputs_of, resolve, valid_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTROL = "__kvsz_control"
+_KEEP = "__kvsz_keep"
+
+#: Rows of a batch on its way into the JVM.
+_BATCH_ROWS = 32 * 1024
+
+#: SQLSTATE class of errors that lie in the data (ISO 9075, "data exception"): trying again does not help.
+_DATA_EXCEPTION = "22"
+
+
+def apply_chunks(
+    session: SparkSession, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]]
+) -> list[tuple[int, ChunkDone]]:
+    """Run chunks of shapes with expressions; all chunks of one shape are one job.
+
+    Raises:
+        LakeError: Spark could not run it.
+    """
+    done: list[tuple[int, ChunkDone]] = []
+    for number in sorted({task.shape for _, task in tasks}):
+        mine = [(key, task) for key, task in tasks if task.shape == number]
+        transform = job.shapes[number].transform
+        assert transform is not None
+        ordered = tuple(task for _, task in mine)
+        try:
+            rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
+            done += [(mine[place][0], result) for place, result in rows]
+        except DecodeError as error:  # nobody knows whose row it was
+            done += [(key, ChunkDone(error=error)) for key, _ in mine]
+    return done
+
+
+def copy_range(session: SparkSession, job: CopyRange) -> CopyDone:
+    """Run one range of a copy of a shape with expressions.
+
+    Raises:
+        LakeError: Spark could not run it.
+    """
+    transform = job.shape.transform
+    assert transform is not None
+    try:
+        ((_, done),) = _run(session, transform, 1, _ReadRange(job), _WriteRange(job))
+    except DecodeError as error:
+        return CopyDone(error=error)
+    assert isinstance(done, CopyDone)
+    return done
+
+
+def _run(
+    session: SparkSession,
+    transform: Transform,
+    partitions: int,
+    read: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    write: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> list[tuple[int, Any]]:
+    fields = [spark_types.StructField(_CONTROL, spark_types.BinaryType())]
+    fields += [spark_types.StructField(item.name, spark_type(item.type)) for item in transform.inputs]
+    result = spark_types.StructType(
+        [spark_types.StructField("place", spark_types.LongType()),
+         spark_types.StructField("done", spark_types.BinaryType())]
+    )  # fmt: skip
+    try:
+        frame = session.range(0, partitions, 1, partitions).mapInArrow(read, spark_types.StructType(fields))
+        frame = frame.selectExpr(*_selected(transform)).mapInArrow(write, result)
+        return [(int(row[0]), pickle.loads(row[1])) for row in frame.collect()]  # noqa: S301 (our own executors)
+    except PySparkException as error:
+        state = error.getSqlState() or ""
+        first = next((line for line in str(error).splitlines() if line.strip()), "")[:300]
+        if state.startswith(_DATA_EXCEPTION):
+            message = f"{transform.place}: an expression fails: {first}"
+            hint = "mend the expression in the map (try_divide, try_cast, coalesce …), or the row, then retry"
+            raise DecodeError(message, hint=hint) from error
+        raise LakeError(f"a spark job failed: {first}", hint="it is tried again") from error
+    except (Py4JError, ConnectionError) as error:
+        raise LakeError(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error
+
+
+def _selected(transform: Transform) -> Iterator[str]:
+    # Control rows have no values: an expression that cannot bear NULLs must not see them.
+    yield _CONTROL
+    condition = "true" if transform.filter is None else f"coalesce(({transform.filter}), false)"
+    yield f"CASE WHEN {_CONTROL} IS NULL THEN {condition} ELSE false END AS {_KEEP}"
+    for number, item in enumerate(transform.computed):
+        yield f"CASE WHEN {_CONTROL} IS NULL THEN ({item.text}) END AS c{number}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadChunks:
+    """Chunks of row messages -> what expressions look at."""
+
+    job: ApplyChunks
+    tasks: tuple[ChunkTask, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for place in _places(batches):
+            task = self.tasks[place]
+            shape = self.job.shapes[task.shape]
+            transform = shape.transform
+            assert transform is not None
+            try:
+                lengths = np.frombuffer(task.lengths.read(self.job.properties), np.uint32)
+                data = np.frombuffer(task.data.read(self.job.properties), np.uint8)
+                changes = tuples.split_changes(data, lengths, shape.column_count)
+                resolve(transform, changes)
+                new = inputs_of(transform, changes.new, valid_rows(changes))
+                old = inputs_of(transform, changes.old)
+            except KuvaszError as error:
+                yield _control(transform, {"place": place, "error": error})
+                continue
+            yield _control(transform, {"place": place})
+            yield from _batches(transform, pa.concat_tables([new, old]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteChunks:
+    """Answers of expressions -> data files."""
+
+    job: ApplyChunks
+    tasks: tuple[ChunkTask, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for control, evaluated in _chunks(batches):
+            place = control["place"]
+            error = control.get("error")
+            done = ChunkDone(error=error) if error is not None else self.job.apply(self.tasks[place], evaluated)
+            yield _result(place, done)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadRange:
+    """A range of a source table -> what expressions look at, with the COPY text itself."""
+
+    job: CopyRange
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        transform = self.job.shape.transform
+        assert transform is not None
+        for _ in _places(batches):
+            try:
+                for data in self.job.request.read(self.job.chunk_bytes):
+                    inputs = inputs_of(transform, copytext.split_copy(data, self.job.shape.column_count))
+                    yield _control(transform, {"data": bytes(data)})
+                    yield from _batches(transform, inputs)
+            except KuvaszError as error:
+                yield _control(transform, {"error": error})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteRange:
+    """Answers of expressions -> data files."""
+
+    job: CopyRange
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        yield _result(0, self.job.copy(_copied(_chunks(batches))))
+
+
+def _copied(
+    chunks: Iterable[tuple[Mapping[str, Any], Evaluated]],
+) -> Iterator[tuple[bytes | bytearray, Evaluated | None]]:
+    for control, evaluated in chunks:
+        if (error := control.get("error")) is not None:
+            raise error
+        yield control["data"], evaluated
+
+
+def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _control(transform: Transform, facts: Mapping[str, Any]) -> pa.RecordBatch:
+    arrays = [pa.array([pickle.dumps(facts)], pa.binary())]
+    arrays += [pa.nulls(1, typemap.arrow_type(item.type)) for item in transform.inputs]
+    return pa.RecordBatch.from_arrays(arrays, names=_names(transform))
+
+
+def _batches(transform: Transform, inputs: pa.Table) -> Iterator[pa.RecordBatch]:
+    count = len(transform.inputs)
+    for batch in inputs.to_batches(max_chunksize=_BATCH_ROWS):
+        arrays = [pa.nulls(batch.num_rows, pa.binary())]
+        arrays += [
+            batch.column(index).cast(typemap.arrow_type(transform.inputs[index].type)) for index in range(count)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=_names(transform))
+
+
+def _names(transform: Transform) -> list[str]:
+    return [_CONTROL, *(item.name for item in transform.inputs)]
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, Any], Evaluated]]:
+    """Cut the answers at the control rows."""
+    control: Mapping[str, Any] | None = None
+    parts: list[pa.RecordBatch] = []
+    for batch in batches:
+        start = 0
+        for row in np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)).tolist():
+            parts.append(batch.slice(start, row - start))
+            if control is not None:
+                yield control, _evaluated(parts)
+            control, parts, start = pickle.loads(batch.column(0)[row].as_py()), [], row + 1  # noqa: S301
+        parts.append(batch.slice(start))
+    if control is not None:
+        yield control, _evaluated(parts)
+
+
+def _evaluated(parts: Sequence[pa.RecordBatch]) -> Evaluated:
+    table = pa.Table.from_batches(parts)
+    return Evaluated(
+        keep=table.column(1).to_numpy(),
+        computed=tuple(_one(column) for column in table.columns[2:]),
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _result(place: int, done: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([place], pa.int64()), pa.array([pickle.dumps(done)], pa.binary())], names=["place", "done"]
+    )

@@ -1,0 +1,275 @@
+"""What the map does to rows on their way: filter, computed columns, masks. Pure; the expressions are Spark's.
+
+Spark SQL evaluates expressions in its JVM, so a chunk is decoded twice: first only the columns that expressions look
+at (`inputs`), then, with Spark's answers at hand (`Evaluated`), the rows themselves. `attach` joins the two: the
+cells carry the computed values from then on, and rows outside the filter have become deletions. Every table type then
+works on them as on any other rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kuvasz.decode import columns
+from kuvasz.decode.cells import NULL, UNCHANGED, Cells
+from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, Changes, fill_unchanged
+from kuvasz.errors import DecodeError
+from kuvasz.fold import fold
+from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.model import Int32s, Kind, ValueType, Wire
+
+#: What `redact` leaves of a value.
+REDACTED = "***"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A source column that expressions look at."""
+
+    name: str
+    column: int  #: index into the relation's columns
+    type: ValueType
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """A lake column that an expression gives."""
+
+    name: str
+    text: str  #: Spark SQL
+    inputs: tuple[int, ...]  #: indices into `Transform.inputs`
+    type: ValueType  #: of the result
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """Everything that happens to a relation's rows before they are folded."""
+
+    place: str  #: source and table, for messages
+    inputs: tuple[Input, ...] = ()
+    filter: str | None = None
+    filter_inputs: tuple[int, ...] = ()
+    computed: tuple[Computed, ...] = ()
+    identity: tuple[int, ...] = ()  #: columns of the relation that identify a row at the source
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether there is anything that only Spark can evaluate."""
+        return self.filter is not None or bool(self.computed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """Spark's answers for the rows that `inputs_of` gave it, in the same order."""
+
+    keep: np.ndarray  #: booleans: the row passes the filter
+    computed: tuple[pa.Array, ...]
+
+
+def readable(value_type: ValueType) -> ValueType:
+    """Return how expressions see a column: Spark has no UUIDs, it reads them from Iceberg as text, and so here."""
+    return ValueType(kind=Kind.STRING, wire=Wire.TEXT) if value_type.kind is Kind.UUID else value_type
+
+
+def resolve(transform: Transform, changes: Changes) -> None:
+    """Give unchanged cells, in place, the text that the chunk itself has of them."""
+    if not (changes.new.length == UNCHANGED).any():
+        return
+    if not transform.identity:
+        fill_unchanged(changes, np.full(changes.new.row_count, -1, np.int32))
+        return
+    # The text as it came, not the value: it is the same text as long as the row is the same.
+    new, old = (_identities(transform, cells) for cells in (changes.new, changes.old))
+    folded = fold.fold(changes.tag, new, old, changes.old_row)
+    fill_unchanged(changes, folded.previous)
+
+
+def _identities(transform: Transform, cells: Cells) -> Keys:
+    text = ValueType(kind=Kind.STRING, wire=Wire.TEXT)
+    if cells.row_count == 0:
+        return Keys.empty()
+    parts = [columns.column(_present(cells), column, text) for column in transform.identity]
+    return hash_keys(parts, sid=None, seed=bytes(16))
+
+
+def _present(cells: Cells) -> Cells:
+    return dataclasses.replace(cells, length=np.maximum(cells.length, NULL))
+
+
+def inputs_of(transform: Transform, cells: Cells, rows: Int32s | None = None) -> pa.Table:
+    """Decode the columns that expressions look at; what is unchanged and not at hand is NULL.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
+    present = _present(cells)
+    count = cells.row_count if rows is None else len(rows)
+    arrays = []
+    for item in transform.inputs:
+        try:
+            arrays.append(columns.column(present, item.column, item.type, rows, out_of_range="error"))
+        except columns.ValueRefused as refused:
+            message = f"{transform.place}, column {item.name}: value {refused.text[:120]!r} {refused.reason}"
+            raise DecodeError(
+                message, hint=f"the column is used in an expression: mend it there{_RETRY}"
+            ) from refused
+    names = [f"i{number}" for number in range(len(arrays))]
+    return pa.table(arrays, names=names) if arrays else pa.table({"none": pa.nulls(count, pa.bool_())})
+
+
+_RETRY = ", or the value at the source, then run `kuvasz retry --table …`"
+
+
+def valid_rows(changes: Changes) -> Int32s:
+    """Return the rows with a new tuple: those that are evaluated, before all old ones."""
+    return np.flatnonzero(changes.tag != DELETE).astype(np.int32)
+
+
+def attach(transform: Transform, changes: Changes, evaluated: Evaluated) -> Changes:
+    """Return changes whose cells carry the computed values; rows outside the filter are deletions.
+
+    Args:
+        transform: Of the relation.
+        changes: After `resolve`.
+        evaluated: For the `valid_rows` of the new tuples and then for all old tuples.
+
+    Raises:
+        DecodeError: An expression needs a large value that the update does not carry.
+    """
+    rows = valid_rows(changes)
+    count = changes.new.row_count
+    place = np.full(count, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    take_new = pa.array(np.maximum(place, 0), mask=place < 0)
+    take_old = pa.array(np.arange(len(rows), len(rows) + changes.old.row_count))
+    missing = _missing(transform, changes.new)
+    new = dataclasses.replace(
+        changes.new,
+        computed=tuple(column.take(take_new) for column in evaluated.computed),
+        unknown=tuple(_unknown(transform, item, missing, count) for item in transform.computed),
+    )
+    old = dataclasses.replace(
+        changes.old,
+        computed=tuple(column.take(take_old) for column in evaluated.computed),
+        unknown=tuple(np.zeros(changes.old.row_count, np.bool_) for _ in transform.computed),
+    )
+    changes = dataclasses.replace(changes, new=new, old=old)
+    if transform.filter is None:
+        return changes
+    _refuse(transform, "the filter", _any(missing, transform.filter_inputs, count))
+    keep = np.ones(count, np.bool_)
+    keep[rows] = evaluated.keep[: len(rows)]
+    keep_old = evaluated.keep[len(rows) :]
+    return _filtered(changes, keep, keep_old)
+
+
+def _missing(transform: Transform, cells: Cells) -> list[np.ndarray]:
+    return [cells.length[item.column] == UNCHANGED for item in transform.inputs]
+
+
+def _any(missing: Sequence[np.ndarray], inputs: Sequence[int], count: int) -> np.ndarray:
+    return np.asarray(np.logical_or.reduce([missing[index] for index in inputs] or [np.zeros(count, np.bool_)]))
+
+
+def _unknown(transform: Transform, item: Computed, missing: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Say of which rows a column is what it was before: nothing that it is computed from has changed."""
+    some = _any(missing, item.inputs, count)
+    if not some.any():
+        return np.zeros(count, np.bool_)
+    every = np.asarray(np.logical_and.reduce([missing[index] for index in item.inputs]))
+    _refuse(transform, f"column {item.name}", some & ~every)
+    return every
+
+
+def _refuse(transform: Transform, what: str, rows: np.ndarray) -> None:
+    if rows.any():
+        count = int(np.count_nonzero(rows))
+        message = (
+            f"{transform.place}: {what} is computed from a large value that {count} updates leave out,"
+            " because it did not change"
+        )
+        raise DecodeError(message, hint="ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; then retry")
+
+
+def _filtered(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Changes:
+    """Turn rows that do not pass into deletions of what there was before them."""
+    gone = np.flatnonzero(~keep & (changes.tag != DELETE))
+    if len(gone) == 0:
+        return dataclasses.replace(changes, outside=_outside(changes, keep, keep_old))
+    outside = _outside(changes, keep, keep_old)
+    tag = changes.tag.copy()
+    tag[gone] = DELETE
+    lone = gone[changes.old_row[gone] < 0]  # their own key stands for the old one
+    old_row = changes.old_row.copy()
+    old_row[lone] = np.arange(changes.old.row_count, changes.old.row_count + len(lone), dtype=np.int32)
+    old_tag = changes.old_tag.copy()
+    old_tag[lone] = KEY
+    new, old = changes.new, changes.old
+    return dataclasses.replace(
+        changes,
+        tag=tag,
+        old=Cells(
+            data=old.data,
+            start=np.concatenate([old.start, new.start[:, lone]], axis=1),
+            length=np.concatenate([old.length, np.maximum(new.length[:, lone], NULL)], axis=1),
+            computed=tuple(
+                pa.concat_arrays([before, after.take(pa.array(lone))])
+                for before, after in zip(old.computed, new.computed, strict=True)
+            ),
+            unknown=tuple(np.zeros(old.row_count + len(lone), np.bool_) for _ in old.unknown),
+        ),
+        old_row=old_row,
+        old_tag=old_tag,
+        outside=outside,
+    )
+
+
+def _outside(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> np.ndarray:
+    """Say which rows never were inside the filter, as far as the change itself tells."""
+    inserted = (changes.tag == INSERT) & ~keep
+    has_whole = (changes.old_tag != KEY) & (changes.old_row >= 0)
+    was_in = np.ones(len(keep), np.bool_)
+    was_in[has_whole] = keep_old[changes.old_row[has_whole]]
+    left = ((changes.tag == UPDATE) & ~keep & ~was_in) | ((changes.tag == DELETE) & ~was_in)
+    return np.asarray(inserted | left)
+
+
+def attach_copied(transform: Transform, cells: Cells, evaluated: Evaluated) -> tuple[Cells, Int32s | None]:
+    """Return copied rows with their computed values, and which of them pass the filter; None: all."""
+    cells = dataclasses.replace(
+        cells,
+        computed=evaluated.computed,
+        unknown=tuple(np.zeros(cells.row_count, np.bool_) for _ in transform.computed),
+    )
+    return cells, None if transform.filter is None else np.flatnonzero(evaluated.keep).astype(np.int32)
+
+
+def mask(array: pa.Array, method: str, secret: bytes) -> pa.Array:
+    """Hide values: ``hmac`` gives equal pseudonyms to equal values, ``redact`` the same text to all; NULL stays.
+
+    Args:
+        array: Texts.
+        method: ``hmac`` (HMAC-SHA-256, RFC 2104, in lower-case hex) or ``redact``.
+        secret: The key of the pseudonyms.
+    """
+    if method == "redact":
+        return pc.if_else(pc.is_valid(array), pa.scalar(REDACTED), pa.scalar(None, pa.string()))
+    codes = array.dictionary_encode()
+    names = [None if text is None else pseudonym(text, secret) for text in codes.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(codes.indices)
+
+
+def pseudonym(text: str, secret: bytes) -> str:
+    """Return the pseudonym of one text."""
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "mask",
+           "pseudonym", "readable", "resolve", "valid_rows"]  # fmt: skip

@@ -1,0 +1,201 @@
+"""filter, set and mask: a view at the source says what the lake must hold, in copy and in stream."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from kuvasz.errors import ConfigError
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database
+from tests.oracle import lake_rows_pyiceberg, source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ORDERS = (
+    "CREATE TABLE orders (id bigint PRIMARY KEY, country text, kind text, price numeric(12,2), n int,"
+    " token uuid DEFAULT gen_random_uuid(), tags text[], at timestamptz DEFAULT now(), day date DEFAULT current_date)"
+)
+ROWS = (
+    "INSERT INTO orders SELECT i, CASE i % 4 WHEN 0 THEN 'XX' WHEN 1 THEN 'hu' WHEN 2 THEN NULL ELSE 'de' END,"
+    " 'Kind ' || i % 5, i * 1.25, i % 7, gen_random_uuid(), ARRAY['a', NULL, 'b' || i]"
+    " FROM generate_series({}, {}) i"
+)
+
+
+def test_rows_enter_and_leave_a_filter(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ORDERS)
+    database.execute(ROWS.format(1, 500))
+    database.execute("CREATE VIEW seen AS SELECT * FROM orders WHERE country <> 'XX' AND n < 5")
+    config = lake_folder.config(group({"eu": database}, {"orders": {"filter": "country <> 'XX' AND n < 5"}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.assert_equal("orders", source_rows(database.url, "seen", sid="eu"))
+        with database.connect() as session:
+            session.execute("UPDATE orders SET country = 'XX' WHERE id % 10 = 1")
+            session.execute("UPDATE orders SET country = 'hu' WHERE id % 10 = 2")
+            session.execute("UPDATE orders SET n = n + 1 WHERE id % 3 = 0")
+            session.execute("DELETE FROM orders WHERE id % 11 = 0")
+            session.execute(ROWS.format(501, 600))
+            session.execute("UPDATE orders SET id = id + 1000 WHERE id % 17 = 0")
+            session.execute("UPDATE orders SET id = id + 2000, country = 'XX' WHERE id % 19 = 0")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("orders", source_rows(database.url, "seen", sid="eu"))
+        database.execute("UPDATE orders SET country = 'XX'")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("orders", source_rows(database.url, "seen", sid="eu"))
+        database.execute("UPDATE orders SET country = 'se', n = 1")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("orders", source_rows(database.url, "seen", sid="eu"))
+
+
+def test_set_names_the_columns(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ORDERS)
+    database.execute(ROWS.format(1, 300))
+    database.execute(
+        "CREATE VIEW seen AS SELECT id AS number, token, lower(kind) AS kind, (price * 2)::numeric(14,2) AS twice,"
+        " n::bigint + 1 AS next, tags, at AS stamp, day + 1 AS tomorrow, country IS NULL AS nowhere FROM orders"
+    )
+    columns = {
+        "number": "id", "token": "token", "kind": "lower(kind)", "twice": "CAST(price * 2 AS decimal(14,2))",
+        "next": "CAST(n AS bigint) + 1", "tags": "transform(tags, tag -> tag)", "stamp": "at",
+        "tomorrow": "day + 1", "nowhere": "country IS NULL",
+    }  # fmt: skip
+    config = lake_folder.config(group({"eu": database}, {"orders": {"set": columns, "target": "facts"}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.assert_equal("facts", source_rows(database.url, "seen", sid="eu"), key=("number",))
+        database.execute("UPDATE orders SET kind = upper(kind), country = NULL WHERE id % 2 = 0")
+        database.execute("UPDATE orders SET id = id + 1000, tags = NULL WHERE id % 7 = 0")
+        database.execute("DELETE FROM orders WHERE id % 5 = 0")
+        database.execute(ROWS.format(301, 320))
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("facts", source_rows(database.url, "seen", sid="eu"), key=("number",))
+
+
+def test_the_key_may_be_computed(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE parts (region text, no int, name text, PRIMARY KEY (region, no))")
+    database.execute("INSERT INTO parts SELECT 'R' || i % 3, i, 'p' FROM generate_series(1, 90) i")
+    database.execute("CREATE VIEW seen AS SELECT lower(region) || '-' || no AS code, name FROM parts")
+    columns = {"code": "concat(lower(region), '-', no)", "name": "name"}
+    config = lake_folder.config(group({None: database}, {"parts": {"set": columns, "key": ["code"]}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE parts SET name = 'q' WHERE no % 2 = 0")
+        database.execute("UPDATE parts SET region = 'S' WHERE no % 5 = 0")
+        database.execute("DELETE FROM parts WHERE no % 3 = 0")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("parts", source_rows(database.url, "seen"), key=("code",))
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_unchanged_large_values_in_expressions(database: Database, lake_folder: LakeFolder, identity: str) -> None:
+    database.execute("CREATE TABLE docs (id int PRIMARY KEY, n int, body text, note text)")
+    database.execute("ALTER TABLE docs ALTER body SET STORAGE EXTERNAL, ALTER note SET STORAGE EXTERNAL")
+    database.execute(f"ALTER TABLE docs REPLICA IDENTITY {identity}")
+    database.execute(
+        "INSERT INTO docs SELECT i, 0, repeat('x', 4000) || i, repeat('y', 5000) FROM generate_series(1, 40) i"
+    )
+    database.execute("CREATE VIEW seen AS SELECT id, n, length(body) AS size, upper(note) AS note, body FROM docs")
+    columns = {"id": "id", "n": "n", "size": "length(body)", "note": "upper(note)", "body": "body"}
+    config = lake_folder.config(group({"eu": database}, {"docs": {"set": columns}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE docs SET n = n + 1 WHERE id % 2 = 0")
+        with database.connect() as session:
+            session.execute("INSERT INTO docs VALUES (100, 1, repeat('z', 3000), repeat('w', 3000))")
+            session.execute("UPDATE docs SET n = 2 WHERE id = 100")
+            session.execute("UPDATE docs SET body = repeat('v', 3500), n = 3 WHERE id = 5")
+            session.execute("UPDATE docs SET id = 200 WHERE id = 5")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("docs", source_rows(database.url, "seen", sid="eu"))
+
+
+def test_what_an_update_leaves_out_and_an_expression_needs_stops_the_table(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute("CREATE TABLE docs (id int PRIMARY KEY, n int, body text)")
+    database.execute("ALTER TABLE docs ALTER body SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO docs SELECT i, 0, repeat('x', 4000) FROM generate_series(1, 5) i")
+    config = lake_folder.config(group({"eu": database}, {"docs": {"set": {"id": "id", "m": "concat(n, body)"}}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE docs SET n = 1")
+        pipeline.wait_state("shop_eu", "shop.docs", State.ERROR)
+        assert "column m is computed from a large value that 5 updates leave out" in pipeline.errors()[0]
+        assert "REPLICA IDENTITY FULL" in pipeline.errors()[0]
+
+
+def test_a_failing_expression_stops_its_table_alone(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ORDERS)
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    tables = {"orders": {"set": {"id": "id", "share": "100 / n"}}, "items": None}
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("INSERT INTO orders (id, n) VALUES (1, 0)")
+            session.execute("INSERT INTO items VALUES (1, 1)")
+        pipeline.wait_state("shop_eu", "shop.orders", State.ERROR)
+        assert "DIVIDE_BY_ZERO" in pipeline.errors()[0]
+        database.execute("INSERT INTO items VALUES (2, 2)")
+        catalog = lake_folder.catalog
+        wait_until(
+            lambda: len(lake_rows_pyiceberg(lake_folder.pyiceberg, "shop.items", catalog=catalog)) == 2, "items go on"
+        )
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
+def test_masked_columns_hide_their_values(database: Database, lake_folder: LakeFolder) -> None:
+    secret = "a key of the test alone"
+    database.execute("CREATE TABLE users (email text PRIMARY KEY, phone text, n int)")
+    database.execute(
+        "INSERT INTO users SELECT 'u' || i, CASE WHEN i % 3 > 0 THEN '555' END, i FROM generate_series(1, 30) i"
+    )
+    tables = {"users": {"mask": {"email": "hmac", "phone": "redact"}}}
+    config = lake_folder.config(group({None: database}, tables), mask_secret=secret)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE users SET n = -n WHERE n % 2 = 0")
+        database.execute("UPDATE users SET email = email || '@x' WHERE n % 5 = 0")
+        database.execute("DELETE FROM users WHERE n % 7 = 0")
+        pipeline.wait_applied(database)
+        database.execute(
+            "CREATE TABLE seen AS SELECT email, CASE WHEN phone IS NOT NULL THEN '***' END AS phone, n FROM users"
+        )
+        with database.connect() as session:
+            for (email,) in session.execute("SELECT email FROM users").fetchall():
+                name = hmac.new(secret.encode(), email.encode(), hashlib.sha256).hexdigest()
+                session.execute("UPDATE seen SET email = %s WHERE email = %s", (name, email))
+        pipeline.assert_equal("users", source_rows(database.url, "seen"), key=("email",))
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"filter": "contry > 'x'"}, "column 'contry' that the table does not have: did you mean 'country'?"),
+        ({"filter": "n + 1"}, "filter: 'n + 1' is int, not a condition"),
+        ({"filter": "n +"}, "PARSE_SYNTAX_ERROR"),
+        ({"filter": "rand() < 0.5"}, "gives another value each time"),
+        ({"filter": "n > (SELECT 1)"}, "looks at more than one row"),
+        ({"set": {"id": "id", "c": "count(n)"}}, "set.c: 'count(n)' does not give one value for each row"),
+        ({"set": {"id": "id", "c": "explode(tags)"}}, "does not give one value for each row"),
+        ({"set": {"id": "id", "c": "named_struct('a', n)"}}, "gives struct<a:int>, which has no column in the lake"),
+        ({"set": {"kind": "kind"}}, "`set` leaves out id, which is part of the table's key"),
+        ({"set": {"id": "id", "c": "lower(n, 1)"}}, "WRONG_NUM_ARGS"),
+        ({"mask": {"kid": "redact"}}, "`mask` names a column 'kid' that is not there: did you mean 'kind'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_expression_ends_the_start(
+    database: Database, lake_folder: LakeFolder, table: dict, told: str
+) -> None:
+    database.execute(ORDERS)
+    config = lake_folder.config(group({"eu": database}, {"orders": table}))
+    with pytest.raises(ExceptionGroup) as caught, Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_end()
+    (error,) = caught.value.exceptions
+    assert isinstance(error, ConfigError)
+    assert told in str(error)
+    assert "table orders of the map" in str(error)
