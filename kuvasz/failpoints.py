@@ -40,6 +40,11 @@ NAMES = (
     "shutdown",
     "before_checkpoint",
     "after_checkpoint",
+    "before_rewrite",
+    "after_rewrite",
+    "before_swap",
+    "after_swap",
+    "before_orphans",
 )
 
 

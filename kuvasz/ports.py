@@ -97,6 +97,25 @@ class Failure:
     error: KuvaszError
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """The files of one table, as maintenance last saw them, and what it did since the start."""
+
+    target: str
+    files: int  #: live data files
+    bytes: int  #: of them
+    rows: int  #: in them, dead ones included
+    dead_rows: int
+    delete_files: int  #: data files with deleted rows: deletion vectors, or position delete files
+    snapshots: int | None  #: None while not known
+    rewrites: int  #: commits that only exchanged files
+    last_at: float | None  #: unix seconds of the last of them
+    next_at: float | None  #: unix seconds of the next look; None: maintenance is off
+    changed_bytes: int  #: written by the stream and by copies
+    rewritten_bytes: int  #: written by maintenance
+    error: str | None = None  #: of the last look
+
+
 class CopyRequest(Protocol):
     """A picklable part of a source table, read on an executor."""
 
@@ -164,6 +183,20 @@ class Lake(Protocol):
         """Let a target that failed be written again; its sources begin again at their positions.
 
         After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap.
+        """
+
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """Return the state of the files of each target that maintenance has looked at."""
+
+    def maintain(self, target: str, *, full: bool) -> Upkeep | None:
+        """Look after the files of a prepared target now; None if there is nothing to look after.
+
+        Args:
+            target: It.
+            full: Leave no dead row and no delete file, whatever it costs.
+
+        Raises:
+            KuvaszError: It could not be done; the table is right all the same.
         """
 
     def close(self) -> None:

@@ -52,7 +52,9 @@ class LakeFolder:
         """Properties of the same catalog for PyIceberg."""
         return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
 
-    def config(self, databases: list[dict], **pipeline: object) -> Config:
+    def config(
+        self, databases: list[dict], maintenance: Mapping[str, object] | None = None, **pipeline: object
+    ) -> Config:
         """Return a configuration; its catalog is made known to Spark."""
         document = {
             "lake": {
@@ -63,6 +65,7 @@ class LakeFolder:
                 "format_version": self.format_version,
             },
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **pipeline},
+            "maintenance": maintenance or {},
             "server": {"address": None},
             "databases": databases,
         }

@@ -260,6 +260,13 @@ def empty(value: object) -> object:
     return {} if value is None else value
 
 
+def switch(value: object) -> object:
+    """Take ``off`` and ``on`` for a section that says only whether it is ``enabled``."""
+    if value in ("off", False):
+        return {"enabled": False}
+    return {} if value in ("on", True) else empty(value)
+
+
 Whole: TypeAlias = Annotated[
     int, BeforeValidator(_whole), WithJsonSchema({"anyOf": [{"type": "integer"}, _REFERENCE]})
 ]

@@ -189,6 +189,42 @@ class PipelineConfig(Section):
         return Path(self.state).absolute()
 
 
+class RowOrder(enum.StrEnum):
+    """The order of rows in files that maintenance writes."""
+
+    ARRIVAL = "arrival"
+    KEY = "key"
+
+
+class MaintenanceConfig(Section):
+    """How the tables' files are kept few, large and free of dead rows; `maintenance: off` leaves it to others."""
+
+    enabled: bool = True
+    """Whether kuvasz maintains its tables by itself; `kuvasz maintain` does so in any case."""
+
+    interval: Annotated[kinds.Duration, kinds.durations("50ms", "1d")] = 60.0
+    """Every table is looked at this often."""
+
+    target_file_size: Annotated[kinds.Size, kinds.sizes("64kB", "4GB")] = 128 * _MB
+    """Files are merged until they are about this large."""
+
+    min_files: Annotated[kinds.Whole, kinds.between(2, 10000)] = 8
+    """So many files of about one size, of one source and partition, are merged into one."""
+
+    max_dead_percent: Annotated[kinds.Whole, kinds.between(1, 100)] = 30
+    """A file is written anew when so many of its rows, in percent, are deleted or replaced."""
+
+    order: RowOrder = RowOrder.ARRIVAL
+    """arrival: rows keep their order; key: the rows of each file that is written anew are sorted by the key, in
+    memory."""
+
+    snapshot_age: Annotated[kinds.Duration, kinds.durations("0ms", "365d")] = 1800.0
+    """Older snapshots are expired: longer than any query runs. Tags and branches keep theirs."""
+
+    snapshots_kept: Annotated[kinds.Whole, kinds.between(1, 100000)] = 30
+    """The newest snapshots, kept whatever their age."""
+
+
 class ServerConfig(Section):
     """Metrics, health, status and the management API over HTTP."""
 
@@ -305,6 +341,11 @@ class Config(Section):
     pipeline: Annotated[PipelineConfig, BeforeValidator(kinds.empty)] = Field(default_factory=PipelineConfig)
     """How changes travel."""
 
+    maintenance: Annotated[MaintenanceConfig, BeforeValidator(kinds.switch)] = Field(
+        default_factory=MaintenanceConfig
+    )
+    """How the tables' files are kept few, large and free of dead rows."""
+
     server: Annotated[ServerConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ServerConfig)
     """Metrics, health, status and the management API over HTTP."""
 
@@ -317,6 +358,7 @@ SECTIONS: dict[str, type[Section]] = {
     "lake": LakeConfig,
     "spark": SparkConfig,
     "pipeline": PipelineConfig,
+    "maintenance": MaintenanceConfig,
     "server": ServerConfig,
 }
 

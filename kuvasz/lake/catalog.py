@@ -46,6 +46,7 @@ class Commit:
     added_deletes: Sequence[str] = ()
     removed_deletes: Sequence[str] = ()
     removed_files: Sequence[str] = ()
+    is_rewrite: bool = False  #: the same rows in other files: readers of changes may pass over the snapshot
 
     @property
     def is_empty(self) -> bool:
@@ -186,7 +187,9 @@ class IcebergTable:
             for key, value in commit.properties.items():
                 update.set(key, value)
             update.commit()
-            if not commit.is_empty:
+            if commit.is_rewrite and (commit.removed_deletes or not commit.added_deletes):
+                self._rewrite(transaction, commit)
+            elif not commit.is_empty:
                 self._row_delta(transaction, commit)
             transaction.commitTransaction()
         self.refresh()
@@ -196,14 +199,33 @@ class IcebergTable:
         parent = snapshot.parentId()
         return int(snapshot.snapshotId()), None if parent is None else int(parent)
 
-    def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
-        delta = transaction.newRowDelta()
+    def _rewrite(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
+        """Swap files in a snapshot of the operation `replace` (not possible if delete files only come)."""
+        rewrite = transaction.newRewrite()
+        self._in_our_thread(rewrite)
         spec = self._handle.spec()
+        for take, texts in (
+            (rewrite.deleteFile, (*commit.removed_files, *commit.removed_deletes)),
+            (rewrite.addFile, (*commit.data_files, *commit.added_deletes)),
+        ):
+            for text in texts:
+                take(self._catalog.content_file(text, spec))
+        rewrite.validateFromSnapshot(commit.snapshot_id)
+        for key, value in commit.summary.items():
+            rewrite.set(key, value)
+        rewrite.commit()
+
+    def _in_our_thread(self, update: Any) -> None:  # noqa: ANN401
         if self._is_local:
             # Iceberg's thread pools look every 10 ms whether they are done: ten times a commit. Where a manifest is
             # read in microseconds, doing it at once is faster; where it takes a round trip, the pools stay.
-            delta.scanManifestsWith(self._catalog.direct)
-            delta.writeManifestsWith(self._catalog.direct, 1)
+            update.scanManifestsWith(self._catalog.direct)
+            update.writeManifestsWith(self._catalog.direct, 1)
+
+    def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
+        delta = transaction.newRowDelta()
+        spec = self._handle.spec()
+        self._in_our_thread(delta)
         for take, texts in (
             (delta.addRows, commit.data_files),
             (delta.addDeletes, commit.added_deletes),
@@ -226,6 +248,11 @@ class IcebergTable:
         for key, value in commit.summary.items():
             delta.set(key, value)
         delta.commit()
+
+    @property
+    def snapshot_count(self) -> int:
+        """How many snapshots the table has."""
+        return int(self._handle.operations().current().snapshots().size())
 
     def expire_snapshots(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""

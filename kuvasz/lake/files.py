@@ -31,8 +31,24 @@ class FileEntry:
     path: str
     rows: int
     sid: str | None  #: of all rows; None if the table has no sid or the file mixes several
+    size: int = 0  #: bytes
     delete: str | None = None  #: JSON of the delete file that applies to it
     dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
+
+    @property
+    def owns_delete(self) -> bool:
+        """Whether the delete file is about this data file alone, so that it may be removed with it.
+
+        Another engine's position delete file of format 2 may be about a whole partition.
+        """
+        return self.delete is not None and json.loads(self.delete).get("referenced-data-file") == self.path
+
+    @property
+    def dead_rows(self) -> int:
+        """How many rows are deleted, without reading the delete file."""
+        if self.dead is not None:
+            return len(self.dead)
+        return 0 if self.delete is None else int(json.loads(self.delete)["record-count"])
 
 
 class FileTable:
@@ -92,6 +108,7 @@ def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
         number=number,
         path=live.data["file-path"],
         rows=live.data["record-count"],
+        size=live.data["file-size-in-bytes"],
         sid=_only_sid(live.data, sid_id),
         delete=json.dumps(deletes[0]) if deletes else None,
     )
@@ -133,6 +150,8 @@ class Changeset:
         self.rows = 0
         self.sent: Sent | None = None  #: the commit, once it was sent
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
+        self.is_rewrite = False  #: only files change, no row does
+        self.summary: dict[str, str] = {}  #: for the snapshot, besides the positions
 
     def add(self, number: int, file: DataFile, sid: str | None) -> None:
         """Add a data file."""

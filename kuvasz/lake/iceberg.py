@@ -38,13 +38,14 @@ from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.maintenance import Maintainer
 from kuvasz.lake.schema import SID, render, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import KEY_PROPERTY, SEED_PROPERTY, LakeTable, OpenTransaction
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
 from kuvasz.model import Position, Relation, Truncation
 from kuvasz.modes.shape import Shape
-from kuvasz.ports import CopyRequest, Failure, Feed, Receipt, TableWork, Target
+from kuvasz.ports import CopyRequest, Failure, Feed, Receipt, TableWork, Target, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +114,7 @@ class IcebergLake:
         self._feeds = Feeds()
         self._lock = threading.RLock()
         self._closing = threading.Event()
+        self._maintainer: Maintainer | None = None
         self.commit_conflicts = 0
         self._properties: Mapping[str, str] = {k: str(v) for k, v in config.lake.properties.items()}
         self._state = config.pipeline.state_folder
@@ -129,6 +131,14 @@ class IcebergLake:
         self._spool.clear()
         self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
         self._warm_up()
+        self._maintainer = Maintainer(
+            self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of
+        )
+        self._maintainer.start()
+
+    def _known_tables(self) -> list[LakeTable]:
+        with self._lock:
+            return list(self._tables.values())
 
     def _warm_up(self) -> None:
         """Have everything loaded and compiled before the first changes come, executors and driver side by side."""
@@ -226,17 +236,19 @@ class IcebergLake:
 
     def _key_reader(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
         def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
-            sid = table.schema.by_name(SID) if table.target.has_sid else None
-            ids = [table.schema.by_name(name) for name in table.key]
-            job = ReadKeys(
-                properties=self._properties,
-                seed=table.seed,
-                sid_id=sid.field_id if sid else None,
-                key_ids=tuple(field.field_id for field in ids if field is not None),
-            )
-            return self._jobs.stream(job, files)
+            return self._jobs.stream(self._keys_of(table), files)
 
         return read
+
+    def _keys_of(self, table: LakeTable) -> ReadKeys:
+        sid = table.schema.by_name(SID) if table.target.has_sid else None
+        ids = [table.schema.by_name(name) for name in table.key]
+        return ReadKeys(
+            properties=self._properties,
+            seed=table.seed,
+            sid_id=sid.field_id if sid else None,
+            key_ids=tuple(field.field_id for field in ids if field is not None),
+        )
 
     def table(self, name: str) -> LakeTable:
         """Return a prepared table."""
@@ -441,7 +453,6 @@ class IcebergLake:
         begin = time.monotonic()
         snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
         seconds = time.monotonic() - begin
-        self._expire(table)
         return Receipt(
             target=table.name,
             positions=positions,
@@ -451,14 +462,6 @@ class IcebergLake:
             commit_us=job.cut.commit_us,
             seconds=seconds,
         )
-
-    def _expire(self, table: LakeTable) -> None:
-        """Expire snapshots in the table's own lane, where nothing can conflict; it is no matter if it fails."""
-        try:
-            table.expire_snapshots()
-        except KuvaszError as error:
-            _log.warning("old snapshots could not be expired", extra={
-                "event": "expire_failed", "table": table.name, "error": error.message})  # fmt: skip
 
     def _retried(self, table: LakeTable, step: Callable[[], T]) -> T:
         """Catalog and storage may fail for a while: the work is kept and the step tried again, for ever."""
@@ -557,9 +560,22 @@ class IcebergLake:
         )
         return job.run(requests, position, on_progress)
 
+    # Maintenance
+
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """See `kuvasz.ports.Lake.upkeep`."""
+        return {} if self._maintainer is None else self._maintainer.upkeep()
+
+    def maintain(self, target: str, *, full: bool) -> Upkeep:
+        """See `kuvasz.ports.Lake.maintain`."""
+        assert self._maintainer is not None
+        return self._maintainer.run(self._tables[target], full=full)
+
     def close(self) -> None:
         """Save the indexes and stop Spark if it was ours."""
         self._closing.set()
+        if self._maintainer is not None:
+            self._maintainer.stop()
         for table in self._tables.values():
             table.close()
         self._pool.shutdown(wait=True)

@@ -5,6 +5,7 @@ An RDD job costs half the CPU of createDataFrame(...).mapInArrow(...) and, once 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,9 @@ Result = TypeVar("Result")
 #: Seconds between two warnings that no executor has come.
 _TELL_S = 15.0
 
+#: Scheduler pool and job group of maintenance.
+_BACKGROUND = "maintenance"
+
 _NO_EXECUTOR = (
     "see the cluster's page for free cores and memory; `spark.executor.memory`, `spark.executor.cores` and"
     " `spark.cores.max` in `spark.conf` say how much is asked for"
@@ -44,19 +48,40 @@ class Jobs:
         return max(1, self._context.defaultParallelism)
 
     def run(
-        self, job: Callable[[Iterable[Task]], Iterable[Result]], tasks: Sequence[Task], sizes: Sequence[int]
+        self,
+        job: Callable[[Iterable[Task]], Iterable[Result]],
+        tasks: Sequence[Task],
+        sizes: Sequence[int],
+        slots: int | None = None,
     ) -> list[Result]:
         """Run one job over all tasks; each partition gets about the same sum of `sizes`.
+
+        Args:
+            job: What to run.
+            tasks: Its tasks.
+            sizes: Of each task, in any unit.
+            slots: Cores to use at most; all of them by default.
 
         Raises:
             LakeError: Spark could not run it, for instance because a worker process died.
         """
-        slices = balance(tasks, sizes, self.parallelism)
+        slices = balance(tasks, sizes, slots or self.parallelism)
         try:
             return self._context.parallelize(slices, len(slices)).mapPartitions(_Flat(job)).collect()
         except (Py4JError, ConnectionError) as error:  # ConnectionError: the JVM is gone
             message = f"a spark job failed: {_cause(error)}"
             raise LakeError(message, hint="it is tried again; see Spark's log if it stays") from error
+
+    def go_background(self) -> None:
+        """Let the jobs that this thread runs from now on take no core that others want, and be cancelled together."""
+        # The FAIR scheduler gives each pool its share, however many tasks wait in the other one.
+        self._context.setLocalProperty("spark.scheduler.pool", _BACKGROUND)
+        self._context.setJobGroup(_BACKGROUND, "maintenance")
+
+    def cancel_background(self) -> None:
+        """End the jobs of threads that went into the background; they fail with a `LakeError`."""
+        with contextlib.suppress(Py4JError, ConnectionError):
+            self._context.cancelJobGroup(_BACKGROUND)
 
     def stream(self, job: Callable[[Iterable[Task]], Iterable[Result]], tasks: Sequence[Task]) -> Iterator[Result]:
         """Run a job whose results are too large to hold together: a few tasks at a time."""

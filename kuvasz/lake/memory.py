@@ -27,7 +27,7 @@ from kuvasz.model import Position, Relation, Truncation
 from kuvasz.modes import clone
 from kuvasz.modes.clone import Applied
 from kuvasz.modes.shape import RefusedValue, Shape
-from kuvasz.ports import CopyRequest, Failure, Feed, Lake, Receipt, TableWork, Target
+from kuvasz.ports import CopyRequest, Failure, Feed, Lake, Receipt, TableWork, Target, Upkeep
 
 _CHUNK_BYTES = 8 << 20
 
@@ -201,6 +201,15 @@ class MemoryLake(Lake):
     @override
     def open(self) -> None:
         """See `kuvasz.ports.Lake.open`."""
+
+    @override
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """See `kuvasz.ports.Lake.upkeep`: there are no files."""
+        return {}
+
+    @override
+    def maintain(self, target: str, *, full: bool) -> None:
+        """See `kuvasz.ports.Lake.maintain`: there are no files."""
 
     @override
     def close(self) -> None:

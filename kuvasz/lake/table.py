@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,16 +50,14 @@ COMMIT_PROPERTY = "kuvasz.commit"
 SEED_PROPERTY = "kuvasz.seed"
 KEY_PROPERTY = "kuvasz.key"
 
+#: The same for commits that only rewrite files: they may be another process's than the stream's.
+REWRITE_PROPERTY = "kuvasz.rewrite"
+
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
 
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
-
-#: Snapshots older than this are expired, so often, but never the newest ones: a query that runs may still read them.
-EXPIRE_EVERY_S = 60.0
-SNAPSHOT_AGE_S = 1800.0
-SNAPSHOTS_KEPT = 30
 
 ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
 
@@ -136,7 +133,8 @@ class LakeTable:
         self._index_folder = index_folder / table.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
-        self._expired_at = time.monotonic()
+        self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
+        self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
         self.era = Era.begin(self.positions)
 
     # Opening
@@ -273,6 +271,11 @@ class LakeTable:
         self.table.remove_properties([position_properties.PREFIX + source])
         self.positions.pop(source, None)
         self.era = Era.begin(self.positions)
+
+    @property
+    def io_properties(self) -> Mapping[str, str]:
+        """Of the FileIO."""
+        return self._properties
 
     @property
     def bounded(self) -> tuple[str, ...]:
@@ -423,9 +426,9 @@ class LakeTable:
         elif self._has_landed(sent):
             return self._accept(changeset, sent, positions, self.table.snapshot_id)
         try:
-            failpoints.hit("before_commit", LakeError)
+            failpoints.hit("before_swap" if changeset.is_rewrite else "before_commit", LakeError)
             self.snapshot_id, parent = self.table.commit(sent.commit)
-            failpoints.hit("after_commit", OutcomeUnknown)
+            failpoints.hit("after_swap" if changeset.is_rewrite else "after_commit", OutcomeUnknown)
         except LakeError:
             if not self._has_landed(sent):
                 raise
@@ -439,7 +442,7 @@ class LakeTable:
             LakeError: The catalog does not answer: nobody knows, and nothing may be repeated or removed.
         """
         self.table.refresh()
-        if self.table.properties.get(COMMIT_PROPERTY) != sent.commit_id:
+        if sent.commit_id not in map(self.table.properties.get, (COMMIT_PROPERTY, REWRITE_PROPERTY)):
             return False
         _log.warning("the answer of a commit was lost, but it is there",
                      extra={"event": "commit_found", "table": self.name})  # fmt: skip
@@ -488,7 +491,7 @@ class LakeTable:
     def _entry(self, number: int, changeset: Changeset) -> FileEntry:
         if number in changeset.added:
             file, sid = changeset.added[number]
-            return FileEntry(number=number, path=file.path, rows=file.rows, sid=sid)
+            return FileEntry(number=number, path=file.path, rows=file.rows, size=file.size, sid=sid)
         return self.files[number]
 
     def _write_deletes(self, deletes: Mapping[int, BitMap64], changeset: Changeset) -> list[DeleteFile]:
@@ -515,19 +518,20 @@ class LakeTable:
         positions: Mapping[str, Position],
         commit_id: str,
     ) -> Commit:
-        properties = {COMMIT_PROPERTY: commit_id}
+        properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
         for source, position in positions.items():
             properties[position_properties.PREFIX + source] = position_properties.render(position)
-        replaced = [self.files[file.number].delete for file in delete_files if file.number in self.files]
+        known = [self.files[file.number] for file in delete_files if file.number in self.files]
         dropped = [self.files[number] for number in sorted(changeset.dropped)]
         return Commit(
             snapshot_id=self.snapshot_id,
             properties=properties,
-            summary=properties,
+            summary=properties | changeset.summary,
             data_files=[file.json for file, _ in changeset.added.values()],
             added_deletes=[file.json for file in delete_files],
-            removed_deletes=[text for text in [*replaced, *(entry.delete for entry in dropped)] if text is not None],
+            removed_deletes=[entry.delete for entry in (*known, *dropped) if entry.delete and entry.owns_delete],
             removed_files=[self._data_json(entry) for entry in dropped],
+            is_rewrite=changeset.is_rewrite,
         )
 
     def _data_json(self, entry: FileEntry) -> str:
@@ -548,24 +552,21 @@ class LakeTable:
         for number in changeset.dropped:
             self.files.remove(number)
         for number, (file, sid) in changeset.added.items():
-            self.files.add(FileEntry(number=number, path=file.path, rows=file.rows, sid=sid))
+            self.files.add(FileEntry(number=number, path=file.path, rows=file.rows, size=file.size, sid=sid))
         for delete_file in delete_files:
             entry = self.files[delete_file.number]
             entry.dead = self.files.dead(entry.number) | deletes[entry.number]
             entry.delete = delete_file.json
+        size = sum(file.size for file, _ in changeset.added.values())
+        if changeset.is_rewrite:
+            self.rewritten_bytes += size
+        else:
+            self.changed_bytes += size
         self.positions.update(positions)
         self.index.mark()
         self._unsaved += sum(file.rows for file, _ in changeset.added.values())
         if self._unsaved >= CHECKPOINT_ENTRIES:
             self.checkpoint()
-
-    def expire_snapshots(self) -> None:
-        """Expire old snapshots now and then: each costs every commit and every reader a line of metadata."""
-        now = time.monotonic()
-        if now - self._expired_at < EXPIRE_EVERY_S:
-            return
-        self._expired_at = now
-        self.table.expire_snapshots(int((time.time() - SNAPSHOT_AGE_S) * 1000), SNAPSHOTS_KEPT)
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
-from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns, read_rows, remove, writing
+from kuvasz.lake.datafile import DataFile, DataFileWriter, field_id, file_io, read_columns, read_rows, remove, writing
 from kuvasz.model import Int32s
 from kuvasz.modes import clone
 from kuvasz.modes.shape import RefusedValue, Shape
@@ -258,9 +258,19 @@ class ReadKeys:
             yield number, self._read(path)
 
     def _read(self, path: str) -> Keys:
-        ids = [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
-        table = read_columns(self.properties, path, ids).combine_chunks()
-        columns = [_storage(column.combine_chunks()) for column in table.columns]
+        return self._hash(read_columns(self.properties, path, self._ids))
+
+    def of(self, rows: pa.Table) -> Keys:
+        """Return the keys of rows whose fields carry ids."""
+        names = {field_id(field): field.name for field in rows.schema}
+        return self._hash(rows.select([names[number] for number in self._ids]))
+
+    @property
+    def _ids(self) -> list[int]:
+        return [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
+
+    def _hash(self, table: pa.Table) -> Keys:
+        columns = [_storage(column.combine_chunks()) for column in table.combine_chunks().columns]
         if self.sid_id is None:
             return hash_keys(columns, sid=None, seed=self.seed)
         return _by_sid(columns[0], columns[1:], self.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,12 +85,20 @@ class MemoryWorld(World):
 
 
 class IcebergWorld(World):
-    def __init__(self, folder: LakeFolder) -> None:
+    def __init__(self, folder: LakeFolder, maintenance: Mapping[str, object] | None = None) -> None:
         self._folder = folder
         database = {"database": "shop", "urls": [{"url": "postgresql:///none"}], "tables": {"items": None}}
-        self.config = folder.config([database])
+        self.config = folder.config([database], maintenance)
         self.lake = IcebergLake(self.config, folder.session)
         self.lake.open()
+
+    def iceberg(self, name: str = TARGET) -> object:
+        """The table as PyIceberg sees it."""
+        return self._iceberg(name)
+
+    def spark_rows(self, name: str = TARGET) -> list[dict]:
+        """The rows as Spark reads them."""
+        return [row.asDict() for row in self._folder.session.table(f"{self._folder.catalog}.{name}").collect()]
 
     def _iceberg(self, name: str) -> object:
         return oracle.open_table(self._folder.pyiceberg, name, catalog=self._folder.catalog)

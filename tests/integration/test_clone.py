@@ -278,13 +278,10 @@ def test_a_table_without_key_is_refused_with_its_mend_and_not_published(
     assert database.execute("SELECT tablename FROM pg_publication_tables") == [("items",)]
 
 
-def test_old_snapshots_are_expired_and_positions_survive(
-    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("EXPIRE_EVERY_S", 0.0), ("SNAPSHOT_AGE_S", 0.0), ("SNAPSHOTS_KEPT", 2)):
-        monkeypatch.setattr(f"kuvasz.lake.table.{name}", value)
+def test_old_snapshots_are_expired_and_positions_survive(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
-    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    maintenance = {"interval": "100ms", "snapshot_age": "0ms", "snapshots_kept": 2}
+    config = lake_folder.config(group({"eu": database}, {"items": None}), maintenance)
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         for number in range(6):
@@ -293,7 +290,7 @@ def test_old_snapshots_are_expired_and_positions_survive(
             )
             database.execute("UPDATE items SET n = n + 1 WHERE id %% 3 = 0 AND id <> %s", (number,))
             pipeline.wait_applied(database)
-        assert pipeline.snapshots("items") == 2
+        wait_until(lambda: pipeline.snapshots("items") == 2, "old snapshots are gone")
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()

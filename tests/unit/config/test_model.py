@@ -109,3 +109,10 @@ def test_an_address_gives_host_and_port() -> None:
 
 def test_properties_are_texts_as_they_were_written() -> None:
     assert SparkConfig(conf={"a": 8, "b": True, "c": "x"}).conf == {"a": "8", "b": "true", "c": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_on"), [("off", False), (False, False), ("on", True), (None, True), ({"enabled": False}, False)]
+)
+def test_maintenance_is_switched_by_a_word(given: object, is_on: bool) -> None:
+    assert Config(databases=[SHOP], maintenance=given).maintenance.enabled is is_on

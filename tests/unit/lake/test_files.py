@@ -81,8 +81,10 @@ def test_a_file_of_one_source_is_known_by_its_bounds(lower: str | None, upper: s
     def bounds(value: str | None) -> dict:
         return {"keys": [1], "values": [value]} if value else {"keys": [], "values": []}
 
-    data = {"file-path": "a", "record-count": 3, "lower-bounds": bounds(lower), "upper-bounds": bounds(upper)}
+    sizes = {"record-count": 3, "file-size-in-bytes": 70}
+    data = {"file-path": "a", "lower-bounds": bounds(lower), "upper-bounds": bounds(upper), **sizes}
     live = LiveFile(data=data, deletes=({"file-path": "d"},))
     entry = files.entry_of(live, 9, 1)
     assert (entry.number, entry.rows, entry.sid, entry.delete) == (9, 3, sid, '{"file-path": "d"}')
+    assert entry.size == 70
     assert files.entry_of(live, 9, None).sid is None

@@ -1,0 +1,156 @@
+"""Which files of a table are worth being written anew, and together with which others. Pure.
+
+Size-tiered: a file belongs to a tier by the bytes of its live rows, each tier `_FANOUT` times the one below it, and
+files of one tier are merged when there are `min_files` of them, with all smaller ones. So a row is moved about once
+per tier on its way from a small commit to a whole file, whatever the size of the table: 50 kB to 128 MB is four
+tiers. Levels, the other way, keep fewer files but move a row up to ten times per level. A whole file, half the
+target or more, is left alone until `max_dead_share` of its rows are dead; then writing it anew costs
+`(1 - share) / share` live rows for each dead one. Both sums are bounded by what changed, never by the table.
+
+Only files of one key are merged: a file must hold rows of one source and partition alone, because a TRUNCATE drops
+whole files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+
+#: Of one tier's size to the next one's.
+_FANOUT = 8
+
+#: Tiers below the highest: seven times a factor of eight is one of two million.
+_TIERS = 7
+
+#: Files in one group: each is opened by one task, and its dead rows are held in memory meanwhile.
+_MOST_FILES = 2000
+
+#: Below this part of the target a file's dead rows wait until it is merged for its size.
+_SMALL = 1 / 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """A live data file as the policy sees it."""
+
+    number: int  #: ascending with age: the youngest has the highest
+    key: Hashable  #: only files of one key may be merged
+    rows: int  #: dead ones included
+    dead: int
+    size: int  #: bytes
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes that the live rows take up, as far as one can tell."""
+        return self.size * (self.rows - self.dead) // max(1, self.rows)
+
+    @property
+    def dead_share(self) -> float:
+        """Part of the rows that is dead."""
+        return self.dead / self.rows if self.rows else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When to write files anew."""
+
+    target_bytes: int
+    min_files: int
+    max_dead_share: float
+
+    def plan(self, files: Iterable[FileFacts], *, full: bool = False) -> list[Group]:
+        """Return the groups to rewrite, those that free the most first; each becomes one file.
+
+        Args:
+            files: All live files of a table.
+            full: Also merge what the thresholds would leave, and leave no dead row anywhere.
+        """
+        by_key: dict[Hashable, list[FileFacts]] = defaultdict(list)
+        for file in files:
+            by_key[file.key].append(file)
+        groups = []
+        for mine in by_key.values():
+            due = self._due(mine, full=full)
+            groups += [group for group in self._packed(due) if self._is_worth(group, full=full)]
+        return sorted(groups, key=lambda group: (-group.dead_share, -len(group.files)))
+
+    def _due(self, files: Sequence[FileFacts], *, full: bool) -> list[FileFacts]:
+        small = [file for file in files if file.live_bytes < self.target_bytes / 2]
+        if not full:
+            small = self._due_tiers(small)
+        chosen = {file.number for file in small} | {file.number for file in files if self._is_worn(file, full=full)}
+        return sorted((file for file in files if file.number in chosen), key=lambda file: file.number)
+
+    def _due_tiers(self, small: Sequence[FileFacts]) -> list[FileFacts]:
+        """Return the files of the highest tier that is full, and of all below it."""
+        tiers: dict[int, int] = defaultdict(int)
+        for file in small:
+            tiers[self._tier(file)] += 1
+        highest = max((tier for tier, count in tiers.items() if count >= self.min_files), default=-1)
+        return [file for file in small if self._tier(file) <= highest]
+
+    def _tier(self, file: FileFacts) -> int:
+        """Return 0 for the smallest files; the highest tier ends at half the target."""
+        limit = self.target_bytes / 2
+        tier = _TIERS
+        while tier > 0 and file.live_bytes < limit / _FANOUT:
+            limit /= _FANOUT
+            tier -= 1
+        return tier
+
+    def _is_worn(self, file: FileFacts, *, full: bool) -> bool:
+        if full:
+            return file.dead > 0
+        return file.dead_share >= self.max_dead_share and file.size >= self.target_bytes * _SMALL
+
+    def _packed(self, files: Iterable[FileFacts]) -> list[Group]:
+        """Put neighbours in age together, as many as make one file of the target's size."""
+        groups: list[list[FileFacts]] = []
+        filled = 0
+        for file in files:
+            if groups and filled + file.live_bytes <= self.target_bytes and len(groups[-1]) < _MOST_FILES:
+                groups[-1].append(file)
+                filled += file.live_bytes
+            else:
+                groups.append([file])
+                filled = file.live_bytes
+        return [Group(files=tuple(group)) for group in groups]
+
+    def _is_worth(self, group: Group, *, full: bool) -> bool:
+        return len(group.files) > 1 or any(self._is_worn(file, full=full) for file in group.files)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Files whose live rows become one file."""
+
+    files: tuple[FileFacts, ...]
+
+    @property
+    def live_bytes(self) -> int:
+        """What will be written."""
+        return sum(file.live_bytes for file in self.files)
+
+    @property
+    def dead_share(self) -> float:
+        """Part of the rows that is dead."""
+        rows = sum(file.rows for file in self.files)
+        return sum(file.dead for file in self.files) / rows if rows else 0.0
+
+
+def batches(groups: Iterable[Group], most_bytes: int) -> list[list[Group]]:
+    """Deal groups into batches that are committed together, each of at most so many bytes or one group.
+
+    Many small groups share a commit; a large one has its own, so that no commit keeps the stream waiting for long.
+    """
+    made: list[list[Group]] = []
+    filled = 0
+    for group in groups:
+        if made and filled + group.live_bytes <= most_bytes:
+            made[-1].append(group)
+            filled += group.live_bytes
+        else:
+            made.append([group])
+            filled = group.live_bytes
+    return made

@@ -1,0 +1,298 @@
+"""Files of a table exchanged for others that hold the same rows, while the stream goes on.
+
+Three steps: `Rewrite.plan` under the table's lock notes the files and which of their rows are dead; a Spark job
+writes the live ones anew, without the lock; `Rewrite.commit` under the lock carries over what died meanwhile and
+commits. The stream resolves and commits under the same lock, so there is nothing to conflict with; what it has
+written and not resolved yet names keys, never places.
+
+The position index learns the new places as it learns those of any new rows, by an insert of the live ones: that
+costs what was moved, where giving every record of the index its new place would cost what the table holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from kuvasz import failpoints
+from kuvasz.errors import ForeignChange, InternalError, LakeError
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.compaction import FileFacts, Group
+from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.files import Changeset, FileEntry
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.rewrite import RewriteDone, RewriteFiles, RewriteInput, RewriteTask, positions_of
+from kuvasz.lake.table import LakeTable
+from kuvasz.lake.tasks import ReadKeys
+from kuvasz.model import Int64s
+
+#: Attempts at a commit that meets another process's; each works out anew what died meanwhile.
+_ATTEMPTS = 5
+
+
+def facts(table: LakeTable) -> list[FileFacts]:
+    """Return the live files of a table; its lock must be held and its index open."""
+    return [
+        FileFacts(number=entry.number, key=entry.sid, rows=entry.rows, dead=entry.dead_rows, size=entry.size)
+        for entry in table.files
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    path: str
+    rows: int
+    dead: BitMap64  #: when it was planned
+
+    def places(self, first: int) -> Int64s:
+        """Return the new place of each row, -1 if it is dead: live rows are counted on from `first`."""
+        alive = np.ones(self.rows, np.bool_)
+        alive[positions_of(self.dead)] = False
+        places = np.cumsum(alive, dtype=np.int64) + (first - 1)
+        places[~alive] = -1
+        return places
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One group on its way."""
+
+    sid: str | None
+    inputs: tuple[_Input, ...]
+    path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """A written file and where its rows came from."""
+
+    file: DataFile
+    sid: str | None
+    keys: Keys | None  #: in ascending order, so that taking them in under the lock is cheap
+    key_rows: npt.NDArray[np.uint32]  #: the row of each key
+    places: tuple[tuple[_Input, Int64s], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Swapped:
+    """What a rewrite did."""
+
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    bytes: int = 0  #: written
+    carried: int = 0  #: rows that died while the new files were being written
+
+
+class Rewrite:
+    """Some groups of files of one table. Use once: `plan`, `write`, `commit`; `abandon` if it goes no further."""
+
+    def __init__(self, table: LakeTable, parts: Sequence[_Part], job: RewriteFiles) -> None:
+        self._table = table
+        self._parts = parts
+        self._job = job
+        self._properties = job.properties
+        self._outputs: list[_Output] = []
+
+    @classmethod
+    def plan(
+        cls, table: LakeTable, groups: Iterable[Group], keys: ReadKeys | None, sort_by: Sequence[str] = ()
+    ) -> Rewrite:
+        """Note what is to be rewritten; the table's lock must be held.
+
+        Args:
+            table: It.
+            groups: Of its files.
+            keys: Hashes keys for the index; None if the table has none.
+            sort_by: Columns to sort the rows of each file by.
+        """
+        parts = []
+        for group in groups:
+            entries = [table.files[file.number] for file in group.files if file.number in table.files]
+            if entries:
+                inputs = tuple(
+                    _Input(path=entry.path, rows=entry.rows, dead=BitMap64(table.files.dead(entry.number)))
+                    for entry in entries
+                )
+                path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
+                parts.append(_Part(sid=entries[0].sid, inputs=inputs, path=path))
+        job = RewriteFiles(
+            properties=table.io_properties, schema=table.schema.arrow(), bounded=table.bounded, keys=keys,
+            sort_by=tuple(sort_by),
+        )  # fmt: skip
+        return cls(table, parts, job)
+
+    @property
+    def paths(self) -> list[str]:
+        """What will have been written."""
+        return [part.path for part in self._parts]
+
+    def write(self, jobs: Jobs, slots: int) -> None:
+        """Write the new files; without the lock.
+
+        Raises:
+            LakeError: Spark or the store failed.
+        """
+        tasks = [
+            (
+                number,
+                RewriteTask(
+                    inputs=tuple(RewriteInput(path=i.path, dead=i.dead.serialize()) for i in part.inputs),
+                    path=part.path,
+                ),
+            )
+            for number, part in enumerate(self._parts)
+        ]
+        if not tasks:
+            return
+        failpoints.hit("before_rewrite", LakeError)
+        sizes = [sum(i.rows - len(i.dead) for i in part.inputs) for part in self._parts]
+        for number, done in jobs.run(self._job, tasks, sizes, slots=slots):
+            if done.error is not None:
+                raise done.error
+            if done.file is not None:
+                self._outputs.append(_output(self._parts[number], done))
+        failpoints.hit("after_rewrite", LakeError)
+
+    def abandon(self) -> None:
+        """Remove what was written; it was not committed."""
+        remove(file_io(self._properties, self._table.location), self.paths)
+
+    def commit(self, summary: Callable[[Swapped], Mapping[str, str]]) -> Swapped | None:
+        """Exchange the files; the table's lock must be held. None if the files are no longer what they were.
+
+        Raises:
+            ForeignChange: Another process changed the table again and again; nothing was done.
+            LakeError: Catalog or store failed. Nobody knows whether it was done, so the new files stay.
+        """
+        try:
+            for _ in range(_ATTEMPTS - 1):
+                with contextlib.suppress(ForeignChange):
+                    return self._commit(summary)
+            return self._commit(summary)
+        except LakeError:
+            raise
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _commit(self, summary: Callable[[Swapped], Mapping[str, str]]) -> Swapped | None:
+        table = self._table
+        table.follow()
+        old = {each.path: entry for part in self._parts for each in part.inputs
+               if (entry := table.files.find(each.path)) is not None}  # fmt: skip
+        if not old or any(each.dead - table.files.dead(old[each.path].number) for part in self._parts
+                          for each in part.inputs if each.path in old):  # fmt: skip
+            self.abandon()  # a TRUNCATE took the files away, or someone brought dead rows back to life
+            return None
+        changeset = Changeset()
+        changeset.is_rewrite = True
+        changeset.dropped.update(entry.number for entry in old.values())
+        numbers: dict[str, int] = {}
+        for output in self._outputs:
+            dead = self._died(output)
+            if len(dead) < output.file.rows:
+                numbers[output.file.path] = self._take(output, dead, changeset)
+        swapped = self._facts(old.values(), changeset)
+        changeset.summary = dict(summary(swapped))
+        try:
+            table.commit(changeset, {})
+        except BaseException as error:
+            self._take_back(changeset, error)
+            raise
+        self._move_open(old, numbers)
+        taken = set(numbers)
+        remove(file_io(self._properties, table.location), [path for path in self.paths if path not in taken])
+        return swapped
+
+    def _died(self, output: _Output) -> BitMap64:
+        """Return the places of rows in a new file that died since they were read."""
+        died = BitMap64()
+        for each, places in output.places:
+            entry = self._table.files.find(each.path)
+            if entry is None:
+                died |= BitMap64(places[places >= 0].astype(np.uint64))
+                continue
+            fresh = positions_of(self._table.files.dead(entry.number) - each.dead)
+            died |= BitMap64(places[fresh].astype(np.uint64))
+        return died
+
+    def _take(self, output: _Output, dead: BitMap64, changeset: Changeset) -> int:
+        """Put a new file into the commit, and its live rows into the index."""
+        table = self._table
+        number = table.files.reserve()
+        changeset.add(number, output.file, output.sid)
+        if len(dead):
+            changeset.deletes[number] = dead
+        if output.keys is not None:
+            keys, rows = output.keys, output.key_rows
+            if len(dead):
+                alive = np.ones(output.file.rows, np.bool_)
+                alive[positions_of(dead)] = False
+                kept = alive[rows]
+                keys, rows = keys.take(kept), rows[kept]
+            table.index.insert(keys, number, rows)
+        return number
+
+    def _facts(self, old: Iterable[FileEntry], changeset: Changeset) -> Swapped:
+        entries = list(old)
+        files = [file for file, _ in changeset.added.values()]
+        return Swapped(
+            files_before=len(entries),
+            files_after=len(files),
+            rows=sum(file.rows for file in files),
+            bytes=sum(file.size for file in files),
+            carried=sum(len(dead) for dead in changeset.deletes.values()),
+        )
+
+    def _take_back(self, changeset: Changeset, error: BaseException) -> None:
+        """Forget a commit that failed; where nobody knows, the files stay and the table is looked at again."""
+        table = self._table
+        table.undo()
+        changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
+        table.discard(changeset, keep=self.paths)
+
+    def _move_open(self, old: Mapping[str, FileEntry], numbers: Mapping[str, int]) -> None:
+        """Let open transactions, which name places in the old files, name the new ones."""
+        for pending in self._table.open.values():
+            deletes = pending.changeset.deletes
+            for output in self._outputs:
+                number = numbers.get(output.file.path)
+                for each, places in output.places:
+                    named = deletes.get(old[each.path].number) if each.path in old else None
+                    if named is None or number is None:
+                        continue
+                    moved = places[positions_of(named)]
+                    fresh = BitMap64(moved[moved >= 0].astype(np.uint64))
+                    deletes[number] = deletes[number] | fresh if number in deletes else fresh
+            for entry in old.values():
+                deletes.pop(entry.number, None)
+
+
+def _output(part: _Part, done: RewriteDone) -> _Output:
+    assert done.file is not None
+    inverse = None
+    if done.order is not None:
+        inverse = np.empty(len(done.order), np.int64)
+        inverse[done.order] = np.arange(len(done.order), dtype=np.int64)
+    places = []
+    first = 0
+    for each in part.inputs:
+        mine = each.places(first)
+        first += each.rows - len(each.dead)
+        if inverse is not None:
+            mine = np.where(mine >= 0, inverse[mine], -1)
+        places.append((each, mine))
+    if first != done.file.rows:
+        raise InternalError(f"{done.file.path} has {done.file.rows} rows instead of {first}")
+    keys, rows = done.keys, np.empty(0, np.uint32)
+    if keys is not None:
+        by_key = np.lexsort((keys.lo, keys.hi))
+        keys, rows = keys.take(by_key), by_key.astype(np.uint32)
+    return _Output(file=done.file, sid=part.sid, keys=keys, key_rows=rows, places=tuple(places))

@@ -1,0 +1,341 @@
+"""Files of a table are exchanged while its stream goes on: every row stays, wherever the two meet."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
+from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.compaction import Group, Policy
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.swap import Rewrite, facts
+from kuvasz.lake.table import LakeTable
+from kuvasz.ports import Receipt
+from tests.contract.changes import SAME, TARGET, Sender, delete, insert, update, work
+from tests.contract.worlds import IcebergWorld
+from tests.fix_lake import LakeFolder
+
+pytestmark = pytest.mark.spark
+
+#: Only what a test asks for.
+QUIET = {"interval": "1d"}
+
+
+@pytest.fixture(params=[3, 2], ids=["v3", "v2"])
+def world(spark_session: object, request: pytest.FixtureRequest) -> Iterator[IcebergWorld]:
+    folder = LakeFolder(spark_session, format_version=request.param)
+    made = IcebergWorld(folder, QUIET)
+    yield made
+    made.lake.close()
+    folder.remove()
+
+
+class Hands:
+    """Compaction step by step."""
+
+    def __init__(self, world: IcebergWorld) -> None:
+        self.world = world
+        self.table = world.lake.table(TARGET)
+        self.jobs = Jobs(world.lake.session)
+
+    def plan(self) -> Rewrite:
+        with self.table.lock:
+            self.table.follow()
+            groups = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3).plan(facts(self.table), full=True)
+            return Rewrite.plan(self.table, groups, self.world.lake._keys_of(self.table))
+
+    def begin(self) -> Rewrite:
+        rewrite = self.plan()
+        rewrite.write(self.jobs, 1)
+        return rewrite
+
+    def end(self, rewrite: Rewrite) -> object:
+        with self.table.lock:
+            return rewrite.commit(lambda swapped: {"kuvasz.rewritten-files": str(swapped.files_before)})
+
+    @property
+    def files(self) -> int:
+        return len(self.table.files)
+
+
+def prepared(world: IcebergWorld, *sources: str) -> Hands:
+    world.prepare(*(sources or ("eu",)))
+    return Hands(world)
+
+
+def spread(world: IcebergWorld, sender: Sender, keys: int, commits: int = 4) -> None:
+    """Insert keys by several commits, so by several files."""
+    for number in range(commits):
+        world.applied(work(sender.one(*(insert(key, key, f"x{key}") for key in range(number, keys, commits)))))
+
+
+def test_files_become_one_and_rows_stay(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 40)
+    world.applied(work(eu.one(update(3, 33, SAME), delete(5), update(100, 7, SAME, old=7))))
+    before = world.rows()
+    swapped = hands.end(hands.begin())
+    assert (swapped.files_before, swapped.files_after, swapped.rows, hands.files) == (5, 1, 39, 1)
+    assert world.rows() == before
+    assert next(iter(hands.table.files)).delete is None
+    world.applied(work(eu.one(update(100, 8, SAME), delete(3), insert(3, 1, "new"), update(9, 99, SAME))))
+    assert world.of("eu")[100] == (8, "x7")
+    assert world.of("eu")[3] == (1, "new")
+    assert world.of("eu")[9] == (99, "x9")
+    assert len(world.rows()) == 39
+    assert world.orphans() == []
+
+
+def test_the_snapshot_says_that_no_row_changed(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    position = world.position("eu")
+    hands.end(hands.begin())
+    summary = world.iceberg().current_snapshot().summary
+    assert summary.operation.value == "replace"
+    assert summary["kuvasz.rewritten-files"] == "4"
+    assert world.position("eu") == position
+    assert json.loads(world.iceberg().properties["kuvasz.position.eu"])["lsn"] == f"0/{position:X}"
+
+
+def test_what_dies_while_files_are_written_stays_dead(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 40)
+    world.applied(work(eu.one(delete(0), delete(1))))
+    rewrite = hands.begin()
+    world.applied(work(eu.one(delete(2), update(3, 33, "y"), update(40, 4, "z", old=4))))
+    world.applied(work(eu.one(insert(2, 22, "again"))))
+    before = world.rows()
+    swapped = hands.end(rewrite)
+    assert swapped.carried == 3
+    assert world.rows() == before
+    world.applied(work(eu.one(update(2, 23, SAME), update(3, 34, SAME), update(40, 5, SAME), update(39, 6, SAME))))
+    after = world.of("eu")
+    assert (after[2], after[3], after[40], after[39]) == ((23, "again"), (34, "y"), (5, "z"), (6, "x39"))
+    assert len(after) == 38
+    assert world.orphans() == []
+
+
+def test_written_changes_that_wait_for_their_commit_find_the_new_files(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    written = world.lake.write([work(eu.one(update(1, 10, SAME), delete(2)))])
+    hands.end(rewrite)
+    assert all(isinstance(outcome, Receipt) for outcome in world.lake.commit(written))
+    assert world.of("eu")[1] == (10, "x1")
+    assert 2 not in world.of("eu")
+    assert world.orphans() == []
+
+
+def test_an_open_transaction_goes_on_over_an_exchange(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 12)
+    lsn = eu.commit_lsn()
+    world.applied(
+        work(eu.part(lsn, update(1, 10, SAME), delete(2), delete(3), insert(3, 3, "n")), open_sources=["eu"])
+    )
+    rewrite = hands.begin()
+    world.applied(work(eu.part(lsn, update(4, 40, SAME), update(1, 11, SAME)), open_sources=["eu"]))
+    before = world.rows()
+    assert hands.end(rewrite) is not None
+    assert world.rows() == before
+    world.applied(work(eu.part(lsn, delete(5), update(3, 4, SAME)), open_sources=["eu"]))
+    world.applied(work(eu.segment([(lsn, [update(6, 60, SAME)])])))
+    after = world.of("eu")
+    assert len(after) == 10
+    assert (after[1], after[3], after[4], after[6]) == ((11, "x1"), (4, "n"), (40, "x4"), (60, "x6"))
+    assert world.orphans() == []
+
+
+def test_a_truncate_between_leaves_nothing(world: IcebergWorld) -> None:
+    hands = prepared(world, "eu", "us")
+    eu, us = Sender(), Sender("us")
+    spread(world, eu, 8)
+    spread(world, us, 8)
+    rewrite = hands.begin()
+    world.applied(work(eu.truncation(), eu.one(insert(1, 1, "after"))))
+    hands.end(rewrite)
+    assert world.of("eu") == {1: (1, "after")}
+    assert len(world.of("us")) == 8
+    world.applied(work(eu.one(update(1, 2, SAME)), us.one(update(1, 3, SAME)), us.truncation()))
+    assert world.rows() == {("eu", 1): (2, "after")}
+    assert world.orphans() == []
+
+
+def test_files_of_two_sources_are_never_mixed(world: IcebergWorld) -> None:
+    hands = prepared(world, "eu", "us")
+    for sender in (Sender(), Sender("us")):
+        spread(world, sender, 8)
+    hands.end(hands.begin())
+    assert sorted(entry.sid for entry in hands.table.files) == ["eu", "us"]
+
+
+def test_a_file_that_went_away_meanwhile_is_not_missed(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    world.applied(work(eu.one(delete(0), delete(4))))  # all of the first file
+    before = world.rows()
+    assert hands.end(rewrite).carried == 2
+    assert world.rows() == before
+    assert world.orphans() == []
+
+
+def test_another_process_reads_the_keys_of_the_new_files(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    hands.table.checkpoint()
+    rewrite = hands.begin()
+    world.applied(work(eu.one(delete(3))))
+    hands.end(rewrite)
+    hands.table.reset_index()  # as after a kill: the index is what the checkpoint said
+    world.applied(work(eu.one(update(1, 10, SAME), insert(3, 3, "new"), delete(2))))
+    assert len(world.rows()) == 7
+    assert (world.of("eu")[1], world.of("eu")[3]) == ((10, "x1"), (3, "new"))
+
+
+def _steps(monkeypatch: pytest.MonkeyPatch, *errors: tuple[bool, Exception]) -> None:
+    """Each commit is made, or not, and fails with the next error."""
+    real = IcebergTable.commit
+    left = list(errors)
+
+    def commit(table: IcebergTable, commit: Commit) -> object:
+        if not left:
+            return real(table, commit)
+        is_made, error = left.pop(0)
+        if is_made:
+            real(table, commit)
+        raise error
+
+    monkeypatch.setattr(IcebergTable, "commit", commit)
+
+
+def test_a_lost_answer_is_looked_up(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    _steps(monkeypatch, (True, OutcomeUnknown("the connection was reset")))
+    assert hands.end(rewrite) is not None
+    world.applied(work(eu.one(update(1, 10, SAME))))
+    assert (len(world.rows()), world.of("eu")[1], world.orphans()) == (8, (10, "x1"), [])
+
+
+def test_a_conflict_with_another_process_is_worked_out_again(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    world.applied(work(eu.one(delete(3))))
+    _steps(monkeypatch, (False, ForeignChange("another writer was faster")))
+    assert hands.end(rewrite).carried == 1
+    world.applied(work(eu.one(update(1, 10, SAME))))
+    assert (len(world.rows()), world.of("eu")[1], world.orphans()) == (7, (10, "x1"), [])
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_commit_that_nobody_knows_of_leaves_the_table_right(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    with monkeypatch.context() as context:
+        _steps(context, (is_made, LakeError("the catalog is down")))
+        context.setattr(LakeTable, "_has_landed", _silent)
+        with pytest.raises(LakeError):
+            hands.end(rewrite)
+    world.applied(work(eu.one(update(1, 10, SAME), delete(2))))
+    assert (len(world.rows()), world.of("eu")[1]) == (7, (10, "x1"))
+    assert hands.files == (2 if is_made else 5)
+
+
+def _silent(*_: object) -> bool:
+    raise LakeError("the catalog is down")
+
+
+def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 20)
+    with hands.table.lock:
+        group = Group(files=tuple(facts(hands.table)))
+        rewrite = Rewrite.plan(hands.table, [group], world.lake._keys_of(hands.table), ("id",))
+    rewrite.write(hands.jobs, 1)
+    world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
+    before = world.rows()
+    hands.end(rewrite)
+    assert world.rows() == before
+    world.applied(work(eu.one(update(9, 99, SAME), delete(8))))
+    assert (world.of("eu")[9], len(world.rows())) == ((99, "x9"), 18)
+    ids = [key for key in world.table(TARGET).column("id").to_pylist() if key != 9]
+    assert ids == sorted(ids)
+
+
+def test_the_stream_and_compaction_at_random(world: IcebergWorld) -> None:
+    """Programs of changes with an exchange begun and ended anywhere between them; a dictionary is the truth."""
+    random_ = random.Random(7)  # noqa: S311
+    hands = prepared(world, "eu", "us")
+    senders = {"eu": Sender(), "us": Sender("us")}
+    truth: dict[tuple[str, int], tuple[int, str]] = {}
+    rewrite: Rewrite | None = None
+    for step in range(60):
+        name = random_.choice(list(senders))
+        sender = senders[name]
+        if random_.random() < 0.05:
+            world.applied(work(sender.truncation()))
+            truth = {key: value for key, value in truth.items() if key[0] != name}
+        messages = [_change(random_, name, truth) for _ in range(random_.randrange(1, 12))]
+        world.applied(work(sender.one(*messages)))
+        if random_.random() < 0.4:
+            if rewrite is None:
+                rewrite = hands.begin()
+            else:
+                hands.end(rewrite)
+                rewrite = None
+        if step % 20 == 19:
+            hands.table.checkpoint()
+            if rewrite is None:
+                hands.table.reset_index()
+            assert world.rows() == truth
+    assert world.rows() == truth
+    oracle_rows = {(r["sid"], r["id"]): (r["n"], r["body"]) for r in world.spark_rows()}
+    assert oracle_rows == truth
+
+
+def _change(random_: random.Random, name: str, truth: dict) -> bytes:
+    key = random_.randrange(30)
+    is_there = (name, key) in truth
+    if not is_there:
+        truth[name, key] = (key, f"b{key}")
+        return insert(key, key, f"b{key}")
+    match random_.randrange(3):
+        case 0:
+            del truth[name, key]
+            return delete(key)
+        case 1:
+            truth[name, key] = (truth[name, key][0] + 1, truth[name, key][1])
+            return update(key, truth[name, key][0], SAME)
+        case _:
+            other = 100 + key
+            if (name, other) in truth:
+                truth[name, other] = (5, "o")
+                return update(other, 5, "o")
+            truth[name, other] = (truth[name, key][0], truth[name, key][1])
+            del truth[name, key]
+            return update(other, truth[name, other][0], SAME, old=key)
