@@ -329,8 +329,6 @@ def refuse_unsupported(config: Config) -> None:
                 option
                 for option in (
                     "partitions_regex",
-                    "columns",
-                    "exclude",
                     "partition_by",
                     "sort_by",
                 )

@@ -48,6 +48,12 @@ class Target:
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
     key: tuple[str, ...] | None = None  #: with `set`: the columns of it that identify a row, if the map names them
     place: str = ""  #: where the map has it, for messages
+    columns: frozenset[str] | None = None  #: the only source columns to take; None: all
+    exclude: frozenset[str] = frozenset()  #: source columns to leave out
+
+    def takes(self, column: str) -> bool:
+        """Say whether a source's column is to be in the lake."""
+        return column not in self.exclude and (self.columns is None or column in self.columns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +148,8 @@ class Lake(Protocol):
     def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
         """Create the target, or make sure that it can take this relation (columns it lacks are added).
 
+        The relation is whole, as the stream will describe it; `Target.takes` says which of its columns count.
+
         Raises:
             SchemaError: An existing table has other types or another key, or is not ours.
             LakeError: Catalog or storage failed.
@@ -169,6 +177,7 @@ class Lake(Protocol):
     ) -> Receipt:
         """Copy a source table and make it visible in one commit with its position.
 
+        `relation` has the columns of the requests' rows: those that the target takes.
         Rows of this source that the target already has are replaced. `on_progress(requests done, rows)` is called
         from any thread.
         """

@@ -278,10 +278,10 @@ class TableConfig(Section):
     `pipeline.mask_secret`) or redact (`***`). NULL stays NULL; the column is a string in the lake."""
 
     columns: tuple[kinds.Text, ...] | None = None
-    """The only columns to take."""
+    """The only columns to take; the key's must be among them. Columns that are added later are not taken."""
 
     exclude: tuple[kinds.Text, ...] | None = None
-    """Columns to leave out."""
+    """Columns to leave out: nobody looks at their values. Columns that are added later are taken."""
 
     key: tuple[kinds.Text, ...] | None = None
     """Columns that identify a row, for a table without primary key or replica identity index."""

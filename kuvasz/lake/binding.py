@@ -28,7 +28,7 @@ def bind(
     """
     place = f"source {feed.source}, table {relation.table}"
     _check_key(target, key, relation, place)
-    column_of = {column.name: number for number, column in enumerate(relation.columns)}
+    column_of = {column.name: number for number, column in enumerate(relation.columns) if target.takes(column.name)}
     bindings = []
     for field in schema.fields:
         if field.name == SID and target.has_sid:

@@ -154,12 +154,14 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
     fields: list[Field] = []
     number = first_id
     if target.has_sid:
-        if any(column.name == SID for column in relation.columns):
+        if target.takes(SID) and any(column.name == SID for column in relation.columns):
             message = f"table {relation.table} has a column named {SID}, which the target {target.name} needs itself"
             raise SchemaError(message, hint=f"rename the source's column, or leave it out with `exclude: [{SID}]`")
         fields.append(Field(field_id=number, name=SID, type=ValueType(kind=Kind.STRING), required=True))
         number += 1
     for column in relation.columns:
+        if not target.takes(column.name):
+            continue
         kind = source_type(target, column)
         inner = {Kind.LIST: 1, Kind.MAP: 2}.get(kind.kind, 0)
         fields.append(

@@ -257,11 +257,11 @@ class LakeTable:
         """
         known = self.source_columns.get(feed.source)
         if known is not None and feed.source in self.positions:
-            source_columns.check(known, relation, _place(feed), self.name)
+            source_columns.check(known, relation, _place(feed), self.target)
 
     def remember_columns(self, feed: Feed, relation: Relation) -> None:
         """Store a source table's columns, now that the lake agrees with them."""
-        now = source_columns.of(relation)
+        now = source_columns.of(self.target, relation)
         if self.source_columns.get(feed.source) != now:
             self.table.set_properties({source_columns.PREFIX + feed.source: now.render()})
             self.source_columns[feed.source] = now

@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from kuvasz.decode import columns, tuples
-from kuvasz.decode.cells import UNCHANGED
+from kuvasz.decode.cells import NULL, UNCHANGED
 from kuvasz.decode.tuples import Cells, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
@@ -59,10 +59,19 @@ class Shape:
     def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
         """Take row messages apart; with expressions, join what Spark made of them."""
         changes = tuples.split_changes(data, lengths, self.column_count)
+        for column in self._unread():
+            changes.new.length[column] = NULL  # nothing waits for what was not sent of it
         if self.transform is None or evaluated is None:
             return changes
         resolve(self.transform, changes)
         return attach(self.transform, changes, evaluated)
+
+    def _unread(self) -> set[int]:
+        """Return the relation's columns that nobody looks at: the map leaves them out."""
+        read = {binding.column for binding in self.bindings}
+        if self.transform is not None:
+            read |= {item.column for item in self.transform.inputs} | set(self.transform.identity)
+        return set(range(self.column_count)) - read
 
     def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
         """Return the 128-bit keys of tuples."""

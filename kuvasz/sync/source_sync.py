@@ -43,7 +43,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.plan import copy_ranges
-from kuvasz.sync.targets import feed_of, target_of
+from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
 
 _log = logging.getLogger(__name__)
 
@@ -282,7 +282,10 @@ class SourceSync:
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
             has_slot = self._check_slot(connection, [spec for spec, _ in prepared], system_id)
-            self._publish(connection, [table for _, table in usable], [spec for spec, _ in prepared])
+            # A column list made by hand may leave out what the map does.
+            self._publish(
+                connection, [_narrowed(spec, table) for spec, table in usable], [spec for spec, _ in prepared]
+            )
             # After the publication: it must be there at the slot's first LSN.
             taken = None if has_slot else self._new_slot(self._slot, temporary=False)
             return _Start(tables=tuple(prepared), snapshot=taken, system_id=system_id)
@@ -320,6 +323,8 @@ class SourceSync:
             table = _with_key(table, None if spec.config.set is not None else spec.config.key)
             if table is None:
                 error = SchemaError(f"{place}: {found[spec.table].why_no_key}", hint=found[spec.table].mend or None)
+        if table is not None and error is None and (why := why_not_taken(spec, table.relation)):
+            error = SchemaError(f"{place}: {why}", hint="mend the entry in the map")
         if error is not None:
             self._fail(spec, error)
             return None
@@ -430,12 +435,13 @@ class SourceSync:
     def _copy_now(
         self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
     ) -> None:
+        table = _narrowed(spec, table)
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
         names = [column.name for column in table.relation.columns]
-        if seen is None or [column.name for column in seen.relation.columns] != names:
+        if seen is None or [column.name for column in _narrowed(spec, seen).relation.columns] != names:
             raise SourceError(f"source {self.source.name}: table {spec.table} changed while the copy began")
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
@@ -476,6 +482,11 @@ class SourceSync:
         _log.error("a table stops", extra={
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip
+
+
+def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
+    """Return a table with the columns that the map takes."""
+    return dataclasses.replace(table, relation=narrowed(spec, table.relation))
 
 
 def _with_key(table: SourceTable, key: tuple[str, ...] | None) -> SourceTable | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from kuvasz.config import names
+from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
 from kuvasz.ports import Feed, Target
@@ -49,7 +51,37 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         mask_secret=mask_secret,
         key=spec.config.key if spec.config.set is not None else None,
         place=f"table {names.render_table(spec.table)} of the map",
+        columns=None if spec.config.columns is None else frozenset(spec.config.columns),
+        exclude=frozenset(spec.config.exclude or ()),
     )
+
+
+def narrowed(spec: SourceTableSpec, relation: Relation) -> Relation:
+    """Return a relation with the columns to be copied: those that a map entry takes, or that its filter may need."""
+    if spec.config.filter is not None:
+        return relation
+    target = target_of(spec)
+    return dataclasses.replace(
+        relation, columns=tuple(column for column in relation.columns if target.takes(column.name))
+    )
+
+
+def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:
+    """Say what is wrong with a map entry's `columns` or `exclude` for a table; empty if nothing is."""
+    names = [column.name for column in relation.columns]
+    for option in ("columns", "exclude"):
+        for name in getattr(spec.config, option) or ():
+            if name not in names:
+                return f"{option} names {name!r}, which the table does not have{suggestion(name, names)}"
+    target = target_of(spec)
+    for name in spec.config.mask:
+        if name in names and not target.takes(name):
+            return f"mask names {name!r}, which is left out"
+    lost = [name for name in relation.key if not target.takes(name)]
+    if lost:
+        option = "exclude" if lost[0] in target.exclude else "columns"
+        return f"{option} leaves out {', '.join(lost)}, which identifies the rows"
+    return ""
 
 
 def feed_of(source: Source, spec: SourceTableSpec) -> Feed:

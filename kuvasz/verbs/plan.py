@@ -13,7 +13,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, introspect, publication, slots
-from kuvasz.sync.targets import target_of
+from kuvasz.sync.targets import narrowed, target_of, why_not_taken
 from kuvasz.verbs import text, typetable
 from kuvasz.verbs.check import THREADS
 from kuvasz.verbs.lakeview import LakeView
@@ -103,7 +103,9 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePla
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
             tables = [_table(source, spec, found.get(spec.table), lake[spec.identifier]) for spec in source.tables]
             usable = [
-                found[spec.table] for spec, one in zip(source.tables, tables, strict=True) if one.action != "error"
+                dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
+                for spec, one in zip(source.tables, tables, strict=True)
+                if one.action != "error"
             ]
             plan = dataclasses.replace(plan, tables=tuple(tables))
             changes = publication.plan(publication.load(connection, plan.slot), plan.slot, usable)
@@ -147,6 +149,8 @@ def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, vie
     )
     if not has_key:
         return TablePlan(table=table, target=target, action="error", error=found.why_no_key, hint=found.mend or None)
+    if why := why_not_taken(spec, found.relation):
+        return TablePlan(table=table, target=target, action="error", error=why, hint="mend the entry in the map")
     try:
         columns = _columns(spec, found, view)
     except SchemaError as error:
@@ -170,7 +174,8 @@ def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | No
                 is_new=view is not None and name not in view.columns,
             )
         )  # fmt: skip
-    for column in () if spec.config.set is not None else found.relation.columns:
+    taken = [column for column in found.relation.columns if target.takes(column.name)]
+    for column in () if spec.config.set is not None else taken:
         value = source_type(target, column)
         columns.append(
             ColumnPlan(

@@ -34,6 +34,15 @@ def test_a_column_that_the_lake_lacks_is_refused() -> None:
         bind(WIDER)
 
 
+def test_a_column_that_the_map_leaves_out_is_ignored_wherever_it_is() -> None:
+    left = dataclasses.replace(target(), exclude=frozenset({"extra", "body"}))
+    schema = LakeSchema(schema_id=0, fields=wanted(target(), ITEMS))  # `body` was taken once
+    shape = binding.bind(left, schema, ("id",), SEED, feed("eu"), WIDER)
+    assert [(one.name, one.column) for one in shape.bindings][1:] == [("id", 0), ("n", 1), ("body", NO_COLUMN)]
+    assert shape.column_count == 4
+    assert [field.name for field in wanted(left, WIDER)] == ["sid", "id", "n"]
+
+
 def test_another_key_is_refused_unless_every_column_is_one() -> None:
     full = dataclasses.replace(
         ITEMS,

@@ -10,6 +10,7 @@ from kuvasz.errors import LakeError, SchemaError
 from kuvasz.lake import source_columns
 from kuvasz.model import Column, Relation, ReplicaIdentity, TableName
 from kuvasz.typemap import BUILTIN
+from tests.contract.changes import target
 
 _INT = BUILTIN[23]
 
@@ -24,11 +25,11 @@ def column(name: str, attnum: int, **facts: bool) -> Column:
 
 
 BEFORE = relation(column("id", 1, is_key=True), column("n", 2))
-KNOWN = source_columns.of(BEFORE)
+KNOWN = source_columns.of(target(), BEFORE)
 
 
 def check(now: Relation) -> None:
-    source_columns.check(KNOWN, now, "source eu, table public.items", "shop.items")
+    source_columns.check(KNOWN, now, "source eu, table public.items", target())
 
 
 def test_what_is_remembered_comes_back() -> None:
@@ -77,3 +78,20 @@ def test_what_old_rows_do_not_show_is_refused(columns: tuple[Column, ...], told:
 def test_another_table_of_that_name_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"not the table that was copied \(OID 100, now 101\)"):
         check(dataclasses.replace(BEFORE, oid=101))
+
+
+def test_a_column_that_was_left_out_is_not_taken_as_new() -> None:
+    now = relation(column("id", 1, is_key=True), column("n", 2), column("later", 3))
+    place = "source eu, table public.items"
+    known = source_columns.of(dataclasses.replace(target(), exclude=frozenset({"n"})), BEFORE)
+    properties = {source_columns.PREFIX + "eu": known.render()}
+    assert source_columns.parse(properties, "shop.items") == {"eu": known}
+    source_columns.check(known, now, place, dataclasses.replace(target(), exclude=frozenset({"n"})))
+    with pytest.raises(SchemaError, match="column n was left out until now"):
+        source_columns.check(known, now, place, target())
+    listed = dataclasses.replace(target(), columns=frozenset({"id", "n"}))
+    known = source_columns.of(listed, BEFORE)
+    source_columns.check(known, now, place, listed)
+    # `later` may have come, and been filled, while only `id` and `n` were taken.
+    with pytest.raises(SchemaError, match="column later was left out until now"):
+        source_columns.check(known, now, place, target())

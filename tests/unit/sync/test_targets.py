@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from kuvasz.config.load import load
 from kuvasz.model import TableName
 from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import worker_of
-from kuvasz.sync.targets import Targets, feed_of, target_of
+from kuvasz.sync.targets import Targets, feed_of, narrowed, target_of, why_not_taken
 from tests.contract.changes import relation
 
 MAP = """
@@ -58,3 +59,27 @@ def test_a_spec_becomes_target_and_feed(sources: list[config_sources.Source]) ->
     )
     (events,) = sources[2].tables
     assert not target_of(events).has_sid
+
+
+@pytest.mark.parametrize(
+    ("options", "names", "why"),
+    [
+        ({"columns": ("id", "body")}, ["id", "body"], ""),
+        ({"exclude": ("body",)}, ["id", "n"], ""),
+        (
+            {"columns": ("id", "boddy")},
+            ["id"],
+            "columns names 'boddy', which the table does not have: did you mean 'body'?",
+        ),
+        ({"exclude": ("x",)}, ["id", "n", "body"], "exclude names 'x', which the table does not have"),
+        ({"exclude": ("id",)}, ["n", "body"], "exclude leaves out id, which identifies the rows"),
+        ({"columns": ("n",)}, ["n"], "columns leaves out id, which identifies the rows"),
+    ],
+)
+def test_columns_are_taken_or_left_out(
+    sources: list[config_sources.Source], options: dict[str, tuple[str, ...]], names: list[str], why: str
+) -> None:
+    spec = sources[0].tables[0]
+    spec = dataclasses.replace(spec, config=spec.config.model_copy(update=options))
+    assert [column.name for column in narrowed(spec, relation()).columns] == names
+    assert why_not_taken(spec, relation()) == why

@@ -1,0 +1,120 @@
+"""The options `columns` and `exclude` through the whole path: what is left out is not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database
+from tests.oracle import Rows, source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+#: `born` may hold what the lake cannot (out_of_range is `error`), `body` is stored out of line.
+PEOPLE = """
+CREATE TABLE people (born date, id bigint PRIMARY KEY, name text, body text, n int);
+ALTER TABLE people ALTER body SET STORAGE EXTERNAL;
+"""
+
+
+def _rows(database: Database, *columns: str) -> Rows:
+    return source_rows(database.url, "people", sid="eu").select(("sid", *columns))
+
+
+def _fill(database: Database) -> None:
+    with database.connect() as session:
+        session.execute(PEOPLE)
+        session.execute(
+            "INSERT INTO people SELECT 'infinity', i, 'p' || i, repeat('x', 4000), 0 FROM generate_series(1, 40) i"
+        )
+
+
+@pytest.mark.parametrize("entry", [{"exclude": ["born", "body"]}, {"columns": ["n", "id", "name"]}])
+def test_what_is_left_out_is_neither_written_nor_looked_at(
+    database: Database, lake_folder: LakeFolder, entry: dict
+) -> None:
+    _fill(database)
+    config = lake_folder.config(group({"eu": database}, {"people": entry}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("UPDATE people SET n = n + 1 WHERE id % 3 = 0")  # body: unchanged, not sent
+            session.execute("INSERT INTO people VALUES ('-infinity', 100, 'new', 'b', 1)")
+            session.execute("UPDATE people SET id = id + 1000, born = '20000-01-01' WHERE id < 5")
+            session.execute("DELETE FROM people WHERE id = 7")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("people", _rows(database, "id", "name", "n"))
+
+
+def test_a_filter_may_look_at_what_is_left_out(database: Database, lake_folder: LakeFolder) -> None:
+    _fill(database)
+    entry = {"exclude": ["born", "body"], "filter": "length(body) > 10 AND n < 3"}
+    database.execute("ALTER TABLE people REPLICA IDENTITY FULL")
+    with Pipeline(lake_folder.config(group({"eu": database}, {"people": entry})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("UPDATE people SET body = 'short' WHERE id % 5 = 0")
+            session.execute("UPDATE people SET n = id % 6")
+        pipeline.wait_applied(database)
+        database.execute("DELETE FROM people WHERE length(body) <= 10 OR n >= 3")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("people", _rows(database, "id", "name", "n"))
+
+
+def test_a_new_column_is_taken_unless_the_map_lists_those_it_wants(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    _fill(database)
+    listed = lake_folder.config(group({"eu": database}, {"people": {"columns": ["id", "n"]}}))
+    with Pipeline(listed, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE people ADD later int")
+        database.execute("UPDATE people SET later = 1, n = 5 WHERE id < 10")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("people", _rows(database, "id", "n"))
+    wider = lake_folder.config(group({"eu": database}, {"people": {"columns": ["id", "n", "later"]}}))
+    with Pipeline(wider, lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.people", State.ERROR)
+        assert "column later was left out until now" in "\n".join(pipeline.errors())
+
+
+def test_exclude_takes_columns_that_come_later(database: Database, lake_folder: LakeFolder) -> None:
+    _fill(database)
+    config = lake_folder.config(group({"eu": database}, {"people": {"exclude": ["born", "body"]}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    database.execute("ALTER TABLE people ADD later int")
+    database.execute("UPDATE people SET later = 1 WHERE id < 10")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("people", _rows(database, "id", "name", "n", "later"))
+
+
+def test_a_column_left_out_from_now_on_stays_as_it_is_and_is_no_longer_filled(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    _fill(database)
+    database.execute("UPDATE people SET born = '2000-01-01'")
+    with Pipeline(lake_folder.config(group({"eu": database}, {"people": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    config = lake_folder.config(group({"eu": database}, {"people": {"exclude": ["body"]}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE people SET n = 1, body = 'no'")
+        pipeline.wait_applied(database)
+        database.execute("UPDATE people SET body = NULL")
+        expected = source_rows(database.url, "people", sid="eu")
+        pipeline.assert_equal("people", expected)
+
+
+def test_a_wrong_list_is_refused_with_its_place(database: Database, lake_folder: LakeFolder) -> None:
+    _fill(database)
+    database.execute("CREATE TABLE fine (id int PRIMARY KEY)")
+    tables = {"people": {"exclude": ["bodi"]}, "fine": None}
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.people", State.ERROR)
+        (error,) = pipeline.errors()
+        assert "source shop_eu, table public.people: exclude names 'bodi'" in error
+        assert "did you mean 'body'?" in error
