@@ -325,15 +325,7 @@ def refuse_unsupported(config: Config) -> None:
     """
     for group in config.databases:
         for name, table in group.tables.items():
-            used = [
-                option
-                for option in (
-                    "partitions_regex",
-                    "partition_by",
-                    "sort_by",
-                )
-                if getattr(table, option)
-            ]
+            used = [option for option in ("partitions_regex",) if getattr(table, option)]
             if table.type is not TableType.CLONE:
                 used.insert(0, f"type: {table.type}")
             if used:

@@ -50,6 +50,8 @@ class Target:
     place: str = ""  #: where the map has it, for messages
     columns: frozenset[str] | None = None  #: the only source columns to take; None: all
     exclude: frozenset[str] = frozenset()  #: source columns to leave out
+    partition_by: tuple[str, ...] = ()  #: as in the map
+    sort_by: tuple[str, ...] = ()
 
     def takes(self, column: str) -> bool:
         """Say whether a source's column is to be in the lake."""

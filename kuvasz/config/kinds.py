@@ -28,7 +28,9 @@ _MAX_PRECISION = 38  #: of an Iceberg decimal (Iceberg spec, "Primitive Types")
 _COLUMN = r"(?:`(?:[^`]|``)+`|[^`(),]+)"
 _TRANSFORMS = {"years": 0, "months": 0, "days": 0, "hours": 0, "bucket": 1, "truncate": 1}
 _PARTITION = re.compile(rf"(?:(?P<transform>\w+)\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<inner>{_COLUMN})\)|{_COLUMN})")
-_ORDERING = re.compile(r"(?P<term>.+?)(?:\s+(?:asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
+_ORDERING = re.compile(
+    r"(?P<term>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
+)
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
 _SCHEMES = ("postgresql", "postgres")
@@ -155,6 +157,35 @@ def _check_transform(transform: str, width: str | None) -> None:
     if width is not None and int(width) == 0:
         msg = f"has a {transform} of width 0: it must be at least 1"
         raise ValueError(msg)
+
+
+def partition_term(text: str) -> tuple[str, int, str]:
+    """Return transform (``identity`` for a mere column), width (0 without one) and column of a partition.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _PARTITION.fullmatch(_partition(text))
+    assert match is not None
+    column = match["inner"] or match[0]
+    if column.startswith("`"):
+        column = column[1:-1].replace("``", "`")
+    return (match["transform"] or "identity").lower(), int(match["width"] or 0), column.strip()
+
+
+def ordering_term(text: str) -> tuple[str, bool, bool]:
+    """Return the term of an ordering, whether it descends, and whether NULLs come first.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _ORDERING.fullmatch(_ordering(text))
+    if match is None:
+        msg = f"must be a column or a transform, not {text!r}"
+        raise ValueError(msg)
+    descends = (match["direction"] or "").lower() == "desc"
+    nulls = (match["nulls"] or ("last" if descends else "first")).lower()
+    return match["term"], descends, nulls == "first"
 
 
 def _ordering(value: str) -> str:

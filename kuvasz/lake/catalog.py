@@ -20,8 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableError
-from kuvasz.lake import localfs
+from kuvasz.lake import layout, localfs
+from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, Field, LakeSchema, parse, render
+from kuvasz.lake.transforms import Term
 from kuvasz.model import Kind, ValueType
 
 _log = logging.getLogger(__name__)
@@ -112,9 +114,48 @@ class IcebergTable:
         """Return the current schema."""
         return parse(str(self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson(self._handle.schema())))
 
-    def is_partitioned(self) -> bool:
-        """Whether the table has a partition spec of its own."""
-        return bool(self._handle.spec().isPartitioned())
+    def layout(self) -> Layout:
+        """Return the table's partitions and its order within files."""
+        iceberg = self._catalog.jvm.org.apache.iceberg
+        spec = str(iceberg.PartitionSpecParser.toJson(self._handle.spec()))
+        order = str(iceberg.SortOrderParser.toJson(self._handle.sortOrder()))
+        return layout.parse(spec, order, self.schema(), self.name)
+
+    def replace_layout(self, now: Layout, wanted: Layout) -> None:
+        """Give files to come other partitions or another order; what is there stays as it is."""
+        with translated(f"table {self.name}"):
+            if wanted.partition != now.partition:
+                self._replace_spec(now, wanted)
+            if wanted.order != now.order:
+                update = self._handle.replaceSortOrder()
+                nulls = self._catalog.jvm.org.apache.iceberg.NullOrder
+                for one in wanted.order:
+                    add = update.desc if one.descends else update.asc
+                    add(self._expression(one.term), nulls.NULLS_FIRST if one.nulls_first else nulls.NULLS_LAST)
+                update.commit()
+
+    def _replace_spec(self, now: Layout, wanted: Layout) -> None:
+        update = self._handle.updateSpec()
+        names = [str(field.name()) for field in self._handle.spec().fields()]
+        taken = {field.name for field in self.schema().fields}
+        for term, name in zip(now.partition, names, strict=True):
+            if term in wanted.partition:
+                taken.add(name)
+            else:
+                update.removeField(name)
+        for term in wanted.partition:
+            if term not in now.partition:
+                name = layout.field_name(term, taken)
+                taken.add(name)
+                update.addField(name, self._expression(term))
+        update.commit()
+
+    def _expression(self, term: Term) -> Any:  # noqa: ANN401
+        make = self._catalog.jvm.org.apache.iceberg.expressions.Expressions
+        if term.transform == "identity":
+            return make.ref(term.column)
+        arguments = (term.column, term.width) if term.width else (term.column,)
+        return getattr(make, term.transform)(*arguments)
 
     def refresh(self) -> None:
         """Look at the catalog again."""
@@ -125,18 +166,22 @@ class IcebergTable:
         """Yield the files of the current snapshot."""
         parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
         with translated(f"table {self.name}"):
-            spec = self._handle.spec()
+            specs = self._specs()
             tasks = self._scan().planFiles()
             try:
                 iterator = tasks.iterator()
                 while iterator.hasNext():
                     task = iterator.next()
+                    spec = next(iter(specs.values())) if len(specs) == 1 else specs[int(task.file().specId())]
                     yield LiveFile(
                         data=json.loads(parser.toJson(task.file(), spec)),
                         deletes=tuple(json.loads(parser.toJson(delete, spec)) for delete in task.deletes()),
                     )
             finally:
                 tasks.close()
+
+    def _specs(self) -> dict[int, Any]:
+        return {int(number): spec for number, spec in self._handle.specs().items()}
 
     def _scan(self) -> Any:  # noqa: ANN401
         scan = self._handle.newScan()
@@ -203,13 +248,13 @@ class IcebergTable:
         """Swap files in a snapshot of the operation `replace` (not possible if delete files only come)."""
         rewrite = transaction.newRewrite()
         self._in_our_thread(rewrite)
-        spec = self._handle.spec()
+        specs = self._specs()
         for take, texts in (
             (rewrite.deleteFile, (*commit.removed_files, *commit.removed_deletes)),
             (rewrite.addFile, (*commit.data_files, *commit.added_deletes)),
         ):
             for text in texts:
-                take(self._catalog.content_file(text, spec))
+                take(self._catalog.content_file(text, _spec_of(text, specs)))
         rewrite.validateFromSnapshot(commit.snapshot_id)
         for key, value in commit.summary.items():
             rewrite.set(key, value)
@@ -224,7 +269,7 @@ class IcebergTable:
 
     def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
         delta = transaction.newRowDelta()
-        spec = self._handle.spec()
+        specs = self._specs()
         self._in_our_thread(delta)
         for take, texts in (
             (delta.addRows, commit.data_files),
@@ -233,7 +278,7 @@ class IcebergTable:
             (delta.removeRows, commit.removed_files),
         ):
             for text in texts:
-                take(self._catalog.content_file(text, spec))
+                take(self._catalog.content_file(text, _spec_of(text, specs)))
         if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
             # Without a starting snapshot Iceberg checks all of history and trips over our own earlier vectors.
             delta.validateFromSnapshot(commit.snapshot_id)
@@ -301,14 +346,31 @@ class Catalog:
                     return None
                 raise
 
-    def create(self, name: str, schema_json: str, properties: Mapping[str, str]) -> IcebergTable:
-        """Create a table."""
+    def create(
+        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str]
+    ) -> IcebergTable:
+        """Create a table.
+
+        Args:
+            name: `namespace.table`.
+            fields: Its columns.
+            key: Names of those that identify a row.
+            layout_: Its partitions and its order within files.
+            properties: Its properties.
+        """
         with translated(f"table {name}"):
-            schema = self.jvm.org.apache.iceberg.SchemaParser.fromJson(schema_json)
+            iceberg = self.jvm.org.apache.iceberg
+            schema = iceberg.SchemaParser.fromJson(render(fields, key))
             values = self.jvm.java.util.HashMap()
             for key, value in properties.items():
                 values.put(key, value)
             builder = self._handle.buildTable(self._identifier(name), schema).withProperties(values)
+            if layout_.partition:
+                spec = iceberg.PartitionSpecParser.fromJson(schema, layout.render_spec(layout_, fields))
+                builder.withPartitionSpec(spec)
+            if layout_.order:
+                order = iceberg.SortOrderParser.fromJson(schema, layout.render_order(layout_, fields))
+                builder.withSortOrder(order)
             return IcebergTable(self, builder.create(), name)
 
     def drop(self, name: str) -> None:
@@ -351,6 +413,11 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+
+def _spec_of(text: str, specs: Mapping[int, Any]) -> Any:  # noqa: ANN401 (a Java object)
+    """Return the partition spec of a file's JSON."""
+    return next(iter(specs.values())) if len(specs) == 1 else specs[json.loads(text)["spec-id"]]
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:

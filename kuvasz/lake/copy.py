@@ -102,6 +102,7 @@ class CopyJob:
             path=f"{self._table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet",
             chunk_bytes=self._pipeline.chunk_bytes,
             file_bytes=_FILE_BYTES,
+            layout=self._table.layout,
         )
         done = self._run(job)
         if done.error is not None:

@@ -20,6 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
+from kuvasz.lake.layout import PLAIN, Layout, Values
+from kuvasz.model import Int32s
+
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
 
@@ -35,6 +38,8 @@ class DataFile:
     rows: int
     size: int  #: bytes
     json: str  #: as org.apache.iceberg.ContentFileParser takes it
+    spec_id: int = 0
+    partition: Values = ()
 
 
 class DataFileWriter:
@@ -45,12 +50,23 @@ class DataFileWriter:
         path: Full location of the new file.
         schema: Arrow schema with field ids.
         bounded: Names of columns that get bounds: the key's.
+        layout: Of the table; rows are to come in its order.
+        partition: The values that all rows have.
     """
 
     def __init__(
-        self, properties: Mapping[str, str], path: str, schema: pa.Schema, bounded: Iterable[str] = ()
+        self,
+        properties: Mapping[str, str],
+        path: str,
+        schema: pa.Schema,
+        bounded: Iterable[str] = (),
+        *,
+        layout: Layout = PLAIN,
+        partition: Values = (),
     ) -> None:
         self._path = path
+        self._layout = layout
+        self._partition = partition
         self._schema = schema
         self._io = file_io(properties, path)
         self._stream = self._io.new_output(path).create(overwrite=True)
@@ -95,7 +111,14 @@ class DataFileWriter:
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
-        return DataFile(path=self._path, rows=self._rows, size=size, json=self._facts(size))
+        return DataFile(
+            path=self._path,
+            rows=self._rows,
+            size=size,
+            json=self._facts(size),
+            spec_id=self._layout.spec_id,
+            partition=self._partition,
+        )
 
     def abandon(self) -> None:
         """Close without finishing, and delete what is there; used on errors, so it raises none of its own."""
@@ -118,11 +141,11 @@ class DataFileWriter:
                 if high is not None:
                     upper[number] = high.hex().upper()
         facts = {
-            "spec-id": 0,
+            "spec-id": self._layout.spec_id,
             "content": "data",
             "file-path": self._path,
             "file-format": "parquet",
-            "partition": [],
+            "partition": self._partition,
             "file-size-in-bytes": size,
             "record-count": self._rows,
             "value-counts": _map({number: self._rows for number, _, _ in flat}),
@@ -130,22 +153,72 @@ class DataFileWriter:
             "lower-bounds": _map(lower),
             "upper-bounds": _map(upper),
             "split-offsets": [4],
-            "sort-order-id": 0,
+            "sort-order-id": self._layout.order_id,
         }
         return json.dumps(facts)
 
 
 @contextlib.contextmanager
 def writing(
-    properties: Mapping[str, str], path: str, schema: pa.Schema, bounded: Iterable[str] = ()
+    properties: Mapping[str, str],
+    path: str,
+    schema: pa.Schema,
+    bounded: Iterable[str] = (),
+    *,
+    layout: Layout = PLAIN,
+    partition: Values = (),
 ) -> Iterator[DataFileWriter]:
     """Give a writer that the body closes; if the body fails, nothing is left of the file."""
-    writer = DataFileWriter(properties, path, schema, bounded)
+    writer = DataFileWriter(properties, path, schema, bounded, layout=layout, partition=partition)
     try:
         yield writer
     except BaseException:
         writer.abandon()
         raise
+
+
+def write_rows(
+    properties: Mapping[str, str], path: str, rows: pa.Table, bounded: Iterable[str], layout: Layout
+) -> tuple[tuple[DataFile, ...], Int32s | None]:
+    """Write rows as a table's layout wants them: one file per partition, each sorted.
+
+    Args:
+        properties: Of the FileIO.
+        path: Of the file; further ones get a number before its ending.
+        rows: With the table's schema.
+        bounded: As for `DataFileWriter`.
+        layout: Of the table.
+
+    Returns:
+        The files, none without rows; and each row's place in all of them, one behind another, None if they lie as
+        they came.
+    """
+    if rows.num_rows == 0:
+        return (), None
+    if layout.is_plain:
+        with writing(properties, path, rows.schema, bounded, layout=layout) as writer:
+            writer.write(rows)
+            return (writer.close(),), None
+    bounded = tuple(bounded)
+    parts = layout.arrange(rows)
+    files: list[DataFile] = []
+    try:
+        for number, (partition, order) in enumerate(parts):
+            place = numbered(path, number)
+            with writing(properties, place, rows.schema, bounded, layout=layout, partition=partition) as writer:
+                writer.write(rows.take(pa.array(order)))
+                files.append(writer.close())
+    except BaseException:
+        remove(file_io(properties, path), [file.path for file in files])
+        raise
+    places = np.empty(rows.num_rows, np.int32)
+    places[np.concatenate([order for _, order in parts])] = np.arange(rows.num_rows, dtype=np.int32)
+    return tuple(files), places
+
+
+def numbered(path: str, number: int) -> str:
+    """Return the path of one of several files."""
+    return path if number == 0 else f"{path.removesuffix('.parquet')}-{number}.parquet"
 
 
 def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:

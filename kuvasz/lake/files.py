@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 from kuvasz.lake import puffin
 from kuvasz.lake.catalog import Commit, LiveFile
 from kuvasz.lake.datafile import DataFile, file_io
+from kuvasz.lake.layout import Values
 from kuvasz.model import UInt32s
 
 #: Reserved ids of position delete files (Iceberg spec, "Position Delete Files").
@@ -32,6 +33,8 @@ class FileEntry:
     rows: int
     sid: str | None  #: of all rows; None if the table has no sid or the file mixes several
     size: int = 0  #: bytes
+    spec_id: int = 0
+    partition: Values = ()
     delete: str | None = None  #: JSON of the delete file that applies to it
     dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
 
@@ -101,6 +104,14 @@ class FileTable:
         return entry.dead
 
 
+def entry_of_new(number: int, file: DataFile, sid: str | None) -> FileEntry:
+    """Return the entry of a file that was just written."""
+    return FileEntry(
+        number=number, path=file.path, rows=file.rows, size=file.size, sid=sid,
+        spec_id=file.spec_id, partition=file.partition,
+    )  # fmt: skip
+
+
 def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
     """Return the entry of a file found in the table."""
     deletes = live.deletes
@@ -110,6 +121,8 @@ def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
         rows=live.data["record-count"],
         size=live.data["file-size-in-bytes"],
         sid=_only_sid(live.data, sid_id),
+        spec_id=live.data["spec-id"],
+        partition=tuple(live.data["partition"]),
         delete=json.dumps(deletes[0]) if deletes else None,
     )
 
@@ -222,8 +235,9 @@ def write_vectors(
             path=path,
             json=json.dumps(
                 {
-                    "spec-id": 0, "content": "position-deletes", "file-path": path, "file-format": "puffin",
-                    "partition": [], "file-size-in-bytes": len(content), "record-count": vector.cardinality,
+                    "spec-id": entry.spec_id, "content": "position-deletes", "file-path": path,
+                    "file-format": "puffin", "partition": entry.partition,
+                    "file-size-in-bytes": len(content), "record-count": vector.cardinality,
                     "referenced-data-file": entry.path, "content-offset": vector.offset,
                     "content-size-in-bytes": vector.size,
                 }
@@ -260,8 +274,9 @@ def write_position_deletes(
                 path=path,
                 json=json.dumps(
                     {
-                        "spec-id": 0, "content": "position-deletes", "file-path": path, "file-format": "parquet",
-                        "partition": [], "file-size-in-bytes": content.size, "record-count": len(rows),
+                        "spec-id": entry.spec_id, "content": "position-deletes", "file-path": path,
+                        "file-format": "parquet", "partition": entry.partition,
+                        "file-size-in-bytes": content.size, "record-count": len(rows),
                         # Equal and whole bounds make every reader treat the file as scoped to this data file.
                         "lower-bounds": {"keys": [_PATH_ID], "values": [bound]},
                         "upper-bounds": {"keys": [_PATH_ID], "values": [bound]},

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from kuvasz.config.model import Config
 from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import chunks, spark, transforming
+from kuvasz.lake import chunks, layout, spark, transforming
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable
 from kuvasz.lake.chunks import Chunk, Cut
@@ -38,8 +38,9 @@ from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.layout import Layout
 from kuvasz.lake.maintenance import Maintainer
-from kuvasz.lake.schema import SID, render, wanted
+from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import KEY_PROPERTY, SEED_PROPERTY, LakeTable, OpenTransaction
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
@@ -222,6 +223,7 @@ class IcebergLake:
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)
+        asked = layout.wanted(target, fields)
         key = relation.key
         properties = {
             **_TABLE_PROPERTIES,
@@ -232,7 +234,7 @@ class IcebergLake:
         names = ((SID,) if target.has_sid else ()) + key
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in names}
         self._catalog.ensure_namespace(target.name.rpartition(".")[0])
-        return self._catalog.create(target.name, render(fields, names), properties)
+        return self._catalog.create(target.name, fields, names, asked, properties)
 
     def _key_reader(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
         def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
@@ -270,6 +272,7 @@ class IcebergLake:
         size = self._chunk_bytes(works)
         shapes: list[Shape] = []
         bounded: list[tuple[str, ...]] = []
+        layouts: list[Layout] = []
         plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era]] = []
         parts: list[bytes | bytearray | memoryview] = []
         pending: list[tuple[Chunk, int, LakeTable]] = []
@@ -290,6 +293,7 @@ class IcebergLake:
                     if shape not in shapes:
                         shapes.append(shape)
                         bounded.append(table.bounded)
+                        layouts.append(table.layout)
                     steps.append(len(pending))
                     pending.append((step, shapes.index(shape), table))
                     parts.append(np.concatenate(step.lengths).tobytes())
@@ -297,7 +301,7 @@ class IcebergLake:
             except KuvaszError as caught:
                 error = caught
             plans.append((work, cut, steps, error, era))
-        done = self._run(pending, parts, shapes, bounded)
+        done = self._run(pending, parts, shapes, bounded, layouts)
         for work, _, _, _, era in plans:  # only now: a job that failed is run again with the same rows
             era.accept(work.through)
         return _Written(tables=tuple(self._table_job(plan, done, pending) for plan in plans))
@@ -313,10 +317,12 @@ class IcebergLake:
         parts: Sequence[bytes | bytearray | memoryview],
         shapes: Sequence[Shape],
         bounded: Sequence[tuple[str, ...]],
+        layouts: Sequence[Layout],
     ) -> dict[int, ChunkDone]:
         if not pending:
             return {}
         path, slices = self._spool.write(parts)
+        done: dict[int, ChunkDone] = {}
         try:
             tasks = [
                 (
@@ -331,14 +337,16 @@ class IcebergLake:
                 )
                 for number, (chunk, shape, table) in enumerate(pending)
             ]
-            job = ApplyChunks(shapes=tuple(shapes), bounded=tuple(bounded), properties=self._properties)
+            job = ApplyChunks(
+                shapes=tuple(shapes), bounded=tuple(bounded), layouts=tuple(layouts), properties=self._properties
+            )
             sizes = [chunk.size for chunk, _, _ in pending]
             failpoints.hit("before_data_files", LakeError)
             done = self._run_tasks(job, tasks, sizes)
             failpoints.hit("after_data_files", LakeError)
         except BaseException:
             io = file_io(self._properties, self._config.lake.warehouse_location)
-            remove(io, [task.path for _, task in tasks])
+            remove(io, {task.path for _, task in tasks} | {f.path for one in done.values() for f in one.files})
             raise
         else:
             return done
@@ -496,21 +504,24 @@ class IcebergLake:
             pending = table.open.get(step.source)
             layer = changeset if pending is None else pending.changeset
             feed = self.feed(table.name, step.source, step.relation)
-            numbers = (table.files.reserve(), table.files.reserve())
+            waits = table.files.reserve()
             sid = feed.sid if table.target.has_sid else None
-            earlier = table.resolve(result, step.source, numbers, layer, sid)
+            earlier = table.resolve(result, step.source, waits, layer, sid)
             if earlier is not None:
                 level = 1 + max((level_of.get(int(number), 0) for number in np.unique(earlier[0])), default=0)
-                level_of[numbers[1]] = level
-                waiting.append(_Waiting(source=step.source, number=numbers[1], level=level, done=result,
+                level_of[waits] = level
+                waiting.append(_Waiting(source=step.source, number=waits, level=level, done=result,
                                         earlier=earlier, layer=layer, sid=sid))  # fmt: skip
+        settled: _Settled = {}
         for level in sorted({item.level for item in waiting}):
-            self._complete(table, [item for item in waiting if item.level == level], changeset)
+            self._complete(table, [item for item in waiting if item.level == level], changeset, settled)
 
-    def _complete(self, table: LakeTable, waiting: Sequence[_Waiting], changeset: Changeset) -> None:
+    def _complete(
+        self, table: LakeTable, waiting: Sequence[_Waiting], changeset: Changeset, settled: _Settled
+    ) -> None:
         tasks = []
         for item in waiting:
-            files, positions = item.earlier
+            files, positions = _where_now(item.earlier, settled)
             numbers, file_of = np.unique(files, return_inverse=True)
             assert item.done.aside is not None
             tasks.append(
@@ -524,13 +535,19 @@ class IcebergLake:
                         position_of=positions.astype(np.int32),
                         path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
                         bounded=table.bounded,
+                        layout=table.layout,
                     ),
                 )
             )
         results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
         for item in waiting:  # all files first: an error removes what the changesets know
-            if (file := results[item.number].file) is not None:
-                item.layer.add(item.number, file, item.sid)
+            completed = results[item.number]
+            if table.layout.is_plain:
+                for file in completed.files:
+                    item.layer.add(item.number, file, item.sid)
+            elif completed.error is None:
+                layers = (item.layer, changeset)
+                settled[item.number] = table.settle(item.number, item.done, completed, item.source, layers, item.sid)
         for done in results.values():
             if done.error is not None:
                 raise done.error
@@ -589,6 +606,10 @@ class IcebergLake:
         return "" if code is None else f"spark's jvm ended with {code}"
 
 
+#: Number that rows waited under -> file number and position of each, now that they are written.
+_Settled: TypeAlias = dict[int, tuple[np.ndarray, np.ndarray]]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Waiting:
     """A chunk's rows that wait for their earlier versions."""
@@ -600,6 +621,18 @@ class _Waiting:
     earlier: tuple[np.ndarray, np.ndarray]
     layer: Changeset
     sid: str | None
+
+
+def _where_now(earlier: tuple[np.ndarray, np.ndarray], settled: _Settled) -> tuple[np.ndarray, np.ndarray]:
+    """Return file numbers and positions with those of rows that have waited themselves replaced by their own."""
+    files, positions = earlier
+    for number, (file, position) in settled.items():
+        mine = files == number
+        if mine.any():
+            at = positions[mine]
+            files, positions = files.copy(), positions.copy()
+            files[mine], positions[mine] = file[at], position[at]
+    return files, positions
 
 
 def _take_turn(
@@ -629,14 +662,14 @@ def _take_turn(
 
 
 def _paths(job: _TableJob) -> list[str]:
-    return [done.file.path for done in job.results if isinstance(done, ChunkDone) and done.file is not None]
+    return [file.path for done in job.results if isinstance(done, ChunkDone) for file in done.files]
 
 
 def _collect(job: _TableJob, changeset: Changeset) -> None:
     """Put every file of a job into a changeset, to be removed with it."""
-    for number, result in enumerate(job.results):
-        if isinstance(result, ChunkDone) and result.file is not None:
-            changeset.added[-1 - number] = (result.file, None)
+    files = [file for result in job.results if isinstance(result, ChunkDone) for file in result.files]
+    for number, file in enumerate(files):
+        changeset.added[-1 - number] = (file, None)
 
 
 def _stable_name(path: Path) -> str:

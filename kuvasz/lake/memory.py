@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from kuvasz.errors import KuvaszError
 from kuvasz.fold.keys import SEED_BYTES, Keys
-from kuvasz.lake import chunks
+from kuvasz.lake import chunks, layout
 from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.era import Era
@@ -98,6 +98,7 @@ class _Table:
         self.lock = threading.RLock()
         self.target = target
         self.schema = LakeSchema(schema_id=0, fields=wanted(target, relation))
+        layout.wanted(target, self.schema.fields)  # says what is wrong with it; rows in memory lie in no order
         self.key = relation.key
         self.seed = secrets.token_bytes(SEED_BYTES)
         self.positions: dict[str, Position] = {}

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.datafile import DataFile, DataFileWriter, field_id, file_io, writing
+from kuvasz.lake.layout import PLAIN, Layout, Values
 from kuvasz.lake.tasks import ReadKeys, concatenate, slim_worker
 from kuvasz.model import Int64s
 
@@ -41,6 +42,8 @@ class RewriteTask:
 
     inputs: tuple[RewriteInput, ...]
     path: str  #: of the file to write
+    spec_id: int = 0
+    partition: Values = ()  #: of all inputs
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class RewriteFiles:
         bounded: Columns that get bounds.
         keys: Hashes the rows' keys; None if nobody needs them.
         sort_by: Columns to sort the rows of each file by; their order stays what it is without any.
+        layout: Of the table, without its partitions; its order goes before `sort_by`.
     """
 
     properties: Mapping[str, str]
@@ -70,6 +74,7 @@ class RewriteFiles:
     bounded: tuple[str, ...]
     keys: ReadKeys | None = None
     sort_by: tuple[str, ...] = ()
+    layout: Layout = PLAIN
 
     def __call__(self, tasks: Iterable[tuple[int, RewriteTask]]) -> Iterator[tuple[int, RewriteDone]]:
         """Yield (number, result)."""
@@ -88,9 +93,16 @@ class RewriteFiles:
     def _rewrite(self, task: RewriteTask) -> RewriteDone:
         order = None
         keys = []
-        with writing(self.properties, task.path, self.schema, self.bounded) as writer:
+        layout = dataclasses.replace(self.layout, spec_id=task.spec_id)
+        with writing(
+            self.properties, task.path, self.schema, self.bounded, layout=layout, partition=task.partition
+        ) as writer:
             rows = self._live_rows(task.inputs)
-            if self.sort_by:
+            if self.layout.order:
+                whole = pa.concat_tables([self.schema.empty_table(), *rows])
+                order = next((order for _, order in layout.arrange(whole)), np.empty(0, np.int64))
+                rows = iter([whole.take(pa.array(order))])
+            elif self.sort_by:
                 whole = pa.concat_tables([self.schema.empty_table(), *rows])
                 order = pc.sort_indices(whole, sort_keys=[(name, "ascending") for name in self.sort_by])
                 rows = iter([whole.take(order)])

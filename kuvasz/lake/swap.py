@@ -27,6 +27,7 @@ from kuvasz.lake.compaction import FileFacts, Group
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset, FileEntry
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.layout import Values
 from kuvasz.lake.rewrite import RewriteDone, RewriteFiles, RewriteInput, RewriteTask, positions_of
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import ReadKeys
@@ -39,7 +40,13 @@ _ATTEMPTS = 5
 def facts(table: LakeTable) -> list[FileFacts]:
     """Return the live files of a table; its lock must be held and its index open."""
     return [
-        FileFacts(number=entry.number, key=entry.sid, rows=entry.rows, dead=entry.dead_rows, size=entry.size)
+        FileFacts(
+            number=entry.number,
+            key=(entry.sid, entry.spec_id, entry.partition),
+            rows=entry.rows,
+            dead=entry.dead_rows,
+            size=entry.size,
+        )
         for entry in table.files
     ]
 
@@ -66,6 +73,8 @@ class _Part:
     sid: str | None
     inputs: tuple[_Input, ...]
     path: str
+    spec_id: int
+    partition: Values
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +130,12 @@ class Rewrite:
                     for entry in entries
                 )
                 path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
-                parts.append(_Part(sid=entries[0].sid, inputs=inputs, path=path))
+                first = entries[0]
+                parts.append(_Part(sid=first.sid, inputs=inputs, path=path, spec_id=first.spec_id,
+                                   partition=first.partition))  # fmt: skip
         job = RewriteFiles(
             properties=table.io_properties, schema=table.schema.arrow(), bounded=table.bounded, keys=keys,
-            sort_by=tuple(sort_by),
+            sort_by=tuple(sort_by), layout=dataclasses.replace(table.layout, partition=()),
         )  # fmt: skip
         return cls(table, parts, job)
 
@@ -145,6 +156,8 @@ class Rewrite:
                 RewriteTask(
                     inputs=tuple(RewriteInput(path=i.path, dead=i.dead.serialize()) for i in part.inputs),
                     path=part.path,
+                    spec_id=part.spec_id,
+                    partition=part.partition,
                 ),
             )
             for number, part in enumerate(self._parts)

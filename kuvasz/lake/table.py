@@ -20,8 +20,8 @@ from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
+from kuvasz.lake import layout, source_columns
 from kuvasz.lake import positions as position_properties
-from kuvasz.lake import source_columns
 from kuvasz.lake.binding import bind, no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.datafile import DataFile, file_io, remove
@@ -34,12 +34,14 @@ from kuvasz.lake.files import (
     FileTable,
     Sent,
     entry_of,
+    entry_of_new,
     write_position_deletes,
     write_vectors,
 )
+from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Position, Relation, UInt32s
+from kuvasz.model import Int32s, Position, Relation, UInt32s
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Feed, Target
 
@@ -115,9 +117,7 @@ class LakeTable:
         if SEED_PROPERTY not in found or KEY_PROPERTY not in found:
             message = f"table {target.name} exists in the lake and was not made by kuvasz"
             raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
-        if table.is_partitioned():
-            message = f"table {target.name} has a partition spec that kuvasz did not make"
-            raise SchemaError(message, hint="replace the table's partition spec by an empty one")
+        self.layout = self._settle_layout()
         self.seed = bytes.fromhex(found[SEED_PROPERTY])
         self.key: tuple[str, ...] = tuple(json.loads(found[KEY_PROPERTY]))
         if (self.schema.by_name(SID) is not None) != target.has_sid and SID not in self.key:
@@ -136,6 +136,18 @@ class LakeTable:
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
         self.era = Era.begin(self.positions)
+
+    def _settle_layout(self) -> Layout:
+        """Return the layout that files to come are to have: the map's; files that are there keep their own."""
+        asked = layout.wanted(self.target, self.schema.fields)
+        now = self.table.layout()
+        if set(asked.partition) == set(now.partition) and asked.order == now.order:
+            return now
+        self.table.replace_layout(now, asked)
+        _log.info("the layout of a table changed", extra={
+            "event": "layout_changed", "table": self.name, "partition_by": list(self.target.partition_by),
+            "sort_by": list(self.target.sort_by)})  # fmt: skip
+        return self.table.layout()
 
     # Opening
 
@@ -285,19 +297,20 @@ class LakeTable:
     def reload_schema(self) -> None:
         """Read the schema again after it was changed."""
         self.schema = self.table.schema()
+        self.layout = self.table.layout()
         self._shapes.clear()
 
     # Resolving
 
     def resolve(
-        self, done: ChunkDone, source: str, numbers: tuple[int, int], changeset: Changeset, sid: str | None
+        self, done: ChunkDone, source: str, waiting: int, changeset: Changeset, sid: str | None
     ) -> tuple[UInt32s, UInt32s] | None:
         """Take the results of one chunk: earlier versions die, new rows enter the index.
 
         Args:
             done: The results.
             source: Of the chunk; its open transaction is looked at first.
-            numbers: File numbers reserved for the chunk's rows, and for its rows that wait for earlier versions.
+            waiting: File number reserved for its rows that wait for earlier versions.
             changeset: Takes the outcome.
             sid: Of the chunk's rows.
 
@@ -317,16 +330,65 @@ class LakeTable:
         files, rows = self._lookup(done.keys, pending)
         found = files != ABSENT
         changeset.delete(files[found], rows[found])
-        if done.file is not None:
-            changeset.add(numbers[0], done.file, sid)
-        main_rows = done.file.rows if done.file is not None else 0
+        numbers = [*self._add(done.files, changeset, sid), waiting]
         kept = np.flatnonzero(done.written >= 0)
-        row = done.written[kept].astype(np.int64)
-        in_main = row < main_rows
-        file = np.where(in_main, numbers[0], numbers[1]).astype(np.uint32)
-        position = np.where(in_main, row, row - main_rows).astype(np.uint32)
+        file, position = _place_in(done.files, numbers, done.written[kept])
         self._insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
         return earlier
+
+    def _add(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
+        numbers = []
+        for file in files:
+            numbers.append(self.files.reserve())
+            changeset.add(numbers[-1], file, sid)
+        return numbers
+
+    def settle(
+        self,
+        waiting: int,
+        done: ChunkDone,
+        completed: ChunkDone,
+        source: str,
+        layers: tuple[Changeset, Changeset],
+        sid: str | None,
+    ) -> tuple[UInt32s, UInt32s]:
+        """Take rows that waited for their earlier versions to the files they turned out to belong to.
+
+        Until now they stood under one number, because nobody could know their partitions.
+
+        Args:
+            waiting: That number.
+            done: The results of their chunk.
+            completed: Where they are.
+            source: Of the chunk.
+            layers: The changeset they belong to, and the commit's own.
+            sid: Of the rows.
+
+        Returns:
+            File number and position of each row that waited.
+        """
+        assert done.keys is not None
+        assert done.written is not None
+        layer, outer = layers
+        numbers = self._add(completed.files, layer, sid)
+        count = sum(file.rows for file in completed.files)
+        rows = np.arange(count, dtype=np.int32) if completed.written is None else completed.written
+        file, position = _place_in(completed.files, numbers, rows)
+        gone = layer.deletes.get(waiting)
+        for changeset in {id(one): one for one in (outer, *(o.changeset for o in self.open.values()))}.values():
+            if (dead := changeset.deletes.pop(waiting, None)) is not None:
+                which = np.fromiter(dead, np.int64, len(dead))
+                changeset.delete(file[which], position[which])
+        # Keys that a later chunk took over stay as that chunk left them.
+        begin = sum(one.rows for one in done.files)
+        mine = np.flatnonzero(done.written >= begin)
+        row = done.written[mine].astype(np.int64) - begin
+        if gone is not None:
+            lives = ~np.isin(row, np.fromiter(gone, np.int64, len(gone)))
+            mine, row = mine[lives], row[lives]
+        pending = self.open[source] if layer is not outer else None
+        self._insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
+        return file, position
 
     def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
         lost = int(np.count_nonzero(earlier[0] == ABSENT))
@@ -491,7 +553,7 @@ class LakeTable:
     def _entry(self, number: int, changeset: Changeset) -> FileEntry:
         if number in changeset.added:
             file, sid = changeset.added[number]
-            return FileEntry(number=number, path=file.path, rows=file.rows, size=file.size, sid=sid)
+            return entry_of_new(number, file, sid)
         return self.files[number]
 
     def _write_deletes(self, deletes: Mapping[int, BitMap64], changeset: Changeset) -> list[DeleteFile]:
@@ -537,8 +599,8 @@ class LakeTable:
     def _data_json(self, entry: FileEntry) -> str:
         return json.dumps(
             {
-                "spec-id": 0, "content": "data", "file-path": entry.path, "file-format": "parquet", "partition": [],
-                "file-size-in-bytes": 1, "record-count": entry.rows,
+                "spec-id": entry.spec_id, "content": "data", "file-path": entry.path, "file-format": "parquet",
+                "partition": entry.partition, "file-size-in-bytes": 1, "record-count": entry.rows,
             }
         )  # fmt: skip
 
@@ -552,7 +614,7 @@ class LakeTable:
         for number in changeset.dropped:
             self.files.remove(number)
         for number, (file, sid) in changeset.added.items():
-            self.files.add(FileEntry(number=number, path=file.path, rows=file.rows, size=file.size, sid=sid))
+            self.files.add(entry_of_new(number, file, sid))
         for delete_file in delete_files:
             entry = self.files[delete_file.number]
             entry.dead = self.files.dead(entry.number) | deletes[entry.number]
@@ -630,6 +692,24 @@ class LakeTable:
         for (number, file), file_keys in zip(files, keys, strict=True):
             changeset.add(number, file, sid)
             self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
+
+
+def _place_in(files: Sequence[DataFile], numbers: Sequence[int], rows: Int32s) -> tuple[UInt32s, UInt32s]:
+    """Return file number and position of rows that are counted through several files.
+
+    Args:
+        files: One behind another.
+        numbers: Theirs, and perhaps one for the rows behind them.
+        rows: Row numbers.
+    """
+    if len(files) == 1 and len(numbers) == 2:
+        is_first = rows < files[0].rows
+        file = np.where(is_first, numbers[0], numbers[1])
+        return file.astype(np.uint32), np.where(is_first, rows, rows - files[0].rows).astype(np.uint32)
+    ends = np.cumsum([file.rows for file in files], dtype=np.int64)
+    which = np.searchsorted(ends, rows, side="right")
+    begins = np.concatenate([np.zeros(1, np.int64), ends])
+    return np.asarray(numbers, np.uint32)[which], (rows - begins[which]).astype(np.uint32)
 
 
 def _place(feed: Feed) -> str:

@@ -17,7 +17,17 @@ import pyarrow as pa
 
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
-from kuvasz.lake.datafile import DataFile, DataFileWriter, field_id, file_io, read_columns, read_rows, remove, writing
+from kuvasz.lake.datafile import (
+    DataFile,
+    DataFileWriter,
+    field_id,
+    file_io,
+    read_columns,
+    read_rows,
+    remove,
+    write_rows,
+)
+from kuvasz.lake.layout import Layout
 from kuvasz.model import Int32s
 from kuvasz.modes import clone
 from kuvasz.modes.shape import RefusedValue, Shape
@@ -25,6 +35,9 @@ from kuvasz.modes.transform import Evaluated
 from kuvasz.ports import CopyRequest
 
 Task = TypeVar("Task")
+
+#: Raw text of a copy that is held together to be divided into partitions and sorted: fewer and better files for it.
+_PORTION_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +74,11 @@ class ChunkTask:
 class ChunkDone:
     """What came of a chunk. With `error` nothing else counts."""
 
-    file: DataFile | None = None  #: None if every row was deleted, or all wait for their earlier version
+    files: tuple[DataFile, ...] = ()  #: none if every row was deleted, or all wait for their earlier version
     keys: Keys | None = None
-    written: Int32s | None = None  #: as in `clone.Applied`
+    #: As in `clone.Applied`; rows are counted through all files, in their order. After `CompleteRows`: the same for
+    #: each row that waited, None if they lie in one file as they were.
+    written: Int32s | None = None
     aside: bytes | None = None  #: Arrow IPC of the rows that wait
     unchanged: tuple[np.ndarray, ...] = ()
     sources: Keys | None = None
@@ -77,6 +92,7 @@ class ApplyChunks:
 
     shapes: tuple[Shape, ...]
     bounded: tuple[tuple[str, ...], ...]  #: per shape
+    layouts: tuple[Layout, ...]  #: per shape
     properties: Mapping[str, str]
 
     def __call__(self, tasks: Iterable[tuple[int, ChunkTask]]) -> Iterator[tuple[int, ChunkDone]]:
@@ -99,16 +115,18 @@ class ApplyChunks:
         lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
         data = np.frombuffer(task.data.read(self.properties), np.uint8)
         applied = clone.apply_changes(shape, data, lengths, evaluated)
-        file = None
-        if applied.rows.num_rows:
-            with writing(self.properties, task.path, shape.schema, self.bounded[task.shape]) as writer:
-                writer.write(applied.rows)
-                file = writer.close()
+        bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
+        files, places = write_rows(self.properties, task.path, applied.rows, bounded, layout)
+        written = applied.written
+        if places is not None:
+            here = (written >= 0) & (written < len(places))
+            written = written.copy()
+            written[here] = places[written[here]]
         aside = applied.aside
         return ChunkDone(
-            file=file,
+            files=files,
             keys=applied.keys,
-            written=applied.written,
+            written=written,
             aside=None if aside is None else to_ipc(aside.rows),
             unchanged=() if aside is None else aside.unchanged,
             sources=None if aside is None else aside.sources,
@@ -126,6 +144,7 @@ class CompleteTask:
     position_of: Int32s
     path: str  #: of the data file to write
     bounded: tuple[str, ...]
+    layout: Layout
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +171,9 @@ class CompleteRows:
         back = np.argsort(np.concatenate(order), kind="stable")
         wanted = pa.schema([aside.schema.field(name) for name in names])
         earlier = pa.concat_tables([_as(piece, wanted) for piece in pieces]).take(pa.array(back))
-        with writing(self.properties, task.path, aside.schema, task.bounded) as writer:
-            writer.write(clone.complete(aside, task.unchanged, earlier))
-            return ChunkDone(file=writer.close())
+        rows = clone.complete(aside, task.unchanged, earlier)
+        files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
+        return ChunkDone(files=files, written=places)
 
 
 def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -187,6 +206,7 @@ class CopyRange:
     path: str  #: with a place {} for the number of the file
     chunk_bytes: int
     file_bytes: int  #: of raw text, after which the next file begins
+    layout: Layout
 
     def __call__(self, tasks: Iterable[object]) -> Iterator[CopyDone]:
         """Yield one result."""
@@ -206,6 +226,41 @@ class CopyRange:
             return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
 
     def _copy(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+        return self._copy_plain(chunks) if self.layout.is_plain else self._copy_arranged(chunks)
+
+    def _copy_arranged(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+        """Write a range in portions that are held whole: each is divided and sorted, one file open at a time."""
+        files: list[DataFile] = []
+        keys: list[Keys] = []
+        parts: list[clone.Copied] = []
+        size = 0
+
+        def write() -> None:
+            rows = pa.concat_tables([part.rows for part in parts])
+            path = self.path.format(len(files))
+            written, places = write_rows(self.properties, path, rows, self.bounded, self.layout)
+            files.extend(written)
+            order = np.argsort(places) if places is not None else np.arange(rows.num_rows)
+            ordered = concatenate([part.keys for part in parts]).take(order)
+            ends = np.cumsum([file.rows for file in written]).tolist()
+            keys.extend(ordered.take(slice(b, e)) for b, e in zip([0, *ends], ends, strict=False))
+            parts.clear()
+
+        try:
+            for data, evaluated in chunks:
+                parts.append(clone.apply_copy(self.shape, data, evaluated))
+                size += len(data)
+                if size >= _PORTION_BYTES:
+                    write()
+                    size = 0
+            if parts:
+                write()
+        except BaseException:
+            remove(file_io(self.properties, self.path), [file.path for file in files])
+            raise
+        return CopyDone(files=tuple(files), keys=tuple(keys))
+
+    def _copy_plain(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
         files: list[DataFile] = []
         keys: list[Keys] = []
         writer: DataFileWriter | None = None
@@ -215,8 +270,9 @@ class CopyRange:
             for data, evaluated in chunks:
                 copied = clone.apply_copy(self.shape, data, evaluated)
                 if writer is None:
+                    path = self.path.format(len(files))
                     writer = DataFileWriter(
-                        self.properties, self.path.format(len(files)), self.shape.schema, self.bounded
+                        self.properties, path, self.shape.schema, self.bounded, layout=self.layout
                     )
                 writer.write(copied.rows)
                 parts.append(copied.keys)

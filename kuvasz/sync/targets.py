@@ -53,6 +53,8 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         place=f"table {names.render_table(spec.table)} of the map",
         columns=None if spec.config.columns is None else frozenset(spec.config.columns),
         exclude=frozenset(spec.config.exclude or ()),
+        partition_by=spec.config.partition_by,
+        sort_by=spec.config.sort_by,
     )
 
 

@@ -82,7 +82,8 @@ def test_a_file_of_one_source_is_known_by_its_bounds(lower: str | None, upper: s
         return {"keys": [1], "values": [value]} if value else {"keys": [], "values": []}
 
     sizes = {"record-count": 3, "file-size-in-bytes": 70}
-    data = {"file-path": "a", "lower-bounds": bounds(lower), "upper-bounds": bounds(upper), **sizes}
+    data = {"file-path": "a", "lower-bounds": bounds(lower), "upper-bounds": bounds(upper), **sizes,
+            "spec-id": 1, "partition": ["x"]}  # fmt: skip
     live = LiveFile(data=data, deletes=({"file-path": "d"},))
     entry = files.entry_of(live, 9, 1)
     assert (entry.number, entry.rows, entry.sid, entry.delete) == (9, 3, sid, '{"file-path": "d"}')

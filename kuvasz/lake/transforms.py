@@ -1,0 +1,235 @@
+"""Iceberg's transforms of whole columns (Iceberg spec, "Partition Transforms" and appendix B "32-bit Hash").
+
+Arrow in, Arrow out; a NULL stays NULL. What a transform gives for a type, and which types it takes, is the spec's:
+`PyIceberg`'s scalar transforms are the oracle of the tests. Pure; runs on executors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kuvasz.errors import InternalError
+from kuvasz.model import Int32s, Int64s, Kind, UInt8s
+
+_Array: TypeAlias = "pa.Array[Any]"
+
+_HOUR_US: Final = 3_600_000_000
+
+#: Transform -> the kinds it takes. Floats are no partition values: NaN and the two zeros have no one form.
+_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_WHOLE = frozenset({Kind.INT, Kind.LONG, Kind.DECIMAL, Kind.STRING, Kind.BINARY})
+TAKES: Mapping[str, frozenset[Kind]] = {
+    "identity": frozenset(Kind) - {Kind.LIST, Kind.MAP, Kind.FLOAT, Kind.DOUBLE},
+    "bucket": _WHOLE | _TIMES | {Kind.UUID},
+    "truncate": _WHOLE,
+    "year": _TIMES,
+    "month": _TIMES,
+    "day": _TIMES,
+    "hour": _TIMES - {Kind.DATE},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A transform of a column."""
+
+    transform: str  #: a key of `TAKES`
+    column: str
+    width: int = 0  #: buckets, or what is kept of a value; 0 for the others
+
+    def render(self) -> str:
+        """Return the transform as Iceberg writes it."""
+        return f"{self.transform}[{self.width}]" if self.width else self.transform
+
+
+def apply(term: Term, array: _Array) -> _Array:
+    """Return a term's values.
+
+    Args:
+        term: What to compute.
+        array: The column, of a type that the transform takes.
+
+    Returns:
+        Integers for bucket, year, month and hour, dates for day, the array's own type otherwise.
+    """
+    if term.transform == "identity":
+        return array
+    if term.transform == "bucket":
+        return _int32((hashes(array) & 0x7FFFFFFF) % term.width, array)
+    if term.transform == "truncate":
+        return _truncate(array, term.width)
+    if term.transform == "hour":
+        return _int32(np.floor_divide(_integers(array), _HOUR_US), array)
+    days = _days(array)
+    if term.transform == "day":
+        return _int32(days, array).cast(pa.date32())
+    unit = "M" if term.transform == "month" else "Y"
+    return _int32(days.astype("datetime64[D]").astype(f"datetime64[{unit}]").astype(np.int64), array)
+
+
+def _int32(values: np.ndarray[Any, Any], array: _Array) -> _Array:
+    return pa.array(values.astype(np.int32), mask=_nulls(array))
+
+
+def _nulls(array: _Array) -> np.ndarray[Any, Any] | None:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False)) if array.null_count else None
+
+
+def _integers(array: _Array) -> Int64s:
+    """Return integers, days of dates or microseconds of timestamps; 0 for NULL."""
+    if pa.types.is_date32(array.type):
+        array = array.cast(pa.int32())
+    elif pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    return np.asarray(pc.fill_null(array, 0).to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _days(array: _Array) -> Int64s:
+    values = _integers(array)
+    return values if pa.types.is_date32(array.type) else np.floor_divide(values, 24 * _HOUR_US)
+
+
+def _truncate(array: _Array, width: int) -> _Array:
+    kind = array.type
+    if pa.types.is_string(kind):
+        return pc.utf8_slice_codeunits(array, 0, width)  # Arrow's code units are code points
+    if pa.types.is_binary(kind):
+        return pc.binary_slice(array, 0, width)
+    if pa.types.is_integer(kind):
+        values = _integers(array)
+        # As in Java, the least values wrap around.
+        return pa.array((values - np.mod(values, width)).astype(kind.to_pandas_dtype()), mask=_nulls(array))
+    if pa.types.is_decimal(kind):
+        return _truncate_decimals(array, width)
+    raise InternalError(f"truncate of {kind}")
+
+
+def _truncate_decimals(array: _Array, width: int) -> _Array:
+    """Truncate the distinct values: there is no 128-bit integer to do it with."""
+    encoded = array.dictionary_encode()
+    scale = array.type.scale
+    cut = []
+    for value in encoded.dictionary.to_pylist():
+        unscaled = _unscaled(value, scale)
+        cut.append((unscaled - unscaled % width).to_bytes(16, "little", signed=True))
+    values = pa.Array.from_buffers(array.type, len(cut), [None, pa.py_buffer(b"".join(cut))])
+    return values.take(encoded.indices)
+
+
+def _unscaled(value: Any, scale: int) -> int:  # noqa: ANN401 (a Decimal)
+    sign, digits, exponent = value.as_tuple()
+    number = int("".join(map(str, digits)) + "0" * (exponent + scale))
+    return -number if sign else number
+
+
+# --- Hashes
+
+
+def hashes(array: _Array) -> Int32s:
+    """Return the 32-bit hash of each value, anything for NULL."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return _murmur_longs(_integers(array))
+    if pa.types.is_decimal(kind):
+        return _murmur_decimals(_fixed(array))
+    if pa.types.is_fixed_size_binary(kind):
+        return _murmur_rows(_fixed(array))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        _, offsets, data = array.buffers()
+        ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        return _murmur_texts(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), ends)
+    raise InternalError(f"no hash of {kind}")
+
+
+def _fixed(array: _Array) -> np.ndarray[Any, Any]:
+    """Return the 16 bytes of each value as a row."""
+    data = np.frombuffer(array.buffers()[1], np.uint8)
+    return data[array.offset * 16 : (array.offset + len(array)) * 16].reshape(-1, 16)
+
+
+@numba.njit(cache=True, nogil=True)
+def _mix(state: np.uint32, word: np.uint32) -> np.uint32:
+    word = np.uint32(word * np.uint32(0xCC9E2D51))
+    word = np.uint32((word << np.uint32(15)) | (word >> np.uint32(17)))
+    state = np.uint32(state ^ np.uint32(word * np.uint32(0x1B873593)))
+    state = np.uint32((state << np.uint32(13)) | (state >> np.uint32(19)))
+    return np.uint32(state * np.uint32(5) + np.uint32(0xE6546B64))
+
+
+@numba.njit(cache=True, nogil=True)
+def _finish(state: np.uint32, size: int) -> np.int32:
+    state = np.uint32(state ^ np.uint32(size))
+    state = np.uint32((state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B))
+    state = np.uint32((state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+    return np.int32(np.uint32(state ^ (state >> np.uint32(16))))
+
+
+@numba.njit(cache=True, nogil=True)
+def _murmur(data: UInt8s, begin: int, end: int) -> np.int32:
+    state = np.uint32(0)
+    at = begin
+    while at + 4 <= end:
+        word = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
+        word |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
+        state = _mix(state, np.uint32(word))
+        at += 4
+    if at < end:
+        word = np.uint32(0)
+        for place in range(end - at):
+            word |= np.uint32(data[at + place]) << np.uint32(8 * place)
+        word = np.uint32(np.uint32(word) * np.uint32(0xCC9E2D51))
+        word = np.uint32((word << np.uint32(15)) | (word >> np.uint32(17)))
+        state = np.uint32(state ^ np.uint32(word * np.uint32(0x1B873593)))
+    return _finish(state, end - begin)
+
+
+@numba.njit(cache=True, nogil=True)
+def _murmur_longs(values: Int64s) -> Int32s:
+    found = np.empty(len(values), np.int32)
+    for row in range(len(values)):
+        value = np.uint64(values[row])
+        state = _mix(np.uint32(0), np.uint32(value & np.uint64(0xFFFFFFFF)))
+        found[row] = _finish(_mix(state, np.uint32(value >> np.uint64(32))), 8)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _murmur_texts(data: UInt8s, ends: Int64s) -> Int32s:
+    found = np.empty(len(ends) - 1, np.int32)
+    for row in range(len(found)):
+        found[row] = _murmur(data, ends[row], ends[row + 1])
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _murmur_rows(rows: np.ndarray[Any, Any]) -> Int32s:
+    found = np.empty(len(rows), np.int32)
+    for row in range(len(rows)):
+        found[row] = _murmur(rows[row], 0, 16)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _murmur_decimals(rows: np.ndarray[Any, Any]) -> Int32s:
+    """Hash the fewest big-endian bytes of two's complement that hold each unscaled value."""
+    found = np.empty(len(rows), np.int32)
+    turned = np.empty(16, np.uint8)
+    for row in range(len(rows)):
+        for place in range(16):
+            turned[place] = rows[row, 15 - place]
+        begin = 0
+        filling = np.uint8(255) if turned[0] >= 128 else np.uint8(0)
+        while begin < 15 and turned[begin] == filling and (turned[begin + 1] >= 128) == (filling == 255):
+            begin += 1
+        found[row] = _murmur(turned, begin, 16)
+    return found
+
+
+__all__ = ["TAKES", "Term", "apply", "hashes"]
