@@ -41,12 +41,11 @@ check: setup-dev ## lint, format, types, import layers
 
 bench-quick: setup-dev ## ratios to bare COPY and pg_recvlogical, and visible lag, in under 3 minutes
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks.quick $(BENCH_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks quick $(BENCH_ARGS)
 
-bench: setup-dev ## the same with larger figures: 10 M rows, 2 M changes, one minute of lag
+bench: setup-dev ## SCENARIOS= or all of them (benchmarks/README.md); BENCH_ARGS='--size full --runs 3'
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks.quick \
-	  --rows 10000000 --changes 2000000 --lag-seconds 60 $(BENCH_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks $(SCENARIOS) $(BENCH_ARGS)
 
 clean: ## removes what the demo and the tools left in this folder, but not .venv
 	rm -rf demo-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out

@@ -1,11 +1,11 @@
-"""The workload of the benchmarks: tables, rows and mixed changes, made inside the server, so that making is fast.
+"""The workload of the benchmarks: tables, rows and changes, made inside the server, so that making is fast.
 
-Usable on its own, to give any database something to replicate::
+Usable on its own, to give any database, and any other program, the same to replicate::
 
     python -m benchmarks.workload --url postgresql://… --rows 2000000 --changes 400000 --tables 1 --seed 1
 
-A row has about 110 bytes as PostgreSQL prints it. Changes are 60 % updates, 25 % inserts, 15 % deletes with
-uniform keys, in transactions of `--per-transaction` rows; each change goes to a table chosen at random.
+By default a row has 110 bytes as PostgreSQL prints it, and the changes are 60 % updates, 25 % inserts and 15 %
+deletes with uniform keys, in transactions of `--per-transaction` rows; each change goes to a table chosen at random.
 """
 
 from __future__ import annotations
@@ -18,45 +18,23 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from benchmarks.shapes import NARROW, SHAPES, Shape
 from kuvasz import lsn
-from kuvasz.demo.fingerprint import Field, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-#: How the rows are compared.
-FIELDS = (
-    Field(name="id"),
-    Field(name="account"),
-    Field(name="label"),
-    Field(name="amount"),
-    Field(name="at", form=Form.INSTANT),
-    Field(name="is_open"),
-)
+    from kuvasz.demo.fingerprint import Field
 
-_CREATE = """
-CREATE TABLE {table} (
-    id bigint NOT NULL, account integer NOT NULL, label text NOT NULL, amount numeric(12,2) NOT NULL,
-    at timestamptz NOT NULL, is_open boolean
-)
-"""
-
-#: `label` is 40 characters long; every value follows from the number g and the seed.
-_ROW = """
-    {g}, ({g} * 7919 + {seed}) % 1000003, md5(({g} + {seed})::text) || lpad(({g} % 100000000)::text, 8, '0'),
-    ({g} * 15485863 % 1000000000) / 100.0, timestamptz '2025-01-01 00:00:00+00' + {g} * interval '1.000007 s',
-    CASE WHEN {g} % 11 <> 0 THEN {g} % 3 = 0 END
-"""
-
+#: A change of kind `kind` in the table with this number. A key that is gone is drawn again.
 _CHANGE = """
         {branch} chosen = {number} THEN
           LOOP
-            key := 1 + floor(random() * tops[{index}])::bigint;
-            IF kind < 0.60 THEN
-              UPDATE {table} SET amount = amount + 0.01, account = (account + 1) % 1000003, at = clock_timestamp()
-              WHERE id = key;
+            key := 1 + floor(random() * tops[{index}] * CASE WHEN random() < {hot} THEN 0.2 ELSE 1 END)::bigint;
+            IF kind < {updates} THEN
+              UPDATE {table} SET {update} WHERE id = key;
               EXIT WHEN FOUND;
-            ELSIF kind < 0.85 THEN
+            ELSIF kind < {updates} + {inserts} THEN
               tops[{index}] := tops[{index}] + 1;
               key := tops[{index}];
               INSERT INTO {table} VALUES ({row});
@@ -94,6 +72,86 @@ class Mark:
 
     lsn: int
     at: float  #: epoch seconds at which the commit had returned
+    rows: int = 0  #: row changes up to it, its own included
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """How changes are drawn."""
+
+    updates: float = 0.60
+    inserts: float = 0.25  #: what is left are deletes
+    hot: float = 0.0  #: share of the changes that goes to the first fifth of the keys; the rest is uniform
+    per_transaction: int = 100
+
+
+MIXED = Mix()
+INSERTS = Mix(updates=0.0, inserts=1.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Tables with rows, and changes of them; the same for the same values."""
+
+    rows: int = 2_000_000  #: in all tables together
+    changes: int = 400_000
+    tables: int = 1
+    seed: int = 1
+    mix: Mix = MIXED
+    shape: Shape = NARROW
+
+    @property
+    def fields(self) -> Mapping[str, tuple[Field, ...]]:
+        """The tables with what is compared of each."""
+        return dict.fromkeys(table_names(self.tables), self.shape.fields)
+
+    def create(self, url: str) -> None:
+        """Create the tables with their rows and primary keys."""
+        with psycopg.connect(url, autocommit=True) as connection:
+            for table in self.fields:
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+                connection.execute(self.shape.create(table))
+                connection.execute(self.fill(table, 1, self.rows // self.tables))
+                connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+                connection.execute(f"VACUUM ANALYZE {table}")
+            connection.execute("CHECKPOINT")
+
+    def fill(self, table: str, first: int, last: int) -> str:
+        """Return the INSERT of the rows `first` to `last`."""
+        row = self.shape.values("g", self.seed)
+        return f"INSERT INTO {table} SELECT {row} FROM generate_series({first}::bigint, {last}) AS g"
+
+    def change(self, url: str) -> Mark:
+        """Make the changes and return when all are flushed to the WAL; the mark is that of the last transaction."""
+        with psycopg.connect(url, autocommit=True) as connection:
+            tops = [
+                int(connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchall()[0][0])
+                for table in self.fields
+            ]
+            connection.execute(self._changes(tops))
+        return last_mark(url, dict.fromkeys(self.fields, "id"), self.changes)
+
+    def _changes(self, tops: list[int]) -> str:
+        body = "\n".join(
+            _CHANGE.format(
+                branch="ELSIF" if number else "IF",
+                number=number,
+                index=number + 1,
+                table=table,
+                row=self.shape.values("key", self.seed),
+                update=self.shape.update,
+                **{name: getattr(self.mix, name) for name in ("hot", "updates", "inserts")},
+            )
+            for number, table in enumerate(self.fields)
+        )
+        return _CHANGES.format(
+            changes=self.changes,
+            tops=", ".join(map(str, tops)),
+            seed=(self.seed % 1000) / 1000,
+            per_transaction=self.mix.per_transaction,
+            tables=self.tables,
+            body=body,
+        )
 
 
 def table_names(tables: int) -> list[str]:
@@ -101,58 +159,22 @@ def table_names(tables: int) -> list[str]:
     return [f"load_{number}" for number in range(tables)]
 
 
-def create(url: str, *, rows: int, tables: int = 1, seed: int = 1) -> None:
-    """Create the tables with `rows` rows in all, and their primary keys."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        for table in table_names(tables):
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
-            connection.execute(_CREATE.format(table=table))
-            row = _ROW.format(g="g", seed=seed)
-            share = rows // tables
-            connection.execute(f"INSERT INTO {table} SELECT {row} FROM generate_series(1::bigint, {share}) AS g")
-            connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
-            connection.execute(f"VACUUM ANALYZE {table}")
-        connection.execute("CHECKPOINT")
+def last_mark(url: str, tables: Mapping[str, str], changes: int) -> Mark:
+    """Make one more, synchronous transaction that changes a row of every table: then all before it is on disk.
 
-
-def change(url: str, *, changes: int, tables: int = 1, per_transaction: int = 100, seed: int = 1) -> Mark:
-    """Make mixed changes and return when all are flushed to the WAL; the mark is that of the last transaction."""
-    names = table_names(tables)
-    with psycopg.connect(url, autocommit=True) as connection:
-        tops = [connection.execute(f"SELECT coalesce(max(id), 0) FROM {name}").fetchall()[0][0] for name in names]
-        body = "\n".join(
-            _CHANGE.format(
-                branch="ELSIF" if number else "IF",
-                number=number,
-                index=number + 1,
-                table=name,
-                row=_ROW.format(g="key", seed=seed),
-            )
-            for number, name in enumerate(names)
-        )
-        connection.execute(
-            _CHANGES.format(
-                changes=changes,
-                tops=", ".join(map(str, tops)),
-                seed=(seed % 1000) / 1000,
-                per_transaction=per_transaction,
-                tables=tables,
-                body=body,
-            )
-        )
-    return _last_mark(url, names[0])
-
-
-def _last_mark(url: str, table: str) -> Mark:
-    """Make one more, synchronous transaction on a table: with it everything before it is on disk."""
+    Args:
+        url: The database.
+        tables: Each with its key; none of them empty.
+        changes: Row changes made before.
+    """
     with psycopg.connect(url) as connection:
         connection.execute("SET LOCAL synchronous_commit = on")
-        connection.execute(
-            f"UPDATE {table} SET at = clock_timestamp() WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT 1)"
-        )
+        for table, key in tables.items():
+            one = f"(SELECT {key} FROM {table} ORDER BY {key} LIMIT 1)"
+            connection.execute(f"UPDATE {table} SET {key} = {key} WHERE {key} IN {one}")
         [(place,)] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
         connection.commit()
-        return Mark(lsn=lsn.parse(place), at=time.time())
+        return Mark(lsn=lsn.parse(place), at=time.time(), rows=changes + len(tables))
 
 
 def steady(
@@ -196,7 +218,7 @@ def steady(
             connection.execute(statement, ([1 + (first + step) * 7919 % keys for step in range(per_transaction)],))
             [(place,)] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
             connection.commit()
-            marks.append(Mark(lsn=lsn.parse(place), at=time.time()))
+            marks.append(Mark(lsn=lsn.parse(place), at=time.time(), rows=per_transaction))
     return marks
 
 
@@ -208,24 +230,31 @@ def main() -> None:
         "--rows", type=int, default=2_000_000, help="in all tables together; 0: they are there already"
     )
     parser.add_argument("--changes", type=int, default=400_000)
-    parser.add_argument("--per-transaction", type=int, default=100)
+    parser.add_argument("--per-transaction", type=int, default=MIXED.per_transaction)
+    parser.add_argument("--updates", type=float, default=MIXED.updates, help="share of the changes")
+    parser.add_argument("--inserts", type=float, default=MIXED.inserts, help="share; the rest are deletes")
+    parser.add_argument("--hot", type=float, default=0.0, help="share of the changes to the first fifth of the keys")
     parser.add_argument("--tables", type=int, default=1)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default=NARROW.name)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
+    mix = Mix(updates=chosen.updates, inserts=chosen.inserts, hot=chosen.hot, per_transaction=chosen.per_transaction)
+    workload = Workload(
+        rows=chosen.rows,
+        changes=chosen.changes,
+        tables=chosen.tables,
+        seed=chosen.seed,
+        mix=mix,
+        shape=SHAPES[chosen.shape],
+    )
     if chosen.rows:
         began = time.monotonic()
-        create(chosen.url, rows=chosen.rows, tables=chosen.tables, seed=chosen.seed)
+        workload.create(chosen.url)
         print(f"{chosen.rows} rows in {time.monotonic() - began:.1f} s")
     if chosen.changes:
         began = time.monotonic()
-        mark = change(
-            chosen.url,
-            changes=chosen.changes,
-            tables=chosen.tables,
-            per_transaction=chosen.per_transaction,
-            seed=chosen.seed,
-        )
-        print(f"{chosen.changes} changes in {time.monotonic() - began:.1f} s, up to {lsn.render(mark.lsn)}")
+        mark = workload.change(chosen.url)
+        print(f"{mark.rows} changes in {time.monotonic() - began:.1f} s, up to {lsn.render(mark.lsn)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The benchmarks: the workload, the references, and the whole quick run around a stand-in for kuvasz."""
+"""The benchmarks: the workload, the references, and scenarios of each kind around a stand-in for kuvasz."""
 
 from __future__ import annotations
 
@@ -6,115 +6,223 @@ import json
 import sys
 
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import quick, reference, subject, workload
+from benchmarks import __main__ as harness
+from benchmarks import reference, shapes, subject, workload
+from benchmarks import run as runs
+from benchmarks.profiles import collapse
+from benchmarks.registry import SCENARIOS
+from benchmarks.targets import TARGETS
 from kuvasz.demo.fingerprint import postgres_query
 
 pytestmark = pytest.mark.postgres
 
-#: Copies the table whole, again and again: slow and simple, and right unless told to lose a row.
+#: Copies the tables whole, again and again: slow and simple, and right unless told to lose a row.
 _STAND_IN = """
-import json, re, signal, sys, time
+import json, signal, sys, time
 from pathlib import Path
 import psycopg, pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
 loses_a_row = {loses_a_row}
-text = Path(sys.argv[sys.argv.index("--config") + 1]).read_text()
-url = re.search(r'url: "(.*)"', text)[1]
-file = re.search("jdbc:sqlite:(.*)", text)[1]
+given = json.loads(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
+file = given["lake"]["uri"].removeprefix("jdbc:sqlite:")
 catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{{file}}", warehouse=f"file://{{file}}.d")
 catalog.create_namespace_if_not_exists("bench")
-schema = pa.schema([("id", pa.int64()), ("account", pa.int32()), ("label", pa.string()),
-                    ("amount", pa.decimal128(12, 2)), ("at", pa.timestamp("us", "UTC")), ("is_open", pa.bool_())])
-table = catalog.create_table_if_not_exists("bench.load_0", schema=schema)
+types = {{"int8": pa.int64(), "int4": pa.int32(), "text": pa.string(), "numeric": pa.decimal128(12, 2),
+          "timestamptz": pa.timestamp("us", "UTC"), "timestamp": pa.timestamp("us"), "bool": pa.bool_(),
+          "jsonb": pa.string(), "bpchar": pa.string()}}
 
 def say(event, **facts):
     print(json.dumps(dict(event=event, **facts)), file=sys.stderr, flush=True)
 
-def copy():
-    with psycopg.connect(url, options="-c timezone=UTC") as connection:
+def rows_of(group, url, table):
+    with psycopg.connect(url["url"], options="-c timezone=UTC") as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         place = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
-        rows = connection.execute("SELECT * FROM load_0").fetchall()
-    rows = rows[loses_a_row:]
+        found = connection.execute(
+            "SELECT attname, typname FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid"
+            " WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum", (table,)).fetchall()
+        texts = ", ".join(f'"{{n}}"::text AS "{{n}}"' if t == "jsonb" else f'"{{n}}"' for n, t in found)
+        rows = connection.execute(f"SELECT {{texts}} FROM {{table}}").fetchall()[loses_a_row:]
+    schema = pa.schema([(name, types[kind]) for name, kind in found])
     columns = list(zip(*rows))
-    with table.transaction() as transaction:
-        transaction.overwrite(pa.table([pa.array(c, t) for c, t in zip(columns, schema.types)], schema=schema))
-        transaction.set_properties({{"kuvasz.position.bench": json.dumps({{"lsn": place}})}})
-    return len(rows)
+    values = pa.table([pa.array(c, t) for c, t in zip(columns, schema.types)], schema=schema)
+    if "sid" in url:
+        values = values.append_column("sid", pa.array([url["sid"]] * len(rows)))
+    return values, place
+
+def copy(group, table, spec):
+    target = "bench." + ((spec or {{}}).get("target") or table)
+    parts, places = [], {{}}
+    for url in group["urls"]:
+        values, place = rows_of(group, url, table)
+        parts.append(values)
+        source = "_".join([group["database"], *([url["sid"]] if "sid" in url else [])])
+        places["kuvasz.position." + source] = json.dumps({{"lsn": place}})
+    values = pa.concat_tables(parts)
+    lake = catalog.create_table_if_not_exists(target, schema=values.schema)
+    with lake.transaction() as transaction:
+        transaction.overwrite(values)
+        transaction.set_properties(places)
+    return target, len(values)
+
+def copy_all():
+    return [copy(group, *entry) for group in given["databases"] for entry in group["tables"].items()]
 
 def stop(*_):
     sys.exit(0)
 
 signal.signal(signal.SIGTERM, stop)
+urls = [url["url"] for group in given["databases"] for url in group["urls"]]
 if "--until-caught-up" in sys.argv:
-    with psycopg.connect(url) as connection:
-        connection.execute("CREATE PUBLICATION kuvasz_bench FOR TABLE load_0")
+    for url in urls:
+        with psycopg.connect(url, autocommit=True) as connection:
+            if not connection.execute("SELECT FROM pg_publication").fetchall():
+                connection.execute("CREATE PUBLICATION kuvasz_bench FOR ALL TABLES")
     loses_a_row, lost = 0, loses_a_row
-    say("copied", table="bench.load_0", rows=copy(), seconds=1.0)
+    for table, rows in copy_all():
+        for _ in given["databases"][0]["urls"]:
+            say("copied", table=table, rows=rows, seconds=1.0)
 else:
-    say("streaming", source="bench")
+    for url in urls:
+        say("streaming", source=url)
     while True:
-        copy()
+        for table, rows in copy_all():
+            say("committed", table=table, rows=rows, seconds=0.01)
         time.sleep(0.05)
 """
-SIZES = ["--rows", "2000", "--changes", "1000", "--lag-seconds", "2", "--lag-rate", "200"]
 
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    def install(*, loses_a_row: int) -> None:
+    def install(*, loses_a_row: int = 0) -> None:
         program = tmp_path / "stand_in.py"
         program.write_text(_STAND_IN.format(loses_a_row=loses_a_row))
-        monkeypatch.setattr(subject, "COMMAND", (sys.executable, str(program)))
-        monkeypatch.setattr(quick, "_OUT", tmp_path / "out" / "quick.json")
+        monkeypatch.setattr(runs, "COMMAND", (sys.executable, str(program)))
 
     return install
 
 
-def test_the_quick_run_measures_and_prints(stand_in, tmp_path, capsys):
-    stand_in(loses_a_row=0)
+def measured(tmp_path, scenario: str, *options: str) -> dict[str, float]:
+    """Run a scenario in its tiny size and return its medians."""
+    assert harness.main([scenario, "--size", "tiny", "--out", str(tmp_path / "out"), *options]) == 0
+    result = json.loads((tmp_path / "out" / f"{scenario}.json").read_text())
+    assert result["machine"]["cores"]
+    return {figure["name"]: figure["median"] for figure in result["figures"]}
 
-    assert quick.main(SIZES) == 0
+
+def test_the_quick_run_measures_prints_and_draws(stand_in, tmp_path, capsys):
+    stand_in()
+
+    found = measured(tmp_path, "quick")
 
     printed = capsys.readouterr().out
-    assert "all rows equal" in printed
-    result = json.loads((tmp_path / "out" / "quick.json").read_text())
-    assert result["drain"]["changes"] == 1001
-    assert 0 < result["drain"]["seconds"] < 60
-    assert 0 < result["lag"]["p50"] <= result["lag"]["p99"] <= result["lag"]["worst"] < 60
-    assert result["lag"]["transactions"] == 40
-    assert sum(result["drain"]["cpu_s"].values()) > 0
+    assert "quick (rows=2000 changes=1000 " in printed
+    assert found["rows copied"] == 2000.0  # the stand-in says that it took one second
+    assert found["backlog: rows drained"] > 1001 / 60
+    assert 0 < found["steady: lag p50"] <= found["steady: lag p99"] <= found["steady: lag worst"] < 60
+    assert 195 < found["steady: changes made"] < 210
+    assert found["backlog: CPU per row, driver"] > 0
+    assert found["rows compared"] > 2000
+    assert (tmp_path / "out" / "quick.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_that_loses_a_row_prints_no_result(stand_in, tmp_path, capsys):
     stand_in(loses_a_row=1)
 
-    assert quick.main(SIZES) == 4
+    assert harness.main(["backlog-mixed", "--size", "tiny", "--out", str(tmp_path / "out")]) == 4
 
     printed = capsys.readouterr().out
-    assert printed.startswith("WRONG: the lake differs from its source")
+    assert "backlog-mixed: WRONG: the lake differs from its source" in printed
     assert "ratio" not in printed
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "options", "figures"),
+    [
+        ("copy-columns", (), ["ratio to bare COPY", "ratio to COPY to Parquet"]),
+        ("backlog-tpcb", (), ["ratio to pg_recvlogical"]),
+        ("transaction", (), ["ratio to bare reader", "RSS growth"]),
+        ("fan-in-3", ("--sources", "2"), ["ratio to pg_recvlogical"]),
+        ("idle", (), ["CPU of one core"]),
+        ("growth", (), ["commit time, last to first", "CPU per row, last to first"]),
+    ],
+)
+def test_each_kind_of_scenario_measures(stand_in, tmp_path, scenario, options, figures):
+    stand_in()
+
+    found = measured(tmp_path, scenario, *options)
+
+    assert found["rows compared"] > 100
+    for figure in figures:
+        assert found[figure] == found[figure], figure  # not NaN
+        assert abs(found[figure]) < 1e9
+
+
+def test_the_index_is_measured_without_a_server_and_as_often_as_asked(tmp_path):
+    found = measured(tmp_path, "index", "--runs", "2")
+    result = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert len(result["runs"]) == 2
+    assert all(figure["min"] <= figure["median"] <= figure["max"] for figure in result["figures"])
+
+    assert found["disk per row"] >= 16  # a hashed key alone
+    assert found["look-ups"] > 0
+
+
+def test_every_target_names_a_figure_of_a_scenario_and_its_options():
+    for (scenario, _), target in TARGETS.items():
+        assert target.sizes.keys() <= SCENARIOS[scenario].options().keys(), scenario
+        assert target.applies(SCENARIOS[scenario].make("full", {}).options), scenario
+        assert not target.applies(SCENARIOS[scenario].make("tiny", {}).options), scenario
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["idle", "nothing"], "error: there is no scenario nothing; hint: --list shows them\n"),
+        (["idle", "--shape", "wide"], "error: --shape is no option of idle\n"),
+    ],
+)
+def test_a_wrong_argument_is_refused(capsys, arguments, message):
+    assert harness.main(arguments) == 2
+    assert capsys.readouterr().err == message
+
+
+def test_samples_of_the_jvm_become_stacks():
+    printed = """jdk.ExecutionSample {
+  startTime = 10:00
+  stackTrace = [
+    java.util.HashMap.get(Object) line: 5
+    org.Main.<init>(String) line: 7
+  ]
+}
+
+"""
+    assert collapse(printed * 2) == {("org.Main.<init>", "java.util.HashMap.get"): 2}
+
+
 def test_kuvasz_ending_early_is_told_with_what_it_said(tmp_path, monkeypatch):
     program = "import sys; print('cannot go on', file=sys.stderr); sys.exit(3)"
-    monkeypatch.setattr(subject, "COMMAND", (sys.executable, "-c", program))
-    tested = subject.Subject(tmp_path, "postgresql://localhost/none", ["load_0"])
+    monkeypatch.setattr(runs, "COMMAND", (sys.executable, "-c", program))
+    group = subject.Group(database="bench", urls=[(None, "postgresql://localhost/none")], fields={"load_0": ()})
+    tested = subject.Subject(tmp_path, [group])
 
     with tested.start() as run, pytest.raises(RuntimeError, match=r"kuvasz ended with 3\ncannot go on"):
         run.wait_for("streaming", timeout_s=30)
 
 
 def test_the_workload_makes_as_many_changes_as_asked_in_the_given_mix(database):
-    workload.create(database.url, rows=3000, tables=2)
+    load = workload.Workload(rows=3000, tables=2, changes=2000, mix=workload.Mix(per_transaction=30))
+    load.create(database.url)
     database.execute("CREATE PUBLICATION p FOR ALL TABLES")
     reference.create_slot(database.url, "s")
 
-    workload.change(database.url, changes=2000, tables=2, per_transaction=30)
+    mark = load.change(database.url)
 
     counted = database.execute(
         "SELECT chr(get_byte(data, 0)), count(*)::int, count(DISTINCT substr(data, 2, 4))"
@@ -124,38 +232,62 @@ def test_the_workload_makes_as_many_changes_as_asked_in_the_given_mix(database):
     )
     kinds = {kind: (count, relations) for kind, count, relations in counted}
     updates, inserts, deletes = (kinds[kind][0] for kind in "UID")
-    assert updates + inserts + deletes == 2000 + 1  # the last one marks the end
+    assert updates + inserts + deletes == mark.rows == 2000 + 2  # the last transaction changes a row of each table
     assert 0.55 < updates / 2000 < 0.65
     assert 0.20 < inserts / 2000 < 0.30
     assert {kinds[kind][1] for kind in "UID"} == {2}
     assert kinds["B"][0] == -(-2000 // 30) + 1
 
 
-def test_one_seed_makes_one_workload(database):
+def test_hot_changes_fall_onto_a_fifth_of_the_keys(database):
+    load = workload.Workload(rows=1000, changes=1000, mix=workload.Mix(updates=1.0, inserts=0.0, hot=0.8))
+    load.create(database.url)
+    database.execute("CREATE TABLE touched AS SELECT id, 0 AS times FROM load_0")
+    database.execute(
+        "CREATE RULE count AS ON UPDATE TO load_0 DO ALSO"
+        " UPDATE touched SET times = times + 1 WHERE touched.id = old.id"
+    )
+
+    load.change(database.url)
+
+    [(share,)] = database.execute("SELECT sum(times) FILTER (WHERE id <= 200) / sum(times)::float8 FROM touched")
+    assert 0.78 < share < 0.90  # 80 % on purpose, and a fifth of the rest
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES.values(), ids=lambda shape: shape.name)
+def test_one_seed_makes_one_workload(database, shape):
     contents = []
     for _ in range(2):
-        workload.create(database.url, rows=500)
-        workload.change(database.url, changes=300, seed=5)
-        fields = [field for field in workload.FIELDS if field.name != "at"]
+        load = workload.Workload(rows=300, changes=200, seed=5, shape=shape)
+        load.create(database.url)
+        load.change(database.url)
+        fields = [field for field in shape.fields[:40] if field.name not in {"at", "c3"}]  # the time of the update
         with psycopg.connect(database.url) as connection:
             contents.append(connection.execute(postgres_query("load_0", fields)).fetchall())
     assert contents[0] == contents[1]
 
 
 def test_the_references_count_all_rows(database, tmp_path):
-    workload.create(database.url, rows=1234)
+    load = workload.Workload(rows=1234, changes=500)
+    load.create(database.url)
     database.execute("CREATE PUBLICATION p FOR ALL TABLES")
-    reference.create_slot(database.url, "s")
-    mark = workload.change(database.url, changes=500)
-    log = tmp_path / "log"
+    for slot in ("s", "t"):
+        reference.create_slot(database.url, slot)
+    mark = load.change(database.url)
+    waiting = reference.Backlog(url=database.url, slot="s", publication="p", end_lsn=mark.lsn)
 
     copied = reference.bare_copy(database.url, "load_0")
-    received = reference.recvlogical(
-        database.server, database.url, slot="s", publication="p", end_lsn=mark.lsn, rows=501, log=log
+    written = reference.copy_to_parquet(database.url, "load_0", tmp_path / "rows.parquet")
+    received = reference.recvlogical(database.server, [waiting], rows=mark.rows, log=tmp_path / "log")
+    read = reference.bare_reader(
+        [reference.Backlog(url=database.url, slot="t", publication="p", end_lsn=mark.lsn)], rows=mark.rows
     )
 
-    assert copied.rows == database.execute("SELECT count(*) FROM load_0")[0][0]
+    rows = database.execute("SELECT count(*) FROM load_0")[0][0]
+    assert copied.rows == written.rows == rows
+    assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == rows
     assert received.seconds > 0
+    assert read.seconds > 0
     [(confirmed,)] = database.execute(
         "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = 's'"
     )

@@ -1,0 +1,171 @@
+"""Every scenario by name, in three sizes: tiny (function only), quick (minutes), full (that of the targets)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.scenario import Entry
+from benchmarks.scenarios.backlog import Backlog, FanIn, TpcbBacklog, Transaction
+from benchmarks.scenarios.copying import Copying
+from benchmarks.scenarios.growth import Growth
+from benchmarks.scenarios.idle import Idle
+from benchmarks.scenarios.indexing import Indexing
+from benchmarks.scenarios.quick import Quick
+from benchmarks.scenarios.reading import Reading
+from benchmarks.scenarios.steady import Steady
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TINY_LOAD = {"rows": 2000, "changes": 1000}
+_TINY_PACE = {"rows": 2000, "seconds": 2.0, "rate": 200.0}
+
+_ENTRIES = (
+    Entry(
+        name="quick",
+        summary="copy, mixed backlog and lag of one source, under 3 minutes",
+        build=Quick,
+        tiny=_TINY_LOAD | _TINY_PACE,
+        full={"rows": 10_000_000, "changes": 2_000_000, "seconds": 60.0},
+    ),
+    Entry(
+        name="copy-narrow",
+        summary="initial copy, rows of 110 bytes",
+        build=Copying,
+        tiny={"rows": 2000},
+        full={"rows": 10_000_000},
+    ),
+    Entry(
+        name="copy-wide",
+        summary="initial copy, rows of 2 kB with a JSON document",
+        build=Copying,
+        fixed={"shape": "wide"},
+        tiny={"rows": 500},
+        quick={"rows": 200_000},
+        full={"rows": 2_000_000},
+    ),
+    Entry(
+        name="copy-columns",
+        summary="initial copy, rows of 200 columns",
+        build=Copying,
+        fixed={"shape": "columns"},
+        tiny={"rows": 500},
+        quick={"rows": 100_000},
+        full={"rows": 2_000_000},
+    ),
+    Entry(
+        name="backlog-inserts",
+        summary="backlog of inserts",
+        build=Backlog,
+        fixed={"updates": 0.0, "inserts": 1.0},
+        tiny=_TINY_LOAD,
+        quick={"rows": 100_000},
+        full={"rows": 100_000, "changes": 2_000_000, "stages": True},
+    ),
+    Entry(
+        name="backlog-mixed",
+        summary="backlog of 60 % updates, 25 % inserts, 15 % deletes, uniform keys",
+        build=Backlog,
+        tiny=_TINY_LOAD,
+        full={"stages": True},
+    ),
+    Entry(
+        name="backlog-hot",
+        summary="the same, 80 % of it on a fifth of the keys",
+        build=Backlog,
+        fixed={"hot": 0.8},
+        tiny=_TINY_LOAD,
+    ),
+    Entry(
+        name="backlog-wide",
+        summary="mixed backlog, rows of 2 kB with a JSON document",
+        build=Backlog,
+        fixed={"shape": "wide"},
+        tiny={"rows": 500, "changes": 300},
+        quick={"rows": 100_000, "changes": 100_000},
+        full={"rows": 500_000, "changes": 500_000},
+    ),
+    Entry(
+        name="backlog-100-tables",
+        summary="mixed backlog over 100 tables",
+        build=Backlog,
+        fixed={"tables": 100},
+        tiny=_TINY_LOAD | {"tables": 5},
+    ),
+    Entry(
+        name="backlog-tpcb",
+        summary="backlog of pgbench's TPC-B transactions, four tables",
+        build=TpcbBacklog,
+        tiny={"scale": 1, "transactions": 200},
+        full={"transactions": 500_000},
+    ),
+    Entry(
+        name="transaction",
+        summary="one transaction of mixed changes, and how memory grows",
+        build=Transaction,
+        tiny=_TINY_LOAD,
+        full={"rows": 5_000_000, "changes": 5_000_000},
+    ),
+    *(
+        Entry(
+            name=f"fan-in-{sources}",
+            summary=f"mixed backlog of {sources} sources into the same tables",
+            build=FanIn,
+            fixed={"sources": sources},
+            tiny=_TINY_LOAD | {"sources": min(sources, 3)},
+            full={"rows": 2_000_000, "changes": 1_000_000},
+        )
+        for sources in (3, 16, 64)
+    ),
+    Entry(
+        name="steady-1k",
+        summary="visible lag at 1,000 changes/s, interval 1 s",
+        build=Steady,
+        tiny=_TINY_PACE,
+        full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="steady-shortest",
+        summary="visible lag at 1,000 changes/s with the shortest useful interval",
+        build=Steady,
+        fixed={"interval": "200ms"},
+        tiny=_TINY_PACE,
+        full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="steady-10k",
+        summary="visible lag at 10,000 changes/s, and its drift",
+        build=Steady,
+        fixed={"rate": 10_000.0, "per_transaction": 100},
+        tiny=_TINY_PACE,
+        full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="growth",
+        summary="the same updates while the table grows",
+        build=Growth,
+        tiny={"smallest": 500, "largest": 5000, "rate": 200.0, "seconds": 2.0},
+        quick={"smallest": 100_000, "largest": 10_000_000, "seconds": 30.0},
+    ),
+    Entry(
+        name="read",
+        summary="full scan and point query after a mixed backlog, against a fresh copy",
+        build=Reading,
+        tiny=_TINY_LOAD | {"repeats": 1},
+    ),
+    Entry(
+        name="index",
+        summary="position index: bytes a row, look-ups",
+        build=Indexing,
+        tiny={"rows": 10_000, "batch": 1000},
+        full={"rows": 50_000_000},
+    ),
+    Entry(
+        name="idle",
+        summary="CPU of 10 quiet sources with 50 tables",
+        build=Idle,
+        tiny={"sources": 2, "tables": 4, "rows": 100, "settle": 1.0, "seconds": 1.0},
+    ),
+)
+
+SCENARIOS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

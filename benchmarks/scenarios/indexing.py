@@ -1,0 +1,60 @@
+"""The position index by itself: its size on disk and on the heap, and look-ups when it is warm."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from typing_extensions import override
+
+from benchmarks import micro_index
+from benchmarks.outcome import Look, Outcome, Panel, percentiles
+from benchmarks.scenario import Scenario
+from kuvasz.index.positions import ABSENT, PositionIndex
+
+if TYPE_CHECKING:
+    from benchmarks.stand import Stand
+
+_BATCHES = 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Indexing(Scenario):
+    """Hashed keys, filled as by a copy, then looked up in batches of known keys; one thread."""
+
+    rows: int = 2_000_000
+    batch: int = 50_000
+    seed: int = 1
+
+    @override
+    def measure(self, stand: Stand) -> Outcome:
+        micro_index.compile_all()
+        stand.say(f"an index of {self.rows:,} rows")
+        index = PositionIndex.open(stand.folder / "index")
+        filled = micro_index.fill(index, micro_index.hashed, self.rows)
+        index.checkpoint({})
+        seconds = [self._look_up(index, number) for number in range(_BATCHES + 1)][1:]
+        heap, disk = index.heap_bytes, index.disk_bytes
+        index.close()
+        outcome = Outcome()
+        outcome.add("disk per row", disk / self.rows, "bytes")
+        outcome.add("heap per row", heap / self.rows, "bytes")
+        outcome.add("filled", self.rows / filled / 1e6, "M rows/s")
+        outcome.add("look-ups", self.batch / percentiles(seconds, 50)[0] / 1e6, "M keys/s")
+        times = {"look-up": ([one / self.batch * 1e9 for one in seconds], [])}
+        outcome.panels.append(
+            Panel(title="look-ups, share at or below", look=Look.DISTRIBUTION, x="ns a key", y="", series=times)
+        )
+        return outcome
+
+    def _look_up(self, index: PositionIndex, number: int) -> float:
+        drawn = np.random.default_rng(self.seed * 1000 + number).integers(0, self.rows, self.batch)
+        keys = micro_index.hashed(drawn)
+        began = time.thread_time()
+        file, _ = index.lookup(keys)
+        spent = time.thread_time() - began
+        if (file == ABSENT).any():
+            raise RuntimeError("the index does not know a key that it was given")
+        return spent

@@ -1,0 +1,127 @@
+"""The test stand of one run: a folder, a fresh PostgreSQL server with databases, and what is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg
+
+from benchmarks.profiles import Profiles
+from benchmarks.run import APPLY_S, START_S
+from benchmarks.sampler import Sampler
+from benchmarks.subject import Group, Subject
+from kuvasz.demo.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.outcome import Outcome
+    from benchmarks.run import Run
+    from benchmarks.workload import Mark
+    from kuvasz.demo.fingerprint import Field
+
+#: A fan-in has a slot of kuvasz in every database, and some for the references.
+_SLOTS = 500
+
+_SETTINGS = {
+    "max_replication_slots": str(_SLOTS),
+    "max_wal_senders": str(_SLOTS),
+    "max_connections": str(_SLOTS + 200),
+    "max_wal_size": "8GB",
+}
+
+
+class Load(Protocol):
+    """Something that fills a database and changes it."""
+
+    @property
+    def fields(self) -> Mapping[str, Sequence[Field]]:
+        """The tables with what is compared of each; the first field is the key."""
+
+    def create(self, url: str) -> None:
+        """Create the tables with their first rows."""
+
+    def change(self, url: str) -> Mark:
+        """Change them; all is flushed when it returns."""
+
+
+class Stand:
+    """A context manager; the server is started when a database is asked for.
+
+    Args:
+        profiles: Where profiles of kuvasz go, if they are wanted.
+    """
+
+    def __init__(self, profiles: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-bench-"))
+        self._profiles = profiles
+        self._server: EmbeddedPostgres | None = None
+
+    @property
+    def server(self) -> EmbeddedPostgres:
+        """The server of all databases."""
+        if self._server is None:
+            self._server = EmbeddedPostgres(self.folder / "postgres", settings=_SETTINGS)
+            self._server.start()
+        return self._server
+
+    def database(self, name: str) -> str:
+        """Create a database and return its url."""
+        with psycopg.connect(self.server.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.server.url(name)
+
+    def subject(self, load: Load, *, pipeline: Mapping[str, Any] | None = None) -> Subject:
+        """Return one source with the load's tables, filled."""
+        url = self.database("bench")
+        self.say("filling the source")
+        load.create(url)
+        return Subject(self.folder, [Group(database="bench", urls=[(None, url)], fields=load.fields)], pipeline)
+
+    def sampler(self, run: Run, *, interval_s: float = 0.5) -> Sampler:
+        """Sample a run and the server."""
+        return Sampler(run.pid, self.server.folder, interval_s=interval_s)
+
+    def profiled(self, run: Run, name: str) -> contextlib.AbstractContextManager[object]:
+        """Profile a run while the context lasts, if profiles are wanted."""
+        if self._profiles is None:
+            return contextlib.nullcontext()
+        return Profiles(run.pid, self._profiles, name)
+
+    def copied(self, subject: Subject) -> None:
+        """Let kuvasz make slots, publications and the initial copies, and end."""
+        self.say("initial copy")
+        with subject.start("--until-caught-up") as run:
+            run.wait_for("copied", timeout_s=START_S + APPLY_S, count=subject.copies)
+            run.wait(APPLY_S)
+
+    def verify(self, subject: Subject, outcome: Outcome) -> None:
+        """Compare all rows, and say in the outcome how many these were.
+
+        Raises:
+            WrongResultError: Some differ.
+        """
+        self.say("comparing the lake with the source")
+        outcome.add("rows compared", subject.compare(), "")
+
+    @staticmethod
+    def say(text: str) -> None:
+        """Tell what is going on."""
+        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Stand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._server is not None:
+                self._server.stop("immediate")
+                self._server.remove()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
