@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
-import select
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
@@ -23,8 +21,8 @@ from pathlib import Path
 
 import psycopg
 import uvloop
-from psycopg import pq
 
+from benchmarks import reference
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation
 from kuvasz.source.conninfo import replication_conninfo
@@ -142,40 +140,6 @@ async def drain_reader(url: str, name: str, end_lsn: int, options: ReaderOptions
     return seconds, cpu, reader
 
 
-def drain_recvlogical(server: EmbeddedPostgres, name: str, end_lsn: str) -> tuple[float, float]:
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(
-        [server.command("pg_recvlogical"), "-d", server.url("postgres"), "-S", name, "--start", "-f", "/dev/null",
-         "-o", "proto_version=1", "-o", "publication_names=bench", "--endpos", end_lsn, "--no-loop"], check=True,
-    )  # fmt: skip
-    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def drain_bare(url: str, name: str, end_lsn: int) -> tuple[float, float]:
-    pgconn = pq.PGconn.connect(replication_conninfo(url).encode())
-    pgconn.exec_(f"START_REPLICATION SLOT {name} LOGICAL 0/0 (proto_version '1', publication_names 'bench')".encode())
-    pgconn.nonblocking = 1
-    gulp, lengths, reached = bytearray(), [], 0
-    began, cpu = time.perf_counter(), own_cpu_s()
-    while reached < end_lsn:
-        select.select([pgconn.socket], [], [])
-        pgconn.consume_input()
-        while True:
-            size, view = pgconn.get_copy_data(1)
-            if size <= 0:
-                break
-            if view[0] == 119 and view[25] == 67:
-                reached = int.from_bytes(view[35:43], "big")
-            gulp += view
-            lengths.append(size)
-        if len(gulp) > 1 << 22:
-            gulp, lengths = bytearray(), []
-    seconds, cpu = time.perf_counter() - began, own_cpu_s() - cpu
-    pgconn.finish()
-    return seconds, cpu
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000)
@@ -205,10 +169,13 @@ def main() -> None:
             change(connection, arguments.rows, arguments.tables, arguments.transaction)
             connection.execute("CREATE TABLE finished (id int PRIMARY KEY)")
             connection.execute("CHECKPOINT")
-            end_text, end_lsn = connection.execute(
-                "SELECT pg_current_wal_lsn()::text, pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()  # fmt: skip
+            (end_lsn,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
             connection.execute("INSERT INTO finished VALUES (1)")
         end_lsn = int(end_lsn)
+
+        def waiting(slot: str) -> reference.Backlog:
+            return reference.Backlog(url=url, slot=slot, publication="bench", end_lsn=end_lsn)
+
         results: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
         for kind, name in names:
             watch = SenderWatch(server.url(), name)
@@ -220,9 +187,11 @@ def main() -> None:
                 if reader.rows < rows:
                     raise SystemExit(f"reader lost rows: {reader.rows} of {rows}")
             elif kind == "recvlogical":
-                seconds, cpu = drain_recvlogical(server, name, end_text)
+                done = reference.recvlogical(server, [waiting(name)], rows=rows, log=folder.parent / "log")
+                seconds, cpu = done.seconds, done.cpu_s
             else:
-                seconds, cpu = drain_bare(url, name, end_lsn)
+                done = reference.bare_reader([waiting(name)], rows=rows)
+                seconds, cpu = done.seconds, done.cpu_s
             results[kind].append((seconds, cpu, watch.stop()))
     base = statistics.median(run[0] for run in results["recvlogical"]) if "recvlogical" in results else None
     print(f"{rows} row changes, {arguments.transaction} a transaction, {arguments.tables} tables")

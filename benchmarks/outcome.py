@@ -77,7 +77,8 @@ def rates(
 ) -> tuple[list[float], list[float]]:
     """Return seconds since `begin` and counts per second, in about thirty bins."""
     edges = np.linspace(begin, max(end, begin + 1e-3), 31)
-    sums, _ = np.histogram(at, edges, weights=counts)
+    # A last event may be told a moment after its effect was seen.
+    sums, _ = np.histogram(np.clip(at, edges[0], edges[-1]), edges, weights=counts)
     return (edges[1:] - begin).tolist(), (sums / np.diff(edges)).tolist()
 
 

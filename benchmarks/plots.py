@@ -76,6 +76,7 @@ def _bars(axes: Any, panel: Panel) -> None:
         )
         axes.bar(list(panel.series), heights, bottom=bottom, label=part, width=0.4)
         bottom += heights
+    axes.set_xlim(-1, len(panel.series))
 
 
 def _distribution(axes: Any, panel: Panel) -> None:
