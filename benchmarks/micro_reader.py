@@ -169,7 +169,7 @@ def main() -> None:
             change(connection, arguments.rows, arguments.tables, arguments.transaction)
             connection.execute("CREATE TABLE finished (id int PRIMARY KEY)")
             connection.execute("CHECKPOINT")
-            (end_lsn,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
+            [(end_lsn,)] = connection.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchall()
             connection.execute("INSERT INTO finished VALUES (1)")
         end_lsn = int(end_lsn)
 

@@ -103,7 +103,8 @@ def _flame(axes: Any, stacks: list[tuple[tuple[str, ...], int]], level: int, lef
             axes.add_patch(_box(left, level, width, colour))
             if width > 0.03 * total:
                 text = ".".join(frame.split(".")[-2:])[: int(180 * width / total)]
-                axes.text(left + width / 2, level + 0.5, text, ha="center", va="center", fontsize=6, clip_on=True)
+                axes.text(left + width / 2, level + 0.5, text, ha="center", va="center", fontsize=6, clip_on=True,
+                          parse_math=False)  # fmt: skip
             _flame(axes, of, level + 1, left, total)
         left += width
 

@@ -89,9 +89,11 @@ class Profiles:
         subprocess.run([control, str(pid), "JFR.stop", "name=bench", f"filename={recording}"],
                        capture_output=True, check=False)  # fmt: skip
         if recording.exists():
-            events = "jdk.ExecutionSample,jdk.NativeMethodSample"
-            printed = subprocess.run([reader, "print", "--events", events, "--stack-depth", "64", str(recording)],
-                                     capture_output=True, text=True, check=False)  # fmt: skip
+            # Not jdk.NativeMethodSample: most of those are threads that wait for a socket.
+            printed = subprocess.run(
+                [reader, "print", "--events", "jdk.ExecutionSample", "--stack-depth", "64", str(recording)],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
             self._draw(collapse(printed.stdout))
 
     def _draw(self, stacks: collections.Counter[tuple[str, ...]]) -> None:

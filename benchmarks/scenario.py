@@ -31,7 +31,7 @@ class Scenario(abc.ABC):
     @property
     def options(self) -> dict[str, Any]:
         """The options with their values."""
-        return dataclasses.asdict(self)  # type: ignore[call-overload]
+        return dict(dataclasses.asdict(self))  # type: ignore[call-overload]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

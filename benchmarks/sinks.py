@@ -65,7 +65,8 @@ class Writing(Reading):
 class DecodeChunks(ApplyChunks):
     """Decode every value of every row message."""
 
-    def _apply(self, task: ChunkTask) -> ChunkDone:
+    @override
+    def _apply(self, task: ChunkTask, _: object = None) -> ChunkDone:
         shape = self.shapes[task.shape]
         data, lengths = _raw(self, task)
         shape.rows(tuples.split_changes(data, lengths, shape.column_count).new)
@@ -76,7 +77,8 @@ class DecodeChunks(ApplyChunks):
 class FoldChunks(ApplyChunks):
     """Decode and fold; nothing is written."""
 
-    def _apply(self, task: ChunkTask) -> ChunkDone:
+    @override
+    def _apply(self, task: ChunkTask, _: object = None) -> ChunkDone:
         data, lengths = _raw(self, task)
         clone.apply_changes(self.shapes[task.shape], data, lengths)
         return ChunkDone()
@@ -100,6 +102,6 @@ def run(stage: str, options: list[str]) -> None:
     """Run kuvasz up to a stage."""
     lake, job = STAGES[stage]
     # The program composes itself; only what it makes its lake of, and its lake the job of, is put in place here.
-    app.IcebergLake = lake  # type: ignore[misc]
-    iceberg.ApplyChunks = job  # type: ignore[misc]
+    app.IcebergLake = lake  # type: ignore[attr-defined]
+    iceberg.ApplyChunks = job  # type: ignore[attr-defined]
     cli.main(options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,6 +19,7 @@ class Target:
     is_ceiling: bool
     sizes: Mapping[str, float]  #: options of the scenario that are at least so large, or the target says nothing
 
+    @override
     def __str__(self) -> str:
         return f"{'≤' if self.is_ceiling else '≥'} {self.limit:g}"
 

@@ -43,9 +43,10 @@ class Indexing(Scenario):
         outcome.add("heap per row", heap / self.rows, "bytes")
         outcome.add("filled", self.rows / filled / 1e6, "M rows/s")
         outcome.add("look-ups", self.batch / percentiles(seconds, 50)[0] / 1e6, "M keys/s")
-        times = {"look-up": ([one / self.batch * 1e9 for one in seconds], [])}
+        times = [one / self.batch * 1e9 for one in seconds]
+        title = "look-ups, share at or below"
         outcome.panels.append(
-            Panel(title="look-ups, share at or below", look=Look.DISTRIBUTION, x="ns a key", y="", series=times)
+            Panel(title=title, look=Look.DISTRIBUTION, x="ns a key", y="", series={"look-up": (times, [])})
         )
         return outcome
 

@@ -106,7 +106,7 @@ def _lags(marks: list[Mark], seen: list[tuple[float, int]]) -> list[float]:
     at = np.array([moment for moment, _ in seen])
     positions = np.maximum.accumulate(np.array([position for _, position in seen]))
     first = np.searchsorted(positions, [mark.lsn for mark in marks], side="right")
-    return (at[first] - np.array([mark.at for mark in marks])).tolist()
+    return list(map(float, at[first] - np.array([mark.at for mark in marks])))
 
 
 def _drift(lags: list[float]) -> float:

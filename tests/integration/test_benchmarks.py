@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import __main__ as harness
-from benchmarks import reference, shapes, subject, workload
+from benchmarks import reference, shapes, stages, subject, workload
 from benchmarks import run as runs
 from benchmarks.profiles import collapse
 from benchmarks.registry import SCENARIOS
@@ -162,6 +162,18 @@ def test_each_kind_of_scenario_measures(stand_in, tmp_path, scenario, options, f
     for figure in figures:
         assert found[figure] == found[figure], figure  # not NaN
         assert abs(found[figure]) < 1e9
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_backlog_is_drained_into_null_sinks_and_then_by_kuvasz_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "STAGES", ("decoding", "folding"))
+
+    found = measured(tmp_path, "backlog-mixed", "--stages")
+
+    assert found["up to decoding"] > 0
+    assert found["up to folding"] > 0
+    assert found["rows compared"] > 2000  # nothing of the backlog was lost to the sinks
 
 
 def test_the_index_is_measured_without_a_server_and_as_often_as_asked(tmp_path):
