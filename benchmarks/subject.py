@@ -109,10 +109,14 @@ class Subject:
             WrongResultError: Some differ.
         """
         pairs = [pair for group in self.groups for table in group.fields for pair in _pairs(self, group, table)]
-        wrong = [f"{place}: source {source}, lake {lake}" for place, source, lake in pairs if source != lake]
+        wrong = [
+            f"{place} ({columns}): source {source}, lake {lake}"
+            for place, columns, source, lake in pairs
+            if source != lake
+        ]
         if wrong:
             raise WrongResultError(*wrong)
-        return sum(source.rows for _, source, _ in pairs)
+        return sum({place: source.rows for place, _, source, _ in pairs}.values())
 
     def scan(self, table: str) -> Any:
         """Return PyIceberg's scan of a table."""
@@ -120,14 +124,14 @@ class Subject:
         return catalog.load_table(f"{NAMESPACE}.{table}").scan()
 
 
-def _pairs(subject: Subject, group: Group, table: str) -> Iterator[tuple[str, Fingerprint, Fingerprint]]:
-    """Yield place, what the source has, and what the lake has."""
+def _pairs(subject: Subject, group: Group, table: str) -> Iterator[tuple[str, str, Fingerprint, Fingerprint]]:
+    """Yield place, columns, what the source has of them, and what the lake has."""
     for part in _parts(group.fields[table]):
         in_lake = _lake(subject, f"{group.prefix}{table}", part, [sid for sid, _ in group.urls])
         for sid, url in group.urls:
-            place = f"{table} of {sid}" if sid else table
+            place = f"{group.prefix}{table} of {sid}" if sid else f"{group.prefix}{table}"
             columns = f"{part[0].name}, {part[1].name} to {part[-1].name}"
-            yield f"{place} ({columns})", _source(url, table, part), in_lake[sid]
+            yield place, columns, _source(url, table, part), in_lake[sid]
 
 
 def _parts(fields: Sequence[Field]) -> Iterator[Sequence[Field]]:
