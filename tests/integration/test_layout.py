@@ -211,8 +211,11 @@ def test_maintenance_merges_within_a_partition(database: Database, folder: LakeF
                 database.execute(f"UPDATE events SET n = n + 1, kind = 'k' || id % 2 WHERE id % 4 = {number} % 4")
                 pipeline.wait_applied(database)
             upkeep = pipeline.app.lake.upkeep
-            wait_until(lambda: (seen := upkeep().get("shop.events")) and seen.rewrites >= 2, "files were merged")
-            wait_until(lambda: upkeep()["shop.events"].files <= 12, "there are few files")
+            wait_until(
+                lambda upkeep=upkeep: (seen := upkeep().get("shop.events")) and seen.rewrites >= 2,
+                "files were merged",
+            )
+            wait_until(lambda upkeep=upkeep: upkeep()["shop.events"].files <= 12, "there are few files")
             assert upkeep()["shop.events"].error is None
             pipeline.assert_equal("events", source_rows(database.url, "events", sid="eu"))
             current = _table(pipeline).spec().spec_id
