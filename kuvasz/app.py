@@ -18,7 +18,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config, TableType
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry
 from kuvasz.lake.iceberg import IcebergLake
-from kuvasz.ports import Failure, Lake, Receipt
+from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.source.reader import ReaderState
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
@@ -63,6 +63,7 @@ class View:
     tables: tuple[TableState, ...]
     waiting_bytes: int
     commit_conflicts: int  #: commits made again because another writer was faster
+    upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
 
 
 class App:
@@ -285,6 +286,7 @@ class App:
             tables=tuple(self.states.snapshot()),
             waiting_bytes=self.budget.bytes,
             commit_conflicts=self._lake.commit_conflicts,
+            upkeep=tuple(upkeep for _, upkeep in sorted(self._lake.upkeep().items())),
         )
 
     def _view(self, sync: SourceSync) -> SourceView:

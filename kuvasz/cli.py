@@ -223,6 +223,28 @@ def retry(
         print(f"tried again: {', '.join(answer['retrying'])}; see `kuvasz status`")
 
 
+@app.command("maintain")
+def maintain(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Option("--table", help="Only this one.", show_default=False)] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Leave no dead row and no delete file.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge files, expire snapshots and remove orphans now: in the running kuvasz, or here if none answers."""
+    from kuvasz.verbs import maintain as verb
+
+    loaded = _supported(context, config, settings)
+    outcomes = verb.run(loaded.config, table, full=full)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(outcomes, redact)
+    else:
+        print(redact(verb.render(outcomes)))
+    raise typer.Exit(verb.exit_code(outcomes))
+
+
 @app.command("cleanup")
 def cleanup(
     context: typer.Context,

@@ -33,6 +33,7 @@ class Process:
         databases: The map's groups.
         lake: Options of the section ``lake`` that differ.
         pipeline: Options of the section ``pipeline`` that differ.
+        maintenance: Options of the section ``maintenance`` that differ.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class Process:
         *,
         lake: Mapping[str, object] | None = None,
         pipeline: Mapping[str, object] | None = None,
+        maintenance: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-process-"))
         self.map = self.folder / "map.yaml"
         self._lake = lake or {}
         self._pipeline = pipeline or {}
+        self._maintenance = maintenance or {}
         self.write_map(databases)
         self.events: list[dict] = []  #: of the running, or last, process
         self.output: list[str] = []  #: lines that are no events
@@ -68,6 +71,7 @@ class Process:
             },
             "spark": {"master": "local[2]"},
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **self._pipeline},
+            "maintenance": self._maintenance,
             "server": {"address": None},
             "databases": list(databases),
         }

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from kuvasz import __version__
+from kuvasz.admin import upkeep
 from kuvasz.admin.views import copy_progress
 from kuvasz.state.tables import State
 
@@ -85,6 +86,7 @@ class Metrics(Collector):
         yield _gauge("kuvasz_build_info", ("version", "python"), [((__version__, platform.python_version()), 1)])
         yield from _of_sources(snapshot)
         yield from _of_tables(snapshot)
+        yield from upkeep.metrics(snapshot.view.upkeep)
         yield _counter("kuvasz_commit_conflicts", (), [((), snapshot.view.commit_conflicts)])
         yield _gauge("kuvasz_waiting_bytes", (), [((), snapshot.view.waiting_bytes)])
         yield _gauge("kuvasz_memory_limit_bytes", (), [((), snapshot.memory_bytes)])

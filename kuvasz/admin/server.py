@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import SERVER_FILE, views
+from kuvasz.admin import SERVER_FILE, upkeep, views
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.config import names
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that answers under way get when kuvasz stops.
 _STOP_S = 2.0
+
+_PATHS = "/livez, /readyz, /status, /metrics, POST /api/retry and POST /api/maintain"
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -101,6 +103,7 @@ class Server:
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
                 web.post("/api/retry", self._guarded(self._retry)),
+                web.post("/api/maintain", self._guarded(self._maintain)),
             ]
         )
         return application
@@ -134,6 +137,19 @@ class Server:
             self._retries.add(task)
             task.add_done_callback(self._retried)
         return web.json_response({"retrying": failed}, status=202)
+
+    async def _maintain(self, request: web.Request) -> web.Response:
+        """Look after tables now; the answer comes when it is done."""
+        body = await _body(request)
+        targets = body.get("targets")
+        known = {state.target for state in self._app.states.snapshot()}
+        if not isinstance(targets, list) or not known.issuperset(map(str, targets)):
+            return _refusal(404, f"the map has no tables {targets!r}", f"it has: {', '.join(sorted(known)[:20])}")
+        found = [
+            await asyncio.to_thread(upkeep.maintain, self._app.lake, target, full=body.get("full") is True)
+            for target in targets
+        ]
+        return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
 
     def _retried(self, task: asyncio.Task[None]) -> None:
         self._retries.discard(task)
@@ -211,7 +227,11 @@ async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        hint = "there are /livez, /readyz, /status, /metrics and POST /api/retry" if error.status == 404 else None
+        hint = (
+            "there are /livez, /readyz, /status, /metrics, POST /api/retry and POST /api/maintain"
+            if error.status == 404
+            else None
+        )
         return _refusal(error.status, f"{request.method} {request.path}: {error.reason.lower()}", hint)
 
 

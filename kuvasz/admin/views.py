@@ -6,6 +6,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__, lsn
+from kuvasz.admin import upkeep
 from kuvasz.admin.observer import EPOCH_S
 from kuvasz.errors import KuvaszError
 from kuvasz.state.tables import State, TableState
@@ -37,6 +38,7 @@ def status(snapshot: Snapshot) -> dict[str, Any]:
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
         "sources": [_source(source, snapshot) for source in view.sources],
+        "maintenance": [upkeep.as_json(table) for table in view.upkeep],
     }
 
 

@@ -224,6 +224,14 @@ class MaintenanceConfig(Section):
     snapshots_kept: Annotated[kinds.Whole, kinds.between(1, 100000)] = 30
     """The newest snapshots, kept whatever their age."""
 
+    orphan_age: Annotated[kinds.Duration, kinds.durations("1h", "365d")] = 259200.0
+    """Files of kuvasz that no snapshot knows are removed when they are older, once a day. Longer than any copy of a
+    table by another kuvasz takes."""
+
+    clean_branch: bool = False
+    """After `kuvasz maintain --full` the branch `clean` names a state without any delete file, for readers that do
+    not know them."""
+
 
 class ServerConfig(Section):
     """Metrics, health, status and the management API over HTTP."""

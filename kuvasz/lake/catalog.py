@@ -244,9 +244,10 @@ class IcebergTable:
         parent = snapshot.parentId()
         return int(snapshot.snapshotId()), None if parent is None else int(parent)
 
-    def _rewrite(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
+    def _rewrite(self, transaction: Any, commit: Commit, branch: str = "main") -> None:  # noqa: ANN401
         """Swap files in a snapshot of the operation `replace` (not possible if delete files only come)."""
         rewrite = transaction.newRewrite()
+        rewrite.toBranch(branch)
         self._in_our_thread(rewrite)
         specs = self._specs()
         for take, texts in (
@@ -299,6 +300,25 @@ class IcebergTable:
         """How many snapshots the table has."""
         return int(self._handle.operations().current().snapshots().size())
 
+    def list_data(self) -> Iterator[tuple[str, float]]:
+        """Yield path and unix seconds of the last change of every file in the table's data folder."""
+        with translated(f"table {self.name}"):
+            files = self._handle.io().listPrefix(f"{self.location}/data/").iterator()
+            while files.hasNext():
+                info = files.next()
+                yield str(info.location()), info.createdAtMillis() / 1000
+
+    def set_branch(self, branch: str, commit: Commit) -> None:
+        """Let a branch point at a snapshot with other files in it; made anew if it is there."""
+        with translated(f"table {self.name}"):
+            transaction = self._handle.newTransaction()
+            snapshots = transaction.manageSnapshots()
+            move = snapshots.replaceBranch if self._handle.refs().containsKey(branch) else snapshots.createBranch
+            move(branch, commit.snapshot_id).commit()
+            if commit.removed_files:
+                self._rewrite(transaction, commit, branch)
+            transaction.commitTransaction()
+
     def expire_snapshots(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""
         with translated(f"table {self.name}"):
@@ -309,6 +329,8 @@ class Catalog:
     """The catalog that holds the lake's tables."""
 
     def __init__(self, session: SparkSession, name: str) -> None:
+        self._session = session
+        self._name = name
         jvm: Any = session._jvm
         self.jvm = jvm
         self._hadoop = session._jsparkSession.sparkContext().hadoopConfiguration()
@@ -324,6 +346,18 @@ class Catalog:
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
             self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
+
+    def known_files(self, name: str) -> set[str]:
+        """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""
+        quoted = ".".join(f"`{part}`" for part in (self._name, *name.split("."), "all_files"))
+        try:
+            found = self._session.sql(f"SELECT DISTINCT file_path FROM {quoted}").collect()
+        except (Py4JError, PySparkException) as error:
+            lines = str(error).splitlines() or ["?"]
+            raise LakeError(
+                f"table {name}: its files cannot be listed: {lines[0]}", hint="it is tried again"
+            ) from error
+        return {str(row[0]).rpartition("/")[2] for row in found}
 
     def content_file(self, text: str, spec: Any) -> Any:  # noqa: ANN401
         """Return Iceberg's object of a data or delete file from its JSON."""

@@ -36,22 +36,28 @@ class FileEntry:
     spec_id: int = 0
     partition: Values = ()
     delete: str | None = None  #: JSON of the delete file that applies to it
+    others: tuple[str, ...] = ()  #: JSON of further ones that other engines wrote (format 2)
     dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
 
     @property
-    def owns_delete(self) -> bool:
-        """Whether the delete file is about this data file alone, so that it may be removed with it.
+    def own_deletes(self) -> list[str]:
+        """The delete files that are about this data file alone, so that they may be removed with it.
 
         Another engine's position delete file of format 2 may be about a whole partition.
         """
-        return self.delete is not None and json.loads(self.delete).get("referenced-data-file") == self.path
+        return [text for text in self.all_deletes if json.loads(text).get("referenced-data-file") == self.path]
 
     @property
     def dead_rows(self) -> int:
         """How many rows are deleted, without reading the delete file."""
         if self.dead is not None:
             return len(self.dead)
-        return 0 if self.delete is None else int(json.loads(self.delete)["record-count"])
+        return min(self.rows, sum(int(json.loads(text)["record-count"]) for text in self.all_deletes))
+
+    @property
+    def all_deletes(self) -> tuple[str, ...]:
+        """JSON of every delete file that applies."""
+        return self.others if self.delete is None else (self.delete, *self.others)
 
 
 class FileTable:
@@ -100,7 +106,7 @@ class FileTable:
         """Return the deleted positions of a file, reading its delete file at the first call."""
         entry = self._by_number[number]
         if entry.dead is None:
-            entry.dead = BitMap64() if entry.delete is None else read_deletes(self._properties, entry)
+            entry.dead = read_dead(self._properties, entry.path, entry.all_deletes)
         return entry.dead
 
 
@@ -114,16 +120,19 @@ def entry_of_new(number: int, file: DataFile, sid: str | None) -> FileEntry:
 
 def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
     """Return the entry of a file found in the table."""
-    deletes = live.deletes
+    path = live.data["file-path"]
+    # Of several that apply, which only another engine can leave behind, the one that is about this file is ours.
+    deletes = sorted(live.deletes, key=lambda delete: delete.get("referenced-data-file") != path)
     return FileEntry(
         number=number,
-        path=live.data["file-path"],
+        path=path,
         rows=live.data["record-count"],
         size=live.data["file-size-in-bytes"],
         sid=_only_sid(live.data, sid_id),
         spec_id=live.data["spec-id"],
         partition=tuple(live.data["partition"]),
         delete=json.dumps(deletes[0]) if deletes else None,
+        others=tuple(json.dumps(delete) for delete in deletes[1:]),
     )
 
 
@@ -139,17 +148,24 @@ def _only_sid(data: Mapping[str, Any], sid_id: int | None) -> str | None:
     return bytes.fromhex(bounds[0]).decode()
 
 
-def read_deletes(properties: Mapping[str, str], entry: FileEntry) -> BitMap64:
-    """Return the positions a file's delete file lists."""
-    assert entry.delete is not None
-    facts = json.loads(entry.delete)
+def read_dead(properties: Mapping[str, str], data_path: str, deletes: Iterable[str]) -> BitMap64:
+    """Return the deleted positions of a data file by all of its delete files, given as JSON."""
+    dead = BitMap64()
+    for text in deletes:
+        dead |= read_deletes(properties, data_path, text)
+    return dead
+
+
+def read_deletes(properties: Mapping[str, str], data_path: str, delete: str) -> BitMap64:
+    """Return the positions that a delete file, given as JSON, lists of a data file."""
+    facts = json.loads(delete)
     path = facts["file-path"]
     with file_io(properties, path).new_input(path).open() as stream:
         if facts["file-format"] == "puffin":
             stream.seek(facts["content-offset"])
             return puffin.decode(bytes(stream.read(facts["content-size-in-bytes"])))
         table = pq.read_table(pa.BufferReader(stream.read()), columns=["file_path", "pos"])
-    mine = np.asarray(table.column("file_path").to_numpy(zero_copy_only=False) == entry.path)
+    mine = np.asarray(table.column("file_path").to_numpy(zero_copy_only=False) == data_path)
     return BitMap64(table.column("pos").to_numpy()[mine].astype(np.uint64))
 
 

@@ -133,7 +133,7 @@ class IcebergLake:
         self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
         self._warm_up()
         self._maintainer = Maintainer(
-            self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of
+            self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of, self._state
         )
         self._maintainer.start()
 
@@ -304,7 +304,10 @@ class IcebergLake:
         done = self._run(pending, parts, shapes, bounded, layouts)
         for work, _, _, _, era in plans:  # only now: a job that failed is run again with the same rows
             era.accept(work.through)
-        return _Written(tables=tuple(self._table_job(plan, done, pending) for plan in plans))
+        jobs = tuple(self._table_job(plan, done, pending) for plan in plans)
+        for job in jobs:
+            self._tables[job.work.target].in_flight.update(_paths(job))
+        return _Written(tables=jobs)
 
     def _chunk_bytes(self, works: Sequence[TableWork]) -> int:
         total = sum(len(c.data) for work in works for c in work.changes if not isinstance(c, Truncation))
@@ -414,6 +417,7 @@ class IcebergLake:
             if table.era is not job.era or job.era.error is not None:
                 _collect(job, changeset)
                 table.discard(changeset)
+                table.in_flight.difference_update(_paths(job))
                 return None
             try:
                 for source in job.work.abandoned:
@@ -439,6 +443,8 @@ class IcebergLake:
             except Exception as error:  # noqa: BLE001 (the table stops, not the process)
                 _log.exception("a commit failed in our own code", extra={"event": "bug", "table": table.name})
                 return self._failed(table, job, changeset, InternalError(f"table {table.name}: {error!r}"))
+            finally:
+                table.in_flight.difference_update(_paths(job))
 
     def _note_conflict(self) -> None:
         with self._lock:
@@ -572,10 +578,14 @@ class IcebergLake:
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
         table = self._tables[feed.target]
+        table.copies += 1
         job = CopyJob(
             table, feed, relation, self._jobs, self._properties, self._state / "copy", self._config.pipeline
         )
-        return job.run(requests, position, on_progress)
+        try:
+            return job.run(requests, position, on_progress)
+        finally:
+            table.copies -= 1
 
     # Maintenance
 

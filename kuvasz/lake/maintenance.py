@@ -14,14 +14,16 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from kuvasz.config.model import MaintenanceConfig, RowOrder
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.lake.catalog import Catalog
+from kuvasz.lake.catalog import Catalog, Commit
 from kuvasz.lake.compaction import Group, Policy, batches
 from kuvasz.lake.jobs import Jobs
-from kuvasz.lake.swap import Rewrite, Swapped, facts
+from kuvasz.lake.orphans import Busy, Orphans, held
+from kuvasz.lake.swap import Rewrite, Swapped, facts, read_ahead
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import ReadKeys
 from kuvasz.ports import Upkeep
@@ -31,8 +33,11 @@ _log = logging.getLogger(__name__)
 #: Whole files' worth of groups that one table gets in a pass before the next table has its turn.
 _FILES_PER_VISIT = 4
 
-#: Seconds to wait for a table's lock: a stream that cannot commit holds it until it can.
-_LOCK_S = 30.0
+#: Passes of a full maintenance, as long as the stream leaves deletes behind.
+_FULL_PASSES = 3
+
+#: The branch of states without delete files.
+CLEAN = "clean"
 
 #: Seconds a stop waits for what is being committed.
 _STOP_S = 10.0
@@ -47,6 +52,7 @@ class Maintainer:
         jobs: Runs what is written anew.
         tables: Gives the tables there are.
         keys_of: Gives what hashes a table's keys, None for a table without an index.
+        state: A folder, for the times at which orphans were looked for.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Maintainer:
         jobs: Jobs,
         tables: Callable[[], Sequence[LakeTable]],
         keys_of: Callable[[LakeTable], ReadKeys | None],
+        state: Path,
     ) -> None:
         self._config = config
         self._catalog = catalog
@@ -67,6 +74,7 @@ class Maintainer:
             min_files=config.min_files,
             max_dead_share=config.max_dead_percent / 100,
         )
+        self._orphans = Orphans(catalog, config.orphan_age, state / "orphans.json")
         self._stop = threading.Event()
         self._turn = threading.Lock()
         self._seen: dict[str, _Seen] = {}
@@ -101,18 +109,29 @@ class Maintainer:
         """
         with self._turn:
             seen = self._seen.setdefault(table.name, _Seen())
-            self._compact(table, seen, full=full)
-            self._expire(table, seen)
-            return self._note(table, seen)
+            passes = _FULL_PASSES if full else 1
+            while True:
+                passes -= 1
+                self._compact(table, seen, full=full)
+                self._expire(table, seen)
+                upkeep = self._note(table, seen)
+                if not passes or not upkeep.delete_files:
+                    break
+            self._orphans.visit(table)
+            return upkeep
 
     # The thread
 
     def _loop(self) -> None:
         while not self._stop.wait(self._config.interval):
-            for table in self._tables():
-                if self._stop.is_set():
-                    return
-                self._visit(table)
+            self.look()
+
+    def look(self) -> None:
+        """Look at every table once, and do what is due."""
+        for table in self._tables():
+            if self._stop.is_set():
+                return
+            self._visit(table)
 
     def _visit(self, table: LakeTable) -> None:
         """Do what is due. Nothing that fails here may stop anything else."""
@@ -122,6 +141,7 @@ class Maintainer:
                 if table.era.error is None:
                     self._compact(table, seen, full=False)
                 self._expire(table, seen)
+                self._orphans.visit(table)
                 seen.error = None
             except KuvaszError as error:
                 self._failed(table, seen, error)
@@ -143,24 +163,51 @@ class Maintainer:
     def _compact(self, table: LakeTable, seen: _Seen, *, full: bool) -> None:
         if not full and table.snapshot_id == seen.planned and table.snapshot_id is not None:
             return
-        with _held(table):
+        with held(table):
             table.follow()
             groups = self._policy.plan(facts(table), full=full)
-            seen.planned = table.snapshot_id
+            seen.planned = snapshot_id = table.snapshot_id
         chosen = batches(groups, self._policy.target_bytes)
         if not full and len(chosen) > _FILES_PER_VISIT:
             chosen = chosen[:_FILES_PER_VISIT]
             seen.planned = None
         futures = [self._pool.submit(self._rewrite, table, seen, batch) for batch in chosen]
         concurrent.futures.wait(futures)
-        for future in futures:
-            future.result()
+        rewrites = [future.result() for future in futures]
+        if full and self._config.clean_branch and snapshot_id is not None:
+            self._name_clean(table, snapshot_id, rewrites)
 
-    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[Group]) -> None:
-        if self._stop.is_set():
+    def _name_clean(self, table: LakeTable, snapshot_id: int, rewrites: Sequence[Rewrite | None]) -> None:
+        """Let the branch name what was planned, with the new files: no row of them was dead then.
+
+        So a stream that goes on hinders nobody: the table itself has the deletes that came meanwhile, the branch not.
+        """
+        whole = [rewrite for rewrite in rewrites if rewrite is not None]
+        handle = self._catalog.load(table.name)
+        if handle is None or len(whole) < len(rewrites):
+            _log.info("the branch was left where it is", extra={"event": "clean_branch_left", "table": table.name})
             return
+        parts = [rewrite.outcome for rewrite in whole]
+        handle.set_branch(CLEAN, Commit(
+            snapshot_id=snapshot_id, properties={}, summary={}, is_rewrite=True,
+            removed_files=[text for data, _, _ in parts for text in data],
+            removed_deletes=[text for _, deletes, _ in parts for text in deletes],
+            data_files=[text for _, _, files in parts for text in files],
+        ))  # fmt: skip
+        _log.info("the branch was set", extra={"event": "clean_branch", "table": table.name, "branch": CLEAN})
+
+    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[Group]) -> Rewrite | None:
+        """Exchange the files of some groups; None if what was written is not, or not wholly, in the table."""
+        if self._stop.is_set():
+            return None
         begin = time.monotonic()
-        with _held(table):
+        groups = list(groups)
+        try:
+            read_ahead(table, groups)
+        except OSError as error:
+            message = f"table {table.name}: its delete files cannot be read: {error}"
+            raise LakeError(message, hint="check the warehouse; it is tried again") from error
+        with held(table):
             rewrite = Rewrite.plan(table, groups, self._keys_of(table), self._sort_by(table))
         try:
             rewrite.write(self._jobs, 1)
@@ -170,7 +217,7 @@ class Maintainer:
         written = time.monotonic()
         swapped, commit_s = self._swap(table, rewrite)
         if swapped is None:
-            return
+            return None
         seen.rewrites += 1
         seen.last_at = time.time()
         _log.info("compacted", extra={
@@ -178,11 +225,12 @@ class Maintainer:
             "files_after": swapped.files_after, "rows": swapped.rows, "bytes": swapped.bytes,
             "carried": swapped.carried, "seconds": round(written - begin, 3),
             "commit_seconds": round(commit_s, 3)})  # fmt: skip
+        return rewrite if swapped.is_whole else None
 
     def _swap(self, table: LakeTable, rewrite: Rewrite) -> tuple[Swapped | None, float]:
         """Commit; returns also the seconds that the stream may have waited for it."""
         try:
-            with _held(table):
+            with held(table):
                 begin = time.monotonic()
                 return rewrite.commit(_summary), time.monotonic() - begin
         except Busy:
@@ -213,7 +261,7 @@ class Maintainer:
     # What is shown
 
     def _note(self, table: LakeTable, seen: _Seen) -> Upkeep:
-        with _held(table):
+        with held(table):
             files = facts(table)
             delete_files = sum(1 for entry in table.files if entry.delete is not None)
         rows = sum(file.rows for file in files)
@@ -248,22 +296,6 @@ class _Seen:
     last_at: float | None = None  #: unix seconds
     error: str | None = None
     upkeep: Upkeep | None = None
-
-
-class Busy(LakeError):
-    """A table's commits take too long to be waited for: its catalog or store may be down."""
-
-
-@contextlib.contextmanager
-def _held(table: LakeTable) -> Iterator[None]:
-    """Hold a table's lock, unless the stream keeps it for very long."""
-    if not table.lock.acquire(timeout=_LOCK_S):
-        message = f"table {table.name}: its stream did not get a commit through within {_LOCK_S:g} s"
-        raise Busy(message, hint="see the log for why commits are tried again")
-    try:
-        yield
-    finally:
-        table.lock.release()
 
 
 def _summary(swapped: Swapped) -> dict[str, str]:

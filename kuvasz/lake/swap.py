@@ -25,7 +25,7 @@ from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.compaction import FileFacts, Group
 from kuvasz.lake.datafile import DataFile, file_io, remove
-from kuvasz.lake.files import Changeset, FileEntry
+from kuvasz.lake.files import Changeset, FileEntry, read_dead
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Values
 from kuvasz.lake.rewrite import RewriteDone, RewriteFiles, RewriteInput, RewriteTask, positions_of
@@ -51,9 +51,24 @@ def facts(table: LakeTable) -> list[FileFacts]:
     ]
 
 
+def read_ahead(table: LakeTable, groups: Iterable[Group]) -> None:
+    """Read the delete files of groups without the table's lock: after a start none of them is in memory."""
+    numbers = [file.number for group in groups for file in group.files]
+    with table.lock:
+        known = [table.files[number] for number in numbers if number in table.files]
+        wanted = [(entry, entry.all_deletes) for entry in known if entry.dead is None and entry.all_deletes]
+    for entry, deletes in wanted:
+        dead = read_dead(table.io_properties, entry.path, deletes)
+        with table.lock:
+            if entry.dead is None and entry.all_deletes == deletes:
+                entry.dead = dead
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Input:
     path: str
+    data: str  #: its JSON
+    deletes: tuple[str, ...]  #: those of its own delete files
     rows: int
     dead: BitMap64  #: when it was planned
 
@@ -97,6 +112,7 @@ class Swapped:
     rows: int = 0
     bytes: int = 0  #: written
     carried: int = 0  #: rows that died while the new files were being written
+    is_whole: bool = True  #: every new file was needed
 
 
 class Rewrite:
@@ -126,7 +142,13 @@ class Rewrite:
             entries = [table.files[file.number] for file in group.files if file.number in table.files]
             if entries:
                 inputs = tuple(
-                    _Input(path=entry.path, rows=entry.rows, dead=BitMap64(table.files.dead(entry.number)))
+                    _Input(
+                        path=entry.path,
+                        data=table.data_json(entry),
+                        rows=entry.rows,
+                        deletes=tuple(entry.own_deletes),
+                        dead=BitMap64(table.files.dead(entry.number)),
+                    )
                     for entry in entries
                 )
                 path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
@@ -143,6 +165,13 @@ class Rewrite:
     def paths(self) -> list[str]:
         """What will have been written."""
         return [part.path for part in self._parts]
+
+    @property
+    def outcome(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the files as they were planned, their delete files, and the new ones, as JSON for a commit."""
+        inputs = [each for part in self._parts for each in part.inputs]
+        deletes = [text for each in inputs for text in each.deletes]
+        return [each.data for each in inputs], deletes, [output.file.json for output in self._outputs]
 
     def write(self, jobs: Jobs, slots: int) -> None:
         """Write the new files; without the lock.
@@ -262,6 +291,7 @@ class Rewrite:
             rows=sum(file.rows for file in files),
             bytes=sum(file.size for file in files),
             carried=sum(len(dead) for dead in changeset.deletes.values()),
+            is_whole=len(files) == len(self._outputs),
         )
 
     def _take_back(self, changeset: Changeset, error: BaseException) -> None:

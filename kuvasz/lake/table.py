@@ -110,6 +110,7 @@ class LakeTable:
         self.target = target
         self.name = target.name
         self._properties = properties
+        self.uuid = table.uuid
         self.location = table.location
         self.format_version = table.format_version
         self.schema: LakeSchema = table.schema()
@@ -130,9 +131,11 @@ class LakeTable:
         self.open: dict[str, OpenTransaction] = {}
         self._shapes: dict[tuple[str, Relation], Shape] = {}
         self._read_keys = read_keys(self)
-        self._index_folder = index_folder / table.uuid
+        self._index_folder = index_folder / self.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
+        self.in_flight: set[str] = set()  #: paths that are being written for a commit of the stream
+        self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
         self.era = Era.begin(self.positions)
@@ -191,7 +194,7 @@ class LakeTable:
             entry = entry_of(file, known.number if known else self.files.reserve(), sid_id)
             if known is None:
                 fresh.append((entry.number, path))
-            elif known.delete == entry.delete:
+            elif known.all_deletes == entry.all_deletes:
                 entry.dead = known.dead
             self.files.add(entry)
         if fresh:
@@ -591,12 +594,13 @@ class LakeTable:
             summary=properties | changeset.summary,
             data_files=[file.json for file, _ in changeset.added.values()],
             added_deletes=[file.json for file in delete_files],
-            removed_deletes=[entry.delete for entry in (*known, *dropped) if entry.delete and entry.owns_delete],
-            removed_files=[self._data_json(entry) for entry in dropped],
+            removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],
+            removed_files=[self.data_json(entry) for entry in dropped],
             is_rewrite=changeset.is_rewrite,
         )
 
-    def _data_json(self, entry: FileEntry) -> str:
+    def data_json(self, entry: FileEntry) -> str:
+        """Return what a commit needs of a data file to remove it."""
         return json.dumps(
             {
                 "spec-id": entry.spec_id, "content": "data", "file-path": entry.path, "file-format": "parquet",
@@ -618,6 +622,7 @@ class LakeTable:
         for delete_file in delete_files:
             entry = self.files[delete_file.number]
             entry.dead = self.files.dead(entry.number) | deletes[entry.number]
+            entry.others = tuple(text for text in entry.others if text not in entry.own_deletes)
             entry.delete = delete_file.json
         size = sum(file.size for file, _ in changeset.added.values())
         if changeset.is_rewrite:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
 
 _TIMEOUT_S = 10.0
+_DAY_S = 86_400.0
 
 _STYLES = {"streaming": "green", "copying": "cyan", "error": "bold red", "waiting": "bold red", "paused": "yellow"}
 
@@ -54,7 +55,20 @@ def retry(config: Config, table: str) -> dict[str, Any]:
     return _ask(config, "/api/retry", {"table": table})
 
 
-def _ask(config: Config, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str, Any]]:
+    """Have the running kuvasz look after tables now; returns when it has, however long that takes.
+
+    Raises:
+        ConfigError, NotRunning, Refused: See `retry`.
+    """
+    answer = _ask(config, "/api/maintain", {"targets": targets, "full": full}, timeout_s=_DAY_S)
+    found: list[dict[str, Any]] = answer["tables"]
+    return found
+
+
+def _ask(
+    config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
+) -> dict[str, Any]:
     url, token = _where(config)
     request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
     if body is not None:
@@ -67,7 +81,7 @@ def _ask(config: Config, path: str, body: dict[str, str] | None = None) -> dict[
     # A proxy of the environment has no business between us and our own process.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=_TIMEOUT_S) as response:
+        with opener.open(request, timeout=timeout_s) as response:
             answer: dict[str, Any] = json.load(response)
             return answer
     except urllib.error.HTTPError as error:
@@ -132,7 +146,24 @@ def render(answer: dict[str, Any]) -> Group:
             for table in source["tables"]
             if table["error"]
         ]
+    if answer.get("maintenance"):
+        parts += [Text("\nfiles", style="bold"), _files(answer["maintenance"])]
     return Group(*parts)
+
+
+def _files(tables: list[dict[str, Any]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for table in tables:
+        grid.add_row(
+            f"  {table['target']}",
+            f"{table['files']:,} files of {text.size(table['average_bytes'])}",
+            f"{table['dead_share']:.0%} dead rows",
+            f"{table['delete_files']:,} with deletes",
+            "" if table["snapshots"] is None else f"{table['snapshots']:,} snapshots",
+            f"{text.size(table['rewritten_bytes'])} rewritten for {text.size(table['changed_bytes'])} changed",
+            Text(table["error"] or "", style="red"),
+        )
+    return grid
 
 
 def _source(source: dict[str, Any]) -> Text:

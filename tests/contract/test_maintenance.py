@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
 from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.compaction import Group, Policy
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.orphans import Orphans
 from kuvasz.lake.swap import Rewrite, facts
 from kuvasz.lake.table import LakeTable
 from kuvasz.ports import Receipt
@@ -339,3 +342,83 @@ def _change(random_: random.Random, name: str, truth: dict) -> bytes:
             truth[name, other] = (truth[name, key][0], truth[name, key][1])
             del truth[name, key]
             return update(other, truth[name, other][0], SAME, old=key)
+
+
+def test_orphans_are_removed_and_nothing_else(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    folder = Path(urllib.parse.urlparse(hands.table.location).path) / "data"
+    (folder / "kvsz-orphan.parquet").write_bytes(b"x")
+    (folder / "others.parquet").write_bytes(b"x")
+    (folder / "kvsz-deep").mkdir()
+    (folder / "kvsz-deep" / "kvsz-theirs.parquet").write_bytes(b"x")
+    abandoned = hands.begin()  # as a kill would leave it
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(50), delete(1)), open_sources=["eu"]))
+    written = world.lake.write([work(eu.part(lsn, update(2, 20, SAME)), open_sources=["eu"])])
+    orphans = Orphans(world.lake._catalog, 3600.0, folder.parent / "orphans.json")
+    orphans.visit(hands.table)
+    assert (folder / "kvsz-orphan.parquet").exists(), "it is young"
+    removed = orphans.remove(hands.table, -60.0)
+    assert sorted(path.rpartition("/")[2] for path in removed) == sorted(
+        ["kvsz-orphan.parquet", *(path.rpartition("/")[2] for path in abandoned.paths)]
+    )
+    assert not (folder / "kvsz-orphan.parquet").exists()
+    assert (folder / "others.parquet").exists()
+    assert (folder / "kvsz-deep" / "kvsz-theirs.parquet").exists()
+    assert all(isinstance(outcome, Receipt) for outcome in world.lake.commit(written))
+    world.applied(work(eu.segment([(lsn, [insert(51)])])))
+    assert len(world.rows()) == 9
+    assert world.of("eu")[2] == (20, "x2")
+
+
+def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
+    prepared(world, "eu", "us")
+    eu, us = Sender(), Sender("us")
+    spread(world, eu, 20)
+    spread(world, us, 20)
+    world.applied(work(eu.one(delete(1), update(2, 22, SAME)), us.one(delete(7))))
+    before = world.rows()
+    upkeep = world.lake.maintain(TARGET, full=True)
+    assert (upkeep.files, upkeep.delete_files, upkeep.dead_rows, upkeep.rows) == (2, 0, 0, 38)
+    assert upkeep.rewritten_bytes > 0
+    assert world.rows() == before
+    world.applied(work(eu.one(delete(3))))
+    assert "clean" not in world.iceberg().refs()
+
+
+def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, lake_folder: LakeFolder) -> None:
+    world = IcebergWorld(lake_folder, {**QUIET, "clean_branch": True})
+    hands = prepared(world)
+    eu = Sender()
+    for number in (100, 101):
+        spread(world, eu, 20)
+        world.applied(work(eu.one(delete(1), update(2, 22, SAME))))
+        before = world.rows()
+        with pytest.MonkeyPatch.context() as context:
+            _meanwhile(context, lambda number=number: world.applied(work(eu.one(delete(4), insert(number)))))
+            context.setattr("kuvasz.lake.maintenance._FULL_PASSES", 1)
+            assert world.lake.maintain(TARGET, full=True).delete_files == 1
+        table = world.iceberg()
+        clean = table.scan(snapshot_id=table.snapshot_by_name("clean").snapshot_id)
+        rows = {(row["sid"], row["id"]): (row["n"], row["body"]) for row in clean.to_arrow().to_pylist()}
+        assert rows == before
+        assert all(not task.delete_files for task in clean.plan_files())
+        del before["eu", 4]
+        assert world.rows() == {**before, ("eu", number): (0, "b")}
+    world.applied(work(eu.one(update(101, 5, SAME))))
+    assert world.of("eu")[101] == (5, "b")
+    assert len(hands.table.files) == 3
+    world.lake.close()
+
+
+def _meanwhile(context: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something between the writing of new files and their commit."""
+    real = Rewrite.write
+
+    def write(rewrite: Rewrite, jobs: Jobs, slots: int) -> None:
+        real(rewrite, jobs, slots)
+        act()
+
+    context.setattr(Rewrite, "write", write)

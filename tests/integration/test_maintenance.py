@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
+from kuvasz import cli
+from kuvasz.admin.server import serve
+from kuvasz.app import App
+from kuvasz.config.load import load
+from kuvasz.lake import oneshot
+from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.ports import Target, Upkeep
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.oracle import source_rows
@@ -49,3 +59,104 @@ def _upkeep(pipeline: Pipeline):
 
 class _Unseen:
     rewrites, files, error = 0, 1 << 30, None
+
+
+class Served(Pipeline):
+    """kuvasz with its HTTP server, as the command runs it."""
+
+    async def _main(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        lake = IcebergLake(self.config, self.folder.session)
+        self.app = App(self.config, lake=lake)
+        await asyncio.to_thread(lake.open)
+        async with serve(self.app):
+            self._ready.set()
+            return await self.app.run()
+
+
+def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
+    database: Database, lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.execute(ITEMS)
+    lake_folder.config(group({"eu": database}, {"items": None}), {"interval": "1d"})
+    file = lake_folder.folder / "map.yaml"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"server": {"address": "127.0.0.1:0"}}))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main([*arguments, "--config", str(file)])
+        return int(end.value.code or 0), capsys.readouterr().out
+
+    with Served(load(file, {}).config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        _work(database, pipeline, 6)
+        code, out = run("maintain", "--full", "--json")
+        (table,) = json.loads(out)
+        assert (code, table["files"], table["delete_files"], table["error"]) == (0, 1, 0, None)
+        assert table["rewritten_bytes"] > 0
+        assert run("maintain", "--table", "nothing")[0] == 2
+        _, out = run("status", "--json")
+        (shown,) = json.loads(out)["maintenance"]
+        assert (shown["target"], shown["files"], shown["dead_share"], shown["rewrites"]) == ("shop.items", 1, 0.0, 1)
+        assert shown["last_at"] is not None
+        assert shown["changed_bytes"] > 0
+        assert "1 files of" in run("status")[1]
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
+@pytest.mark.parametrize("format_version", [3, 2])
+def test_maintenance_beside_a_stream_by_another_process(
+    database: Database, spark_session: object, format_version: int
+) -> None:
+    """`kuvasz maintain` where the running one cannot be asked: Iceberg's check is the fence."""
+    folder = LakeFolder(spark_session, format_version=format_version)
+    database.execute(ITEMS)
+    config = folder.config(group({"eu": database}, {"items": None}), {"interval": "1d"})
+    with Pipeline(config, folder) as pipeline:
+        pipeline.wait_streaming()
+        for _ in range(3):
+            _work(database, pipeline, 4)
+            (upkeep,) = oneshot.maintain(
+                config, [Target(name="shop.items", has_sid=True)], full=True, session=spark_session
+            )
+            assert isinstance(upkeep, Upkeep), upkeep
+            assert (upkeep.files, upkeep.delete_files) == (1, 0)
+        _work(database, pipeline, 4)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    folder.remove()
+
+
+@pytest.mark.parametrize("format_version", [3, 2])
+def test_another_engine_rewrites_and_deletes_while_kuvasz_maintains(
+    database: Database, spark_session: object, format_version: int
+) -> None:
+    folder = LakeFolder(spark_session, format_version=format_version)
+    database.execute(ITEMS)
+    config = folder.config(group({"eu": database}, {"items": None}), EAGER)
+    with Pipeline(config, folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(3):
+            _work(database, pipeline, 4)
+            spark_session.sql(
+                f"CALL {folder.catalog}.system.rewrite_data_files(table => 'shop.items',"
+                " options => map('rewrite-all', 'true'))"
+            ).collect()
+            _work(database, pipeline, 2)
+            # Someone deletes a row of ours in the lake and the source deletes it too: dead is dead.
+            spark_session.sql(f"DELETE FROM {folder.catalog}.shop.items WHERE id = {900 + number}").collect()
+            database.execute("DELETE FROM items WHERE id = %s", (900 + number,))
+            _work(database, pipeline, 2)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    folder.remove()
+
+
+def _work(database: Database, pipeline: Pipeline, commits: int) -> None:
+    for number in range(commits):
+        database.execute(
+            "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 1000) i WHERE i %% 4 = %s"
+            " ON CONFLICT (id) DO UPDATE SET n = items.n + 1",
+            (number % 4,),
+        )
+        database.execute("DELETE FROM items WHERE id %% 50 = %s", (number,))
+        pipeline.wait_applied(database)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kuvasz.admin import upkeep
 from kuvasz.admin.metrics import HELP, Metrics
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
@@ -67,6 +68,9 @@ def test_every_metric_has_a_sentence_and_a_place_in_the_docs() -> None:
     rendered = Metrics(snapshot).render().decode()
     names = set(re.findall(r"^# TYPE (kuvasz_\w+) ", rendered, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
-    assert {name.removesuffix("_total") for name in names} == {*HELP, "kuvasz_commit_duration_seconds"}
-    assert [text for text in HELP.values() if not text.endswith(".")] == []
+    assert {name.removesuffix("_total") for name in names} == {
+        *HELP, *upkeep.GAUGES, *upkeep.COUNTERS, "kuvasz_commit_duration_seconds",
+    }  # fmt: skip
+    texts = [*HELP.values(), *(text for text, _ in (upkeep.GAUGES | upkeep.COUNTERS).values())]
+    assert [text for text in texts if not text.endswith(".")] == []
     assert [name for name in names if f"`{name}" not in page] == []

@@ -1,0 +1,45 @@
+"""The tables' files as status and metrics show them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kuvasz.admin import upkeep
+from kuvasz.errors import LakeError
+from kuvasz.ports import Upkeep
+
+ITEMS = Upkeep(
+    target="shop.items", files=4, bytes=1000, rows=200, dead_rows=50, delete_files=2, snapshots=None, rewrites=3,
+    last_at=1_700_000_000.0, next_at=None, changed_bytes=500, rewritten_bytes=900,
+)  # fmt: skip
+
+
+def test_status_has_averages_and_shares() -> None:
+    shown = upkeep.as_json(ITEMS)
+    assert (shown["average_bytes"], shown["dead_share"]) == (250, 0.25)
+    assert (shown["last_at"], shown["next_at"]) == ("2023-11-14T22:13:20.000+00:00", None)
+    empty = upkeep.as_json(dataclasses.replace(ITEMS, files=0, bytes=0, rows=0, dead_rows=0))
+    assert (empty["average_bytes"], empty["dead_share"]) == (0, 0.0)
+
+
+def test_what_is_not_known_has_no_sample() -> None:
+    samples = {
+        sample.name: (sample.labels, sample.value)
+        for metric in upkeep.metrics([ITEMS])
+        for sample in metric.samples
+        if not sample.name.endswith("_created")
+    }
+    labels = {"table": "shop.items"}
+    assert samples["kuvasz_table_dead_rows"] == (labels, 50)
+    assert samples["kuvasz_rewritten_bytes_total"] == (labels, 900)
+    assert "kuvasz_table_snapshots" not in samples
+
+
+class _Failing:
+    def maintain(self, target: str, *, full: bool) -> Upkeep:
+        raise LakeError(f"{target}: the store is down", hint="wait")
+
+
+def test_a_table_that_fails_says_why() -> None:
+    answer = upkeep.maintain(_Failing(), "shop.items", full=True)
+    assert answer == {"target": "shop.items", "error": "shop.items: the store is down\nhint: wait"}
