@@ -23,7 +23,7 @@ from kuvasz.lake.catalog import Catalog, Commit
 from kuvasz.lake.compaction import Group, Policy, batches
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.orphans import Busy, Orphans, held
-from kuvasz.lake.swap import Rewrite, Swapped, facts, read_ahead
+from kuvasz.lake.swap import Outcome, Rewrite, Swapped, facts, read_ahead
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import ReadKeys
 from kuvasz.ports import Upkeep
@@ -177,17 +177,16 @@ class Maintainer:
         if full and self._config.clean_branch and snapshot_id is not None:
             self._name_clean(table, snapshot_id, rewrites)
 
-    def _name_clean(self, table: LakeTable, snapshot_id: int, rewrites: Sequence[Rewrite | None]) -> None:
+    def _name_clean(self, table: LakeTable, snapshot_id: int, rewrites: Sequence[Outcome | None]) -> None:
         """Let the branch name what was planned, with the new files: no row of them was dead then.
 
         So a stream that goes on hinders nobody: the table itself has the deletes that came meanwhile, the branch not.
         """
-        whole = [rewrite for rewrite in rewrites if rewrite is not None]
+        parts = [rewrite for rewrite in rewrites if rewrite is not None]
         handle = self._catalog.load(table.name)
-        if handle is None or len(whole) < len(rewrites):
+        if handle is None or len(parts) < len(rewrites):
             _log.info("the branch was left where it is", extra={"event": "clean_branch_left", "table": table.name})
             return
-        parts = [rewrite.outcome for rewrite in whole]
         handle.set_branch(CLEAN, Commit(
             snapshot_id=snapshot_id, properties={}, summary={}, is_rewrite=True,
             removed_files=[text for data, _, _ in parts for text in data],
@@ -196,7 +195,7 @@ class Maintainer:
         ))  # fmt: skip
         _log.info("the branch was set", extra={"event": "clean_branch", "table": table.name, "branch": CLEAN})
 
-    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[Group]) -> Rewrite | None:
+    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[Group]) -> Outcome | None:
         """Exchange the files of some groups; None if what was written is not, or not wholly, in the table."""
         if self._stop.is_set():
             return None
@@ -225,7 +224,7 @@ class Maintainer:
             "files_after": swapped.files_after, "rows": swapped.rows, "bytes": swapped.bytes,
             "carried": swapped.carried, "seconds": round(written - begin, 3),
             "commit_seconds": round(commit_s, 3)})  # fmt: skip
-        return rewrite if swapped.is_whole else None
+        return rewrite.outcome if swapped.is_whole else None
 
     def _swap(self, table: LakeTable, rewrite: Rewrite) -> tuple[Swapped | None, float]:
         """Commit; returns also the seconds that the stream may have waited for it."""

@@ -21,6 +21,9 @@ from kuvasz.ports import Target
 #: Name of the column that says which source a row came from.
 SID = "sid"
 
+#: Metadata of an Arrow field: its initial default as JSON. It goes to executors, not into files.
+DEFAULT = b"kuvasz.default"
+
 _NO_IDENTIFIER = frozenset({Kind.FLOAT, Kind.DOUBLE, Kind.LIST, Kind.MAP})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _KINDS = {kind.value for kind in Kind} - {"list", "map", "decimal"}
@@ -35,6 +38,7 @@ class Field:
     type: ValueType
     required: bool = False
     inner_ids: tuple[int, ...] = ()  #: of a list's element, or of a map's key and value
+    initial_default: Any = None  #: what rows of files without the column have, as Iceberg's JSON (format 3)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,10 @@ def arrow_field(field: Field) -> pa.Field:
     elif field.type.kind is Kind.MAP:
         key = pa.field("key", pa.string(), nullable=False, metadata=_id(field.inner_ids[0]))
         kind = pa.map_(key, pa.field("value", pa.string(), metadata=_id(field.inner_ids[1])))
-    return pa.field(field.name, kind, nullable=not field.required, metadata=_id(field.field_id))
+    metadata = _id(field.field_id)
+    if field.initial_default is not None:
+        metadata |= {DEFAULT: json.dumps(field.initial_default).encode()}
+    return pa.field(field.name, kind, nullable=not field.required, metadata=metadata)
 
 
 def _id(number: int) -> dict[bytes, bytes]:
@@ -94,6 +101,7 @@ def _parse_field(field: Mapping[str, Any]) -> Field:
         type=_parse_type(kind, field["name"]),
         required=field["required"],
         inner_ids=inner,
+        initial_default=field.get("initial-default"),
     )
 
 

@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +116,10 @@ class Swapped:
     is_whole: bool = True  #: every new file was needed
 
 
+#: The files as they were planned, their delete files, and the new ones, as JSON for a commit.
+Outcome: TypeAlias = tuple[list[str], list[str], list[str]]
+
+
 class Rewrite:
     """Some groups of files of one table. Use once: `plan`, `write`, `commit`; `abandon` if it goes no further."""
 
@@ -167,8 +172,8 @@ class Rewrite:
         return [part.path for part in self._parts]
 
     @property
-    def outcome(self) -> tuple[list[str], list[str], list[str]]:
-        """Return the files as they were planned, their delete files, and the new ones, as JSON for a commit."""
+    def outcome(self) -> Outcome:
+        """The exchange as it was planned."""
         inputs = [each for part in self._parts for each in part.inputs]
         deletes = [text for each in inputs for text in each.deletes]
         return [each.data for each in inputs], deletes, [output.file.json for output in self._outputs]
