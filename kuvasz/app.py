@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config, TableType
+from kuvasz.config.model import Config
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
@@ -328,8 +328,6 @@ def refuse_unsupported(config: Config) -> None:
     for group in config.databases:
         for name, table in group.tables.items():
             used = [option for option in ("partitions_regex",) if getattr(table, option)]
-            if table.type is not TableType.CLONE:
-                used.insert(0, f"type: {table.type}")
             if used:
                 message = f"database {group.database}, table {name}: {used[0]} is not supported by this version"
                 raise ConfigError(message, hint="take it out; the table is replicated as a clone")

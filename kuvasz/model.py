@@ -21,6 +21,18 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
+#: 2000-01-01 UTC, from which PostgreSQL counts, in µs since 1970-01-01 UTC, from which Iceberg does.
+POSTGRES_EPOCH_US = 946_684_800_000_000
+
+
+class TableType(enum.StrEnum):
+    """What a target makes of its source's changes."""
+
+    CLONE = "clone"
+    APPEND = "append"
+    HISTORY = "history"
+    CHANGELOG = "changelog"
+
 
 class Kind(enum.Enum):
     """The Iceberg type a value has in the lake (Iceberg spec, "Primitive Types" and "Nested Types")."""
@@ -187,6 +199,7 @@ class Truncation:
     end_lsn: int
     commit_us: int
     xid: int
+    ordinal: int = 0  #: number of this event in its transaction for the relation; known once it is cut into chunks
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kuvasz.errors import KuvaszError
-from kuvasz.model import Delivery, Position, Relation, Segment, TableName, Truncation
+from kuvasz.model import Delivery, Position, Relation, Segment, TableName, TableType, Truncation
 
 
 class Inbox(Protocol):
@@ -56,6 +56,8 @@ class Target:
     def takes(self, column: str) -> bool:
         """Say whether a source's column is to be in the lake."""
         return column not in self.exclude and (self.columns is None or column in self.columns)
+
+    type: TableType = TableType.CLONE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,11 @@ class Pipeline:
         ):
             oracle.assert_equal(expected, rows, key=key)
 
+    def rows(self, target: str) -> list[tuple]:
+        """The rows of a table as PyIceberg reads them, without sid."""
+        found = oracle.lake_rows_pyiceberg(self.folder.pyiceberg, f"shop.{target}", catalog=self.folder.catalog)
+        return list(found.select([name for name in found.columns if name != "sid"]).rows.elements())
+
     def snapshots(self, target: str) -> int:
         """The number of snapshots a table has."""
         table = oracle.open_table(self.folder.pyiceberg, f"shop.{target}", catalog=self.folder.catalog)

@@ -8,8 +8,9 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import names, sources, units
-from kuvasz.config.model import CatalogType, Mask, TableType
+from kuvasz.config.model import CatalogType, Mask
 from kuvasz.config.problem import Path, Problem, listed
+from kuvasz.model import TableType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ RESERVED = {
     TableType.CLONE: frozenset[str](),
     TableType.APPEND: frozenset[str](),
     TableType.HISTORY: frozenset({"kvsz_start", "kvsz_end", "kvsz_deleted"}),
-    TableType.CHANGELOG: frozenset({"_op", "_lsn", "_ordinal", "_xid", "_commit_ts"}),
+    TableType.CHANGELOG: frozenset({"_op", "_lsn", "_ordinal", "_xid", "_commit_ts", "_old_key"}),
 }
 
 #: What the uri of a catalog begins with; glue has none.

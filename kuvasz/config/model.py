@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import override
 
 from kuvasz.config import kinds, secrets
+from kuvasz.model import TableType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +30,6 @@ class CatalogType(enum.StrEnum):
     REST = "rest"
     HIVE = "hive"
     GLUE = "glue"
-
-
-class TableType(enum.StrEnum):
-    """What a target makes of its source's changes."""
-
-    CLONE = "clone"
-    APPEND = "append"
-    HISTORY = "history"
-    CHANGELOG = "changelog"
 
 
 class OnSchemaChange(enum.StrEnum):

@@ -37,6 +37,8 @@ class Folded:
     )
     previous: Int32s  #: per row: the row of the chunk that held an UPDATE's earlier version, else -1
     root: Int32s  #: per row: index into `keys` of the key under which the lake holds an UPDATE's earliest version
+    taken: Int32s  #: per row: index into `keys` of the key it has from then on; -1 for D
+    given_up: Int32s  #: per row: index into `keys` of the key that nobody has from then on; -1 if there is none
 
 
 def fold(tag: UInt8s, new: Keys, old: Keys, old_row: Int32s) -> Folded:
@@ -64,7 +66,7 @@ def fold(tag: UInt8s, new: Keys, old: Keys, old_row: Int32s) -> Folded:
         raise InternalError(f"row {row} of the chunk cannot be folded: {what}")
     keep, written, previous, root = _fold(tags, len(found), taken, given_up)
     keys = Keys(hi=found[:, 0].copy(), lo=found[:, 1].copy())
-    return Folded(keep=keep, keys=keys, written=written, previous=previous, root=root)
+    return Folded(keep=keep, keys=keys, written=written, previous=previous, root=root, taken=taken, given_up=given_up)
 
 
 def duplicates(keys: Keys) -> Int32s:

@@ -6,7 +6,8 @@ from kuvasz import lsn
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
 from kuvasz.lake.schema import SID, LakeSchema, reading_type
 from kuvasz.model import Relation, ReplicaIdentity
-from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.modes import own
+from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
 
 
@@ -33,6 +34,8 @@ def bind(
     for field in schema.fields:
         if field.name == SID and target.has_sid:
             bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
+        elif field.name in own.names(target.type):
+            bindings.append(Binding(name=field.name, column=OWN_COLUMN, type=field.type))
         elif field.name in column_of:
             kind = reading_type(target, relation.columns[column_of[field.name]], field, place)
             bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
@@ -53,6 +56,7 @@ def bind(
         seed=seed,
         schema=schema.arrow(),
         out_of_range=target.out_of_range,
+        mode=target.type,
     )
 
 
@@ -60,7 +64,7 @@ def _check_key(target: Target, key: tuple[str, ...], relation: Relation, place: 
     # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
     columns = {column.name for column in relation.columns}
     chosen = set(key) if relation.identity is ReplicaIdentity.FULL and columns >= set(key) else None
-    if (chosen or set(relation.key)) != set(key):
+    if (set(relation.key) if chosen is None else chosen) != set(key):
         message = (
             f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(key)})"
             f" in the lake table {target.name}"

@@ -35,6 +35,7 @@ class LiveFile:
 
     data: Mapping[str, Any]
     deletes: tuple[Mapping[str, Any], ...]
+    sequence: int = 0  #: of the commit that brought it, if it was asked for
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +163,18 @@ class IcebergTable:
         with translated(f"table {self.name}"):
             self._handle.refresh()
 
-    def live_files(self) -> Iterator[LiveFile]:
-        """Yield the files of the current snapshot."""
+    def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
+        """Yield the files of the current snapshot; on demand those committed first come first.
+
+        Files of one commit are ordered by name (see `LakeTable.new_path`).
+        """
+        if in_order:
+            dated = sorted(self._dated_files(), key=lambda pair: pair[0])
+            yield from (file for _, file in dated)
+        else:
+            yield from (file for _, file in self._dated_files(with_order=False))
+
+    def _dated_files(self, *, with_order: bool = True) -> Iterator[tuple[tuple[int, str], LiveFile]]:
         parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
         with translated(f"table {self.name}"):
             specs = self._specs()
@@ -173,10 +184,13 @@ class IcebergTable:
                 while iterator.hasNext():
                     task = iterator.next()
                     spec = next(iter(specs.values())) if len(specs) == 1 else specs[int(task.file().specId())]
-                    yield LiveFile(
+                    sequence = int(task.file().dataSequenceNumber()) if with_order else 0
+                    file = LiveFile(
+                        sequence=sequence,
                         data=json.loads(parser.toJson(task.file(), spec)),
                         deletes=tuple(json.loads(parser.toJson(delete, spec)) for delete in task.deletes()),
                     )
+                    yield (sequence, file.data["file-path"].rpartition("/")[2]), file
             finally:
                 tasks.close()
 

@@ -7,6 +7,7 @@ wait in a file on local disk, so a table of any size needs little memory here.
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import shutil
 import threading
 import time
@@ -26,8 +27,10 @@ from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
-from kuvasz.model import Position, Relation
+from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import CopyRequest, Feed, Receipt
+
+_log = logging.getLogger(__name__)
 
 #: Attempts at a commit that meets another writer's before the copy fails.
 _CONFLICT_ATTEMPTS = 5
@@ -66,7 +69,7 @@ class CopyJob:
         """Copy all ranges and commit."""
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._read(requests, on_progress)
+            self._read(requests, position.lsn, on_progress)
             return self._commit(position)
         except BaseException:
             self._stopped.set()
@@ -75,11 +78,11 @@ class CopyJob:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _read(self, requests: Sequence[CopyRequest], on_progress: Callable[[int, int], None]) -> None:
+    def _read(self, requests: Sequence[CopyRequest], lsn: int, on_progress: Callable[[int, int], None]) -> None:
         threads = self._pipeline.copy_parallelism or self._jobs.parallelism
         rows = 0
         with concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
-            futures = [pool.submit(self._range, request) for request in requests]
+            futures = [pool.submit(self._range, request, lsn) for request in requests]
             try:
                 for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
                     rows += future.result()
@@ -91,7 +94,7 @@ class CopyJob:
                     future.cancel()
                 raise
 
-    def _range(self, request: CopyRequest) -> int:
+    def _range(self, request: CopyRequest, lsn: int) -> int:
         if self._stopped.is_set():
             return 0
         job = CopyRange(
@@ -101,6 +104,7 @@ class CopyJob:
             properties=self._properties,
             path=f"{self._table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet",
             chunk_bytes=self._pipeline.chunk_bytes,
+            lsn=lsn,
             file_bytes=_FILE_BYTES,
             layout=self._table.layout,
         )
@@ -159,6 +163,11 @@ class CopyJob:
         sid = self._feed.sid if table.target.has_sid else None
         if source in table.positions or len(table.files):
             table.truncate(source, sid, changeset)
+            if changeset.dropped and table.target.type is not TableType.CLONE:
+                # What the source holds now is all that is known from here on: a gap within the rows would be worse.
+                _log.warning("rows of a source are replaced by a new copy, its earlier ones with them", extra={
+                    "event": "copied_over", "table": table.name, "source": source,
+                    "files": len(changeset.dropped)})  # fmt: skip
         numbered = [(table.files.reserve(), file) for file in self._files]
         table.adopt(numbered, self._keys(), sid, changeset)
         return table.commit(changeset, {source: position})

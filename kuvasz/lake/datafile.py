@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
 from kuvasz.lake.layout import PLAIN, Layout, Values
-from kuvasz.model import Int32s
+from kuvasz.model import Int32s, UInt32s
 
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
@@ -216,6 +216,24 @@ def write_rows(
     return tuple(files), places
 
 
+def place_in(files: Sequence[DataFile], numbers: Sequence[int], rows: Int32s) -> tuple[UInt32s, UInt32s]:
+    """Return file number and position of rows that are counted through several files.
+
+    Args:
+        files: One behind another.
+        numbers: Theirs, and perhaps one for the rows behind them.
+        rows: Row numbers.
+    """
+    if len(files) == 1 and len(numbers) == 2:
+        is_first = rows < files[0].rows
+        file = np.where(is_first, numbers[0], numbers[1])
+        return file.astype(np.uint32), np.where(is_first, rows, rows - files[0].rows).astype(np.uint32)
+    ends = np.cumsum([file.rows for file in files], dtype=np.int64)
+    which = np.searchsorted(ends, rows, side="right")
+    begins = np.concatenate([np.zeros(1, np.int64), ends])
+    return np.asarray(numbers, np.uint32)[which], (rows - begins[which]).astype(np.uint32)
+
+
 def numbered(path: str, number: int) -> str:
     """Return the path of one of several files."""
     return path if number == 0 else f"{path.removesuffix('.parquet')}-{number}.parquet"
@@ -344,10 +362,17 @@ def read_rows(properties: Mapping[str, str], path: str, positions: Sequence[int]
 
 
 def read_columns(properties: Mapping[str, str], path: str, ids: Sequence[int]) -> pa.Table:
-    """Return the columns of a data file that carry the given field ids, in that order."""
+    """Return the columns of a data file that carry the given field ids, in that order; NULLs for one it lacks."""
     file = pq.ParquetFile(file_io(properties, path).new_input(path).open())
     by_id = {field_id(field): field.name for field in file.schema_arrow if field.metadata}
-    return file.read(columns=[by_id[number] for number in ids]).select([by_id[number] for number in ids])
+    table = file.read(columns=[by_id[number] for number in ids if number in by_id])
+    columns = {
+        by_id.get(number, f"no {number}"): table.column(by_id[number])
+        if number in by_id
+        else pa.nulls(file.metadata.num_rows)
+        for number in ids
+    }
+    return pa.table(columns)
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:

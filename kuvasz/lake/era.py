@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from kuvasz.errors import KuvaszError
-from kuvasz.model import Position
+from kuvasz.model import Position, TableName
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -20,6 +20,8 @@ class Era:
 
     accepted: dict[str, int]  #: source -> LSN before which everything was written, committed or not
     error: KuvaszError | None = None  #: why nothing is written; None: all is well
+    events: dict[tuple[str, TableName], tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """(source, its table) -> commit LSN of the last transaction written, and how many events it had so far."""
 
     @staticmethod
     def begin(positions: Mapping[str, Position]) -> Era:

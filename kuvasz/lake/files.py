@@ -176,6 +176,7 @@ class Changeset:
         self.added: dict[int, tuple[DataFile, str | None]] = {}  #: number -> file, sid
         self.deletes: dict[int, BitMap64] = {}  #: number -> positions deleted by this commit
         self.dropped: set[int] = set()  #: whole files
+        self.obsolete: list[str] = []  #: new files that others took the place of, needed until the commit is there
         self.rows = 0
         self.sent: Sent | None = None  #: the commit, once it was sent
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
@@ -205,6 +206,7 @@ class Changeset:
         """Take over everything of another one."""
         self.added |= other.added
         self.dropped |= other.dropped
+        self.obsolete += other.obsolete
         self.rows += other.rows
         for number, positions in other.deletes.items():
             if number in self.deletes:
@@ -214,7 +216,7 @@ class Changeset:
 
     def paths(self) -> list[str]:
         """Return the paths of the data files that nobody will know if the commit fails."""
-        return [file.path for file, _ in self.added.values()]
+        return [*(file.path for file, _ in self.added.values()), *self.obsolete]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -29,6 +30,7 @@ from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, 
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, layout, spark, transforming
+from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable
 from kuvasz.lake.chunks import Chunk, Cut
@@ -37,14 +39,25 @@ from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset
+from kuvasz.lake.history import HistoryWriter
+from kuvasz.lake.history_tasks import ReadVersions
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.maintenance import Maintainer
 from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
-from kuvasz.lake.table import KEY_PROPERTY, SEED_PROPERTY, LakeTable, OpenTransaction
+from kuvasz.lake.table import (
+    KEY_PROPERTY,
+    SEED_PROPERTY,
+    TYPE_PROPERTY,
+    LakeTable,
+    OpenTransaction,
+    bounded,
+)
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
-from kuvasz.model import Position, Relation, Truncation
+from kuvasz.model import Position, Relation, TableType, Truncation, UInt32s
+from kuvasz.modes import own
+from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import CopyRequest, Failure, Feed, Receipt, TableWork, Target, Upkeep
 
@@ -54,6 +67,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_Raw: TypeAlias = "tuple[bytes | None, bytes | bytearray | memoryview | None, bytes | None]"
+
+#: Numbers of chunks: files of one commit are told apart by age by them.
+_orders = itertools.count(1)
 
 #: Tables that commit side by side. A commit is mostly waiting (28/s with one thread, 80/s with four; 2 cores).
 _COMMIT_THREADS = 4
@@ -219,7 +237,8 @@ class IcebergLake:
         if found is None:
             place = f"source {feed.source}, table {feed.table}"
             found = self._create(target, expressions.project(target, relation, place).relation)
-        return LakeTable(found, target, self._properties, self._state / "index", self._key_reader, expressions)
+        folder = self._state / "index"
+        return LakeTable(found, target, self._properties, folder, self._key_reader, expressions, self._version_reader)
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)
@@ -230,11 +249,13 @@ class IcebergLake:
             "format-version": str(self._config.lake.format_version),
             SEED_PROPERTY: secrets.token_hex(16),
             KEY_PROPERTY: json.dumps(list(key)),
+            TYPE_PROPERTY: target.type.value,
         }
+        properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
         names = ((SID,) if target.has_sid else ()) + key
-        properties |= {f"write.metadata.metrics.column.{name}": "full" for name in names}
+        identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
         self._catalog.ensure_namespace(target.name.rpartition(".")[0])
-        return self._catalog.create(target.name, fields, names, asked, properties)
+        return self._catalog.create(target.name, fields, identifiers, asked, properties)
 
     def _key_reader(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
         def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
@@ -244,13 +265,25 @@ class IcebergLake:
 
     def _keys_of(self, table: LakeTable) -> ReadKeys:
         sid = table.schema.by_name(SID) if table.target.has_sid else None
-        ids = [table.schema.by_name(name) for name in table.key]
+        ids = [table.schema.by_name(name) for name in table.identity]
         return ReadKeys(
             properties=self._properties,
             seed=table.seed,
             sid_id=sid.field_id if sid else None,
             key_ids=tuple(field.field_id for field in ids if field is not None),
         )
+
+    def _version_reader(
+        self, table: LakeTable
+    ) -> Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]:
+        def read(files: Sequence[tuple[int, str]], are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:  # noqa: FBT001
+            id_of = {field.name: field.field_id for field in table.schema.fields}
+            job = ReadVersions(
+                keys=self._keys_of(table), end_id=id_of[own.END], deleted_id=id_of[own.DELETED], are_open=are_open
+            )
+            return self._jobs.stream(job, files)
+
+        return read
 
     def table(self, name: str) -> LakeTable:
         """Return a prepared table."""
@@ -271,39 +304,40 @@ class IcebergLake:
         """See `kuvasz.ports.Lake.write`."""
         size = self._chunk_bytes(works)
         shapes: list[Shape] = []
-        bounded: list[tuple[str, ...]] = []
+        bounds: list[tuple[str, ...]] = []
         layouts: list[Layout] = []
         plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era]] = []
-        parts: list[bytes | bytearray | memoryview] = []
-        pending: list[tuple[Chunk, int, LakeTable]] = []
+        parts: list[_Raw] = []
+        pending: list[tuple[Chunk | Truncation, int, LakeTable]] = []
         for work in works:
             table = self._tables[work.target]
             era = table.era
             if era.error is not None:
                 continue
-            cut = chunks.cut(work.changes, dict(era.accepted), size)
+            events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
+            cut = chunks.cut(work.changes, dict(era.accepted), size, table.target.type, events)
             steps: list[int | Truncation] = []
             error = None
             try:
                 for step in cut.steps:
-                    if isinstance(step, Truncation):
+                    if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
                         steps.append(step)
                         continue
                     shape = table.shape(self.feed(work.target, step.source, step.relation), step.relation)
                     if shape not in shapes:
                         shapes.append(shape)
-                        bounded.append(table.bounded)
+                        bounds.append(table.bounded)
                         layouts.append(table.layout)
                     steps.append(len(pending))
                     pending.append((step, shapes.index(shape), table))
-                    parts.append(np.concatenate(step.lengths).tobytes())
-                    parts.append(step.parts[0] if len(step.parts) == 1 else b"".join(step.parts))
+                    parts.append(_raw(step))
             except KuvaszError as caught:
                 error = caught
             plans.append((work, cut, steps, error, era))
-        done = self._run(pending, parts, shapes, bounded, layouts)
-        for work, _, _, _, era in plans:  # only now: a job that failed is run again with the same rows
+        done = self._run(pending, parts, shapes, bounds, layouts)
+        for work, cut, _, _, era in plans:  # only now: a job that failed is run again with the same rows
             era.accept(work.through)
+            era.events = cut.events
         jobs = tuple(self._table_job(plan, done, pending) for plan in plans)
         for job in jobs:
             self._tables[job.work.target].in_flight.update(_paths(job))
@@ -316,34 +350,31 @@ class IcebergLake:
 
     def _run(
         self,
-        pending: Sequence[tuple[Chunk, int, LakeTable]],
-        parts: Sequence[bytes | bytearray | memoryview],
+        pending: Sequence[tuple[Chunk | Truncation, int, LakeTable]],
+        parts: Sequence[_Raw],
         shapes: Sequence[Shape],
-        bounded: Sequence[tuple[str, ...]],
+        bounds: Sequence[tuple[str, ...]],
         layouts: Sequence[Layout],
     ) -> dict[int, ChunkDone]:
         if not pending:
             return {}
-        path, slices = self._spool.write(parts)
+        path, written = self._spool.write([part for raw in parts for part in raw if part is not None])
+        slices = iter(written)
         done: dict[int, ChunkDone] = {}
         try:
-            tasks = [
-                (
-                    number,
-                    ChunkTask(
-                        shape=shape,
-                        count=chunk.rows,
-                        lengths=slices[2 * number],
-                        data=slices[2 * number + 1],
-                        path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
-                    ),
-                )
-                for number, (chunk, shape, table) in enumerate(pending)
-            ]
+            tasks = []
+            for number, (step, shape, table) in enumerate(pending):
+                lengths, data, facts = (None if part is None else next(slices) for part in parts[number])
+                order = next(_orders)
+                task = ChunkTask(
+                    shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
+                    facts=facts, path=table.new_path(order), order=order,
+                )  # fmt: skip
+                tasks.append((number, task))
             job = ApplyChunks(
-                shapes=tuple(shapes), bounded=tuple(bounded), layouts=tuple(layouts), properties=self._properties
+                shapes=tuple(shapes), bounded=tuple(bounds), layouts=tuple(layouts), properties=self._properties
             )
-            sizes = [chunk.size for chunk, _, _ in pending]
+            sizes = [step.size if isinstance(step, Chunk) else 1 for step, _, _ in pending]
             failpoints.hit("before_data_files", LakeError)
             done = self._run_tasks(job, tasks, sizes)
             failpoints.hit("after_data_files", LakeError)
@@ -361,12 +392,13 @@ class IcebergLake:
     ) -> dict[int, ChunkDone]:
         """Run the chunks; those with expressions go through Spark SQL, in jobs of their own."""
         plain = [(task, size) for task, size in zip(tasks, sizes, strict=True)
-                 if job.shapes[task[1].shape].transform is None]  # fmt: skip
+                 if job.shapes[task[1].shape].transform is None or task[1].data is None]  # fmt: skip
         done: dict[int, ChunkDone] = {}
         if plain:
             done |= dict(self._jobs.run(job, [task for task, _ in plain], [size for _, size in plain]))
         if len(plain) < len(tasks):
-            others = [task for task in tasks if job.shapes[task[1].shape].transform is not None]
+            simple = {number for (number, _), _ in plain}
+            others = [task for task in tasks if task[0] not in simple]
             done |= dict(transforming.apply_chunks(self.session, job, others))
         return done
 
@@ -374,7 +406,7 @@ class IcebergLake:
         self,
         plan: tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era],
         done: Mapping[int, ChunkDone],
-        pending: Sequence[tuple[Chunk, int, LakeTable]],
+        pending: Sequence[tuple[Chunk | Truncation, int, LakeTable]],
     ) -> _TableJob:
         work, cut, steps, error, era = plan
         results: list[ChunkDone | Truncation] = []
@@ -384,7 +416,11 @@ class IcebergLake:
                 continue
             result = done[step]
             if result.error is not None and error is None:
-                error = placed(result.error, pending[step][0].commit_lsn_of(max(result.row, 0)))
+                found = pending[step][0]
+                row = max(result.row, 0)
+                error = placed(
+                    result.error, found.commit_lsn_of(row) if isinstance(found, Chunk) else found.commit_lsn
+                )
             results.append(result)
         return _TableJob(work=work, cut=cut, results=tuple(results), era=era, error=error)
 
@@ -460,9 +496,13 @@ class IcebergLake:
 
     def _apply(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> Receipt:
         self._retried(table, table.follow)
-        self._resolve(table, job, changeset)
-        for source in (table.open.keys() & job.work.through.keys()) - job.work.open_sources:
-            table.close_open(source, changeset)
+        closed = job.work.through.keys() - job.work.open_sources
+        if table.target.type is TableType.HISTORY:
+            self._resolve_history(table, job, changeset, closed)
+        else:
+            self._resolve(table, job, changeset)
+            for source in table.open.keys() & closed:
+                table.close_open(source, changeset)
         positions = chunks.reached(job.cut, job.work.through, table.positions)
         begin = time.monotonic()
         snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
@@ -492,14 +532,25 @@ class IcebergLake:
                 self._closing.wait(wait)
                 wait = min(wait * 2, 30.0)
 
+    def _resolve_history(
+        self, table: LakeTable, job: _TableJob, changeset: Changeset, closed: Collection[str]
+    ) -> None:
+        writer = HistoryWriter(table, self._jobs, self._properties, changeset)
+        for step, result in zip(job.cut.steps, job.results, strict=True):
+            feed = self.feed(table.name, step.source, step.relation)
+            writer.take(step, result, feed.sid if table.target.has_sid else None)
+        for source in table.open.keys() & closed:
+            writer.close(source)
+
     def _resolve(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> None:
         """Resolve all chunks in order; rows that wait for earlier versions are completed in as few jobs as can be."""
         waiting: list[_Waiting] = []
         level_of: dict[int, int] = {}
         for step, result in zip(job.cut.steps, job.results, strict=True):
             waiting = _take_turn(table, step, changeset, waiting)
-            if isinstance(step, Truncation) or isinstance(result, Truncation):
-                assert isinstance(step, Truncation)
+            if isinstance(result, Truncation):
+                if table.target.type is TableType.APPEND:
+                    continue
                 feed = self.feed(table.name, step.source, step.relation)
                 pending = table.open.get(step.source)
                 layer = changeset if pending is None else pending.changeset
@@ -512,6 +563,9 @@ class IcebergLake:
             feed = self.feed(table.name, step.source, step.relation)
             waits = table.files.reserve()
             sid = feed.sid if table.target.has_sid else None
+            if table.is_bag:
+                Bag(table, (changeset, layer), pending).take(result, step.source, sid)
+                continue
             earlier = table.resolve(result, step.source, waits, layer, sid)
             if earlier is not None:
                 level = 1 + max((level_of.get(int(number), 0) for number in np.unique(earlier[0])), default=0)
@@ -539,9 +593,10 @@ class IcebergLake:
                         files=tuple(self._path(table, item, int(number), changeset) for number in numbers),
                         file_of=file_of.astype(np.int32),
                         position_of=positions.astype(np.int32),
-                        path=f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet",
+                        path=table.new_path(item.done.order),
                         bounded=table.bounded,
                         layout=table.layout,
+                        waits=item.done.waits,
                     ),
                 )
             )
@@ -643,6 +698,16 @@ def _where_now(earlier: tuple[np.ndarray, np.ndarray], settled: _Settled) -> tup
             files, positions = files.copy(), positions.copy()
             files[mine], positions[mine] = file[at], position[at]
     return files, positions
+
+
+def _raw(step: Chunk | Truncation) -> _Raw:
+    """Return what an executor needs of a step: lengths, messages, and facts of the transactions."""
+    if isinstance(step, Truncation):
+        run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
+        return None, None, Facts.of(np.array([run], np.int64)).to_bytes()
+    data = step.parts[0] if len(step.parts) == 1 else b"".join(step.parts)
+    facts = step.facts
+    return np.concatenate(step.lengths).tobytes(), data, None if facts is None else facts.to_bytes()
 
 
 def _take_turn(

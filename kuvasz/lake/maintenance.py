@@ -207,7 +207,10 @@ class Maintainer:
             message = f"table {table.name}: its delete files cannot be read: {error}"
             raise LakeError(message, hint="check the warehouse; it is tried again") from error
         with held(table):
-            rewrite = Rewrite.plan(table, groups, self._keys_of(table), self._sort_by(table))
+            # Where a key has several rows the index follows them one by one, and their order may tell their age.
+            is_plain = table.has_unique_keys
+            keys = self._keys_of(table) if is_plain else None
+            rewrite = Rewrite.plan(table, groups, keys, self._sort_by(table) if is_plain else ())
         try:
             rewrite.write(self._jobs, 1)
         except BaseException:

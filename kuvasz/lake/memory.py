@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, SchemaError
 from kuvasz.fold.keys import SEED_BYTES, Keys
 from kuvasz.lake import chunks, layout
 from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.era import Era
 from kuvasz.lake.schema import LakeSchema, wanted
-from kuvasz.model import Position, Relation, Truncation
-from kuvasz.modes import clone
+from kuvasz.model import Position, Relation, TableType, Truncation
+from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Applied
+from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.ports import CopyRequest, Failure, Feed, Lake, Receipt, TableWork, Target, Upkeep
 
@@ -54,6 +55,7 @@ class _Layer:
     def __init__(self, below: Callable[[_Key], _Row | None]) -> None:
         self._below = below
         self.rows: dict[_Key, _Row | None] = {}  #: None: deleted here
+        self.versions: list[tuple[str | None, pa.Table]] = []  #: sid, rows of a table type that keeps all
         self.truncated: set[str | None] = set()  #: sids whose rows below are gone
 
     def get(self, key: _Key) -> _Row | None:
@@ -67,6 +69,7 @@ class _Layer:
         """Delete every row of a source."""
         self.truncated.add(sid)
         self.rows = {key: row for key, row in self.rows.items() if row is None or row.sid != sid}
+        self.versions = [pair for pair in self.versions if pair[0] != sid]
 
     def put(self, keys: Keys, written: Iterable[int], rows: pa.Table, sid: str | None) -> None:
         """Set or, where `written` is negative, delete rows."""
@@ -78,6 +81,7 @@ class _Layer:
         for sid in self.truncated:
             other.truncate(sid)
         other.rows |= self.rows
+        other.versions += self.versions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,8 @@ class _Table:
         self.positions: dict[str, Position] = {}
         self.era = Era.begin(self.positions)
         self.rows: dict[_Key, _Row] = {}  #: what readers see
+        self.versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
+        self.is_growing = target.type in {TableType.APPEND, TableType.CHANGELOG}
         self.snapshots = 0
         self.layer = _Layer(self.rows.get)  #: of the commit being worked out
         self.open: dict[str, tuple[int, _Layer]] = {}  #: source -> commit LSN and rows of its open transaction
@@ -160,16 +166,26 @@ class _Table:
             if lost:
                 raise no_earlier_version(source, self.target.name, lost)
             before = _stacked(earlier, rows.schema)
-            completed = clone.complete(applied.aside.rows, applied.aside.unchanged, before)
+            completed = clone.complete(applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits)
             rows = pa.concat_tables([rows, completed])
-        layer.put(applied.keys, applied.written.tolist(), rows, sid)
+        if not self.is_growing:
+            layer.put(applied.keys, applied.written.tolist(), rows, sid)
+            return
+        held = np.flatnonzero(applied.written >= 0)
+        layer.put(applied.keys.take(held), applied.written[held].tolist(), rows, sid)
+        if rows.num_rows:
+            layer.versions.append((sid, rows))
 
     def settle(self, positions: Mapping[str, Position]) -> int | None:
         """Make the layer visible together with the positions; returns the snapshot's number if there is one."""
         gone = [key for key, row in self.rows.items() if row.sid in self.layer.truncated]
         changes = {key: row for key, row in self.layer.rows.items() if row is not None or key in self.rows}
-        if not gone and not changes and positions.keys() <= self.positions.keys():
+        added = self.layer.versions
+        kept = [pair for pair in self.versions if pair[0] not in self.layer.truncated]
+        is_same = not gone and not changes and not added and len(kept) == len(self.versions)
+        if is_same and positions.keys() <= self.positions.keys():
             return None
+        self.versions = kept + added
         for key in gone:
             del self.rows[key]
         for key, row in changes.items():
@@ -179,7 +195,7 @@ class _Table:
                 self.rows.pop(key, None)
         self.positions.update(positions)
         self.begin()
-        if not gone and not changes:
+        if is_same:
             return None
         self.snapshots += 1
         return self.snapshots
@@ -221,6 +237,8 @@ class MemoryLake(Lake):
     @override
     def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
         """See `kuvasz.ports.Lake.prepare`."""
+        if target.type is TableType.HISTORY:
+            raise SchemaError(f"table {target.name}: the lake in memory keeps no history")
         with self._lock:
             self._feeds.add(feed)
             table = self._tables.get(target.name)
@@ -264,21 +282,35 @@ class MemoryLake(Lake):
         era = table.era
         if era.error is not None:
             return None
-        cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes)
+        events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
+        cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events)
         applied: list[Applied | None] = []
         error: KuvaszError | None = None
         try:
-            applied.extend(None if isinstance(step, Truncation) else self._apply(table, step) for step in cut.steps)
+            applied.extend(
+                self._truncated(table, step) if isinstance(step, Truncation) else self._apply(table, step)
+                for step in cut.steps
+            )
         except KuvaszError as caught:
             error = caught
         era.accept(work.through)
+        era.events = cut.events
         return _Written(work=work, cut=cut, applied=tuple(applied), era=era, error=error)
+
+    def _truncated(self, table: _Table, step: Truncation) -> Applied | None:
+        if table.target.type is not TableType.CHANGELOG:
+            return None
+        feed = self._feeds.find(table.target.name, step.source, step.relation)
+        run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
+        rows = changelog.apply_truncation(table.shape(feed, step.relation), Facts.of(np.array([run], np.int64)))
+        return Applied(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
 
     def _apply(self, table: _Table, chunk: Chunk) -> Applied:
         feed = self._feeds.find(table.target.name, chunk.source, chunk.relation)
         data = np.frombuffer(b"".join(chunk.parts), np.uint8)
         try:
-            return clone.apply_changes(table.shape(feed, chunk.relation), data, np.concatenate(chunk.lengths))
+            shape = table.shape(feed, chunk.relation)
+            return dispatch.apply_changes(shape, data, np.concatenate(chunk.lengths), chunk.facts)
         except KuvaszError as error:
             row = error.row if isinstance(error, RefusedValue) else 0
             raise placed(error, chunk.commit_lsn_of(max(row, 0))) from error
@@ -315,6 +347,8 @@ class MemoryLake(Lake):
         for step, applied in zip(cut.steps, written.applied, strict=True):
             layer = table.layer_of(step.source, chunks.open_lsn(step))
             sid = self._sid(table, self._feeds.find(work.target, step.source, step.relation))
+            if applied is None and table.target.type is TableType.APPEND:
+                continue
             if applied is None:
                 layer.truncate(sid)
             else:
@@ -355,7 +389,7 @@ class MemoryLake(Lake):
         rows = 0
         for done, request in enumerate(requests, 1):
             for data in request.read(self._chunk_bytes):
-                parts.append(clone.apply_copy(shape, data))
+                parts.append(dispatch.apply_copy(shape, data, position.lsn))
                 rows += parts[-1].rows.num_rows
             on_progress(done, rows)
         with table.lock:
@@ -363,6 +397,8 @@ class MemoryLake(Lake):
             table.begin()
             table.layer.truncate(sid)
             for part in parts:
+                if table.is_growing:
+                    table.layer.versions.append((sid, part.rows))
                 table.layer.put(part.keys, range(part.rows.num_rows), part.rows, sid)
             snapshot = table.settle({feed.source: position})
             table.era.accept({feed.source: position.lsn})
@@ -380,7 +416,11 @@ class MemoryLake(Lake):
         """Return the rows that a reader of the target sees, in no order that means anything."""
         table = self._tables[target]
         with table.lock:
-            return _stacked(table.rows.values(), table.schema.arrow())
+            schema = table.schema.arrow()
+            if table.is_growing:
+                every = [_Row(sid, rows, n) for sid, rows in table.versions for n in range(rows.num_rows)]
+                return _stacked(every, schema)
+            return _stacked(table.rows.values(), schema)
 
     def snapshots(self, target: str) -> int:
         """Return how many snapshots a target has."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from kuvasz import typemap
 from kuvasz.errors import SchemaError
-from kuvasz.model import Column, Kind, Relation, ValueType, Wire
+from kuvasz.model import Column, Kind, Relation, TableType, ValueType, Wire
+from kuvasz.modes import own
 from kuvasz.ports import Target
 
 #: Name of the column that says which source a row came from.
@@ -177,12 +178,28 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
                 field_id=number,
                 name=column.name,
                 type=kind,
-                required=column.is_key,
+                required=column.is_key and target.type is not TableType.CHANGELOG,  # a T row has no key
                 inner_ids=tuple(range(number + 1, number + 1 + inner)),
             )
         )
         number += 1 + inner
-    return tuple(fields)
+    return (*fields, *_own(target, relation, number))
+
+
+def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
+    names = {column.name for column in relation.columns}
+    for column in own.COLUMNS[target.type]:
+        if column.name in names:
+            message = (
+                f"table {relation.table} has a column named {column.name}, which the {target.type} table"
+                f" {target.name} needs itself"
+            )
+            raise SchemaError(
+                message, hint=f"rename the source's column, or leave it out: `exclude: [{column.name}]`"
+            )
+        inner = (number + 1, number + 2) if column.kind is Kind.MAP else ()
+        yield Field(field_id=number, name=column.name, type=column.type, required=column.required, inner_ids=inner)
+        number += 1 + len(inner)
 
 
 def source_type(target: Target, column: Column) -> ValueType:

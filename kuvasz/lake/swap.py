@@ -246,6 +246,8 @@ class Rewrite:
             dead = self._died(output)
             if len(dead) < output.file.rows:
                 numbers[output.file.path] = self._take(output, dead, changeset)
+        if not table.has_unique_keys:
+            table.index.remap(self._moves(old, numbers))
         swapped = self._facts(old.values(), changeset)
         changeset.summary = dict(summary(swapped))
         try:
@@ -286,6 +288,18 @@ class Rewrite:
                 keys, rows = keys.take(kept), rows[kept]
             table.index.insert(keys, number, rows)
         return number
+
+    def _moves(
+        self, old: Mapping[str, FileEntry], numbers: Mapping[str, int]
+    ) -> dict[int, tuple[int, npt.NDArray[np.int32]]]:
+        """Return where the rows of old files are, for tables in which a key may have several."""
+        return {
+            old[each.path].number: (numbers[output.file.path], places.astype(np.int32))
+            for output in self._outputs
+            if output.file.path in numbers
+            for each, places in output.places
+            if each.path in old
+        }
 
     def _facts(self, old: Iterable[FileEntry], changeset: Changeset) -> Swapped:
         entries = list(old)

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableError
+from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import layout, source_columns
 from kuvasz.lake import positions as position_properties
+from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import bind, no_earlier_version
-from kuvasz.lake.catalog import Commit, IcebergTable
-from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
+from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions, Projection
 from kuvasz.lake.files import (
@@ -41,7 +45,8 @@ from kuvasz.lake.files import (
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Int32s, Position, Relation, UInt32s
+from kuvasz.model import Position, Relation, TableType, UInt32s
+from kuvasz.modes import bag, own
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Feed, Target
 
@@ -51,6 +56,10 @@ _log = logging.getLogger(__name__)
 COMMIT_PROPERTY = "kuvasz.commit"
 SEED_PROPERTY = "kuvasz.seed"
 KEY_PROPERTY = "kuvasz.key"
+TYPE_PROPERTY = "kuvasz.type"
+
+#: Table types in which several rows have one key, the newest of which the index knows.
+_GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
@@ -58,10 +67,27 @@ REWRITE_PROPERTY = "kuvasz.rewrite"
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
 
+#: Names of files that compaction made, and of those that a copy did.
+_MERGED = re.compile(r"/kvsz-[0-9a-f]{32}\.parquet$")
+_COPIED = re.compile(r"/kvsz-[0-9a-f]{32}-[0-9]+(-[0-9]+)?\.parquet$")
+
+#: Files whose keys are in memory together when their order counts.
+_ORDERED_FILES = 16
+
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
 
+
+def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a target whose bounds files keep."""
+    mine = tuple(column.name for column in own.COLUMNS[target.type] if column.bounded)
+    return (*((SID,) if target.has_sid else ()), *key, *mine)
+
+
 ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
+
+#: (files, whether of open versions) -> number, keys and rows of each file.
+ReadVersions = Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]
 
 
 class OpenTransaction:
@@ -74,13 +100,15 @@ class OpenTransaction:
     def __init__(self, commit_lsn: int) -> None:
         self.commit_lsn = commit_lsn
         self.truncates: tuple[str | None] | None = None  #: sid whose rows from before the transaction go with it
+        self.us = 0  #: commit time in µs since 1970, of a history
+        self.sid: str | None = None  #: of a history
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
         self.changeset = Changeset()
         self.overlay = PositionIndex.in_memory()
-        self.entries: list[tuple[Keys, UInt32s, UInt32s]] = []
+        self.entries: list[tuple[Keys, UInt32s, UInt32s]] = []  #: `ABSENT`, in a history, for keys that are gone
 
 
 class LakeTable:
@@ -93,6 +121,7 @@ class LakeTable:
         index_folder: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
         expressions: Checks those of the map.
+        read_versions: The same for a history: the open versions, or those that ended deleted.
     """
 
     def __init__(
@@ -103,6 +132,7 @@ class LakeTable:
         index_folder: Path,
         read_keys: Callable[[LakeTable], ReadKeys],
         expressions: Expressions,
+        read_versions: Callable[[LakeTable], ReadVersions],
     ) -> None:
         self._expressions = expressions
         self.lock = threading.RLock()
@@ -119,6 +149,11 @@ class LakeTable:
             message = f"table {target.name} exists in the lake and was not made by kuvasz"
             raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
         self.layout = self._settle_layout()
+        made_as = found.get(TYPE_PROPERTY, TableType.CLONE)
+        if made_as != target.type:
+            message = f"table {target.name} was made as {made_as}, and the map says {target.type}"
+            hint = f"set `type: {made_as}`, choose another `target`, or drop the table from the lake to copy it anew"
+            raise SchemaError(message, hint=hint)
         self.seed = bytes.fromhex(found[SEED_PROPERTY])
         self.key: tuple[str, ...] = tuple(json.loads(found[KEY_PROPERTY]))
         if (self.schema.by_name(SID) is not None) != target.has_sid and SID not in self.key:
@@ -131,6 +166,7 @@ class LakeTable:
         self.open: dict[str, OpenTransaction] = {}
         self._shapes: dict[tuple[str, Relation], Shape] = {}
         self._read_keys = read_keys(self)
+        self._read_versions = read_versions(self)
         self._index_folder = index_folder / self.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
@@ -160,7 +196,9 @@ class LakeTable:
         if self._index is None:
             self._index = PositionIndex.open(self._index_folder)
             tag = self._index.tag
-            if tag is not None:
+            if tag is not None and self.is_bag and tag.get("schema") != self.schema.schema_id:
+                self._index.clear()  # whole rows are hashed, and rows have other columns now
+            elif tag is not None:
                 self._recall(tag)
             self._catch_up()
         return self._index
@@ -181,13 +219,20 @@ class LakeTable:
         assert self._index is not None
         sid = self.schema.by_name(SID)
         sid_id = sid.field_id if sid is not None and self.target.has_sid else None
-        live = {file.data["file-path"]: file for file in self.table.live_files()}
+        live = {
+            file.data["file-path"]: file
+            for file in self.table.live_files(in_order=self.target.type is not TableType.CLONE)
+        }
         gone = [entry.number for entry in self.files if entry.path not in live]
         if gone:
             self._check_open(gone)
             self._index.drop_files(gone)
         for number in gone:
             self.files.remove(number)
+        if (self.is_growing and not self._has_only_grown(live, gone)) or (self.is_bag and gone):
+            for number in [entry.number for entry in self.files]:
+                self.files.remove(number)
+            self._index.clear()
         fresh = []
         for path, file in live.items():
             known = self.files.find(path)
@@ -199,15 +244,114 @@ class LakeTable:
             self.files.add(entry)
         if fresh:
             _log.info("reading keys of files", extra={"event": "index_read", "table": self.name, "files": len(fresh)})
-        for number, keys in self._read_keys(fresh) if fresh else ():
+        self._index_files(self._index, fresh, {path: file.sequence for path, file in live.items()})
+        self._index.mark()
+        self.snapshot_id = self.table.snapshot_id
+
+    def _index_files(
+        self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
+    ) -> None:
+        """Tell the index of the rows in files; `sequences` says of which commit each is."""
+        if self.target.type is TableType.HISTORY:
+            self._index_versions(index, files)
+            return
+        if self.is_growing:
+            self._index_grown(index, files, sequences)
+            return
+        for number, keys in self._keys_of(files):
             alive = np.ones(len(keys), np.bool_)
             dead = self.files.dead(number)
             if len(dead):
                 alive[np.fromiter(dead, np.int64, len(dead))] = False
             rows = np.flatnonzero(alive).astype(np.uint32)
-            self._index.insert(keys.take(rows), number, rows)
-        self._index.mark()
-        self.snapshot_id = self.table.snapshot_id
+            if self.is_bag:
+                Bag(self).stack(index, keys.take(rows), number, rows)
+            else:
+                index.insert(keys.take(rows), number, rows)
+
+    def _index_grown(
+        self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
+    ) -> None:
+        """Tell the index of the newest row of each key, as far as the files say which it is.
+
+        Files of later commits are newer, and so are later rows of a file that keeps the order of the stream. A file
+        that compaction made has rows of any age, and partitions and sorting lose the order within a commit: a key
+        that may have a newer row elsewhere is sent nowhere, so that nobody takes an old value for its last one.
+        """
+        nowhere = self.files.reserve()
+        path_of = dict(files)
+        for number, keys in self._keys_of(files):
+            rows = np.arange(len(keys), dtype=np.uint32)
+            last = newest(keys)
+            is_doubtful = ~last
+            is_merged = _MERGED.search(path_of[number]) is not None
+            known, _ = index.lookup(keys)
+            for other in np.unique(known[known != ABSENT]).tolist():
+                path = path_of.get(other) or (self.files[other].path if other in self.files else "")
+                is_same_commit = sequences.get(path) == sequences[path_of[number]]
+                if (is_merged and _COPIED.search(path) is None) or (is_same_commit and not self.layout.is_plain):
+                    is_doubtful |= known == other
+            if not is_merged and not self.layout.order:
+                is_doubtful &= last
+            index.insert(keys.take(last), number, rows[last])
+            doubtful = keys.take(is_doubtful)
+            index.insert(doubtful.take(newest(doubtful)), nowhere, rows[: int(newest(doubtful).sum())])
+
+    def _index_versions(self, index: PositionIndex, files: Sequence[tuple[int, str]]) -> None:
+        """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
+        for are_open in (False, True):
+            for begin in range(len(files), 0, -_ORDERED_FILES):
+                found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
+                for number, keys, rows in sorted(found, key=lambda triple: -triple[0]):
+                    dead = self.files.dead(number)
+                    wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
+                    if not are_open:
+                        known, _ = self.alive(*index.lookup(keys))
+                        wanted &= (known == ABSENT) & newest(keys)
+                    index.insert(keys.take(wanted), number, rows[wanted])
+
+    @property
+    def is_bag(self) -> bool:
+        """Whether it clones a table without a key, whose rows are matched as a whole."""
+        return self.target.type is TableType.CLONE and not self.key
+
+    @property
+    def has_unique_keys(self) -> bool:
+        """Whether a key has one live row at most, so that reading live rows tells where the newest is."""
+        return self.target.type is TableType.CLONE and not self.is_bag
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns, without sid, whose values the index knows rows by; empty if it knows none."""
+        if not self.is_bag:
+            return self.key
+        return tuple(bag.hashed_columns(self.schema.arrow(), has_sid=self.target.has_sid))
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether several rows may have one key, of which the one written last is the newest."""
+        return self.target.type in _GROWING
+
+    def _has_only_grown(self, live: Mapping[str, LiveFile], gone: Sequence[int]) -> bool:
+        """Whether all files that are new to the index are newer than those it knows: else it is read from the start.
+
+        Files that someone else rewrote have rows of any age.
+        """
+        known = [place for place, path in enumerate(live) if self.files.find(path) is not None]
+        return not gone and known == list(range(len(known)))
+
+    def _keys_of(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
+        """Yield the keys of files; in the order given where that says which of several rows is the newest."""
+        if not self.identity:
+            return
+        step = _ORDERED_FILES if self.is_growing else max(1, len(files))
+        for begin in range(0, len(files), step):
+            found = self._read_keys(files[begin : begin + step])
+            yield from sorted(found, key=lambda pair: pair[0]) if self.is_growing else found
+
+    def new_path(self, order: int) -> str:
+        """Return the location of a new data file; of files of one commit, those of a lower order are older."""
+        return f"{self.location}/data/kvsz-{order:012x}-{uuid.uuid4().hex}.parquet"
 
     def _check_open(self, gone: Sequence[int]) -> None:
         for source, pending in self.open.items():
@@ -224,7 +368,12 @@ class LakeTable:
             return
         files = {str(entry.number): entry.path for entry in self.files}
         failpoints.hit("before_checkpoint")
-        self._index.checkpoint({"snapshot": self.snapshot_id, "files": files, "next": self.files.next_number})
+        self._index.checkpoint(
+            {
+                "snapshot": self.snapshot_id, "files": files, "next": self.files.next_number,
+                "schema": self.schema.schema_id,
+            }
+        )  # fmt: skip
         failpoints.hit("after_checkpoint")
         self._unsaved = 0
 
@@ -294,14 +443,16 @@ class LakeTable:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """Columns whose bounds are kept: the key's, sid included."""
-        return ((SID,) if self.target.has_sid else ()) + self.key
+        """Columns whose bounds are kept: the key's, sid included, and some of kuvasz's own."""
+        return bounded(self.target, self.key)
 
     def reload_schema(self) -> None:
         """Read the schema again after it was changed."""
         self.schema = self.table.schema()
         self.layout = self.table.layout()
         self._shapes.clear()
+        if self.is_bag:
+            self.reset_index()
 
     # Resolving
 
@@ -328,18 +479,19 @@ class LakeTable:
         pending = self.open.get(source)
         earlier = None
         if done.sources is not None:
-            earlier = self._lookup(done.sources, pending)
-            self._check_found(earlier, source)
-        files, rows = self._lookup(done.keys, pending)
-        found = files != ABSENT
-        changeset.delete(files[found], rows[found])
-        numbers = [*self._add(done.files, changeset, sid), waiting]
+            earlier = self.find_earlier(done.sources, source)
+        if self.target.type not in _GROWING:
+            files, rows = self.lookup(done.keys, pending)
+            found = files != ABSENT
+            changeset.delete(files[found], rows[found])
+        numbers = [*self.add_files(done.files, changeset, sid), waiting]
         kept = np.flatnonzero(done.written >= 0)
-        file, position = _place_in(done.files, numbers, done.written[kept])
-        self._insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
+        file, position = place_in(done.files, numbers, done.written[kept])
+        self.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
         return earlier
 
-    def _add(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
+    def add_files(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
+        """Take new files into a changeset; return their numbers."""
         numbers = []
         for file in files:
             numbers.append(self.files.reserve())
@@ -373,10 +525,10 @@ class LakeTable:
         assert done.keys is not None
         assert done.written is not None
         layer, outer = layers
-        numbers = self._add(completed.files, layer, sid)
+        numbers = self.add_files(completed.files, layer, sid)
         count = sum(file.rows for file in completed.files)
         rows = np.arange(count, dtype=np.int32) if completed.written is None else completed.written
-        file, position = _place_in(completed.files, numbers, rows)
+        file, position = place_in(completed.files, numbers, rows)
         gone = layer.deletes.get(waiting)
         for changeset in {id(one): one for one in (outer, *(o.changeset for o in self.open.values()))}.values():
             if (dead := changeset.deletes.pop(waiting, None)) is not None:
@@ -389,9 +541,39 @@ class LakeTable:
         if gone is not None:
             lives = ~np.isin(row, np.fromiter(gone, np.int64, len(gone)))
             mine, row = mine[lives], row[lives]
+        if self.target.type in _GROWING:  # nothing is deleted here: the index tells
+            current, _ = self.lookup(done.keys.take(mine.astype(np.int32)), self.open.get(source))
+            mine, row = mine[current == waiting], row[current == waiting]
         pending = self.open[source] if layer is not outer else None
-        self._insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
+        self.insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
         return file, position
+
+    def find_earlier(self, sources: Keys, source: str) -> tuple[UInt32s, UInt32s]:
+        """Return file number and position of the earlier versions that rows of a source wait for.
+
+        Raises:
+            TableError: One is not there.
+        """
+        earlier = self.lookup(sources, self.open.get(source))
+        self._check_found(earlier, source)
+        return earlier
+
+    def alive(self, files: UInt32s, rows: UInt32s, changeset: Changeset | None = None) -> tuple[UInt32s, UInt32s]:
+        """Return places with those made `ABSENT` whose rows were deleted, or whose files went as a whole.
+
+        What a changeset adds is there; what it deletes is looked at by whoever asks.
+        """
+        files = files.copy()
+        for number in np.unique(files[files != ABSENT]).tolist():
+            mine = np.flatnonzero(files == number)
+            if number not in self.files:
+                if changeset is None or number not in changeset.added:
+                    files[mine] = ABSENT
+                continue
+            dead = self.files.dead(number) & BitMap64(rows[mine].astype(np.uint64))
+            if len(dead):
+                files[mine[np.isin(rows[mine], np.fromiter(dead, np.uint32, len(dead)))]] = ABSENT
+        return files, rows
 
     def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
         lost = int(np.count_nonzero(earlier[0] == ABSENT))
@@ -402,7 +584,8 @@ class LakeTable:
         if lost:
             raise no_earlier_version(source, self.name, lost)
 
-    def _lookup(self, keys: Keys, pending: OpenTransaction | None) -> tuple[UInt32s, UInt32s]:
+    def lookup(self, keys: Keys, pending: OpenTransaction | None) -> tuple[UInt32s, UInt32s]:
+        """Return where the newest row of each key is; an open transaction sees its own rows first."""
         if pending is None:
             return self.index.lookup(keys)
         newer_files, newer_rows = pending.overlay.lookup(keys)
@@ -412,7 +595,8 @@ class LakeTable:
         newer = newer_files != ABSENT
         return np.where(newer, newer_files, files), np.where(newer, newer_rows, rows)
 
-    def _insert(self, keys: Keys, files: UInt32s, rows: UInt32s, pending: OpenTransaction | None) -> None:
+    def insert(self, keys: Keys, files: UInt32s, rows: UInt32s, pending: OpenTransaction | None) -> None:
+        """Note where the newest row of each key is now."""
         if pending is None:
             self.index.insert(keys, files, rows)
         else:
@@ -440,19 +624,20 @@ class LakeTable:
         pending.clear()
 
     def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
-        gone = [entry.number for entry in self.files if self._is_of(entry.sid, sid)]
+        gone = [entry.number for entry in self.files if self.is_of(entry.sid, sid)]
         mixed = [entry.path for entry in self.files if self.target.has_sid and entry.sid is None]
         if mixed:
             message = f"table {self.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
             raise TableError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
         changeset.dropped.update(gone)
-        for number in [number for number, (_, owner) in changeset.added.items() if self._is_of(owner, sid)]:
+        for number in [number for number, (_, owner) in changeset.added.items() if self.is_of(owner, sid)]:
             gone.append(number)
             remove(file_io(self._properties, self.location), [changeset.added.pop(number)[0].path])
             changeset.deletes.pop(number, None)
         self.index.drop_files([*gone, *reserved])
 
-    def _is_of(self, owner: str | None, sid: str | None) -> bool:
+    def is_of(self, owner: str | None, sid: str | None) -> bool:
+        """Whether a file of some owner holds rows of a source."""
         return not self.target.has_sid or owner == sid
 
     def abandon(self, source: str) -> None:
@@ -630,6 +815,7 @@ class LakeTable:
         else:
             self.changed_bytes += size
         self.positions.update(positions)
+        remove(file_io(self._properties, self.location), changeset.obsolete)
         self.index.mark()
         self._unsaved += sum(file.rows for file, _ in changeset.added.values())
         if self._unsaved >= CHECKPOINT_ENTRIES:
@@ -696,25 +882,19 @@ class LakeTable:
         """Take copied files into a changeset."""
         for (number, file), file_keys in zip(files, keys, strict=True):
             changeset.add(number, file, sid)
-            self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
+            if self.is_bag:
+                rows = np.arange(file.rows, dtype=np.uint32)
+                Bag(self, (changeset,)).stack(self.index, file_keys, number, rows)
+            elif self.key:
+                self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
 
 
-def _place_in(files: Sequence[DataFile], numbers: Sequence[int], rows: Int32s) -> tuple[UInt32s, UInt32s]:
-    """Return file number and position of rows that are counted through several files.
-
-    Args:
-        files: One behind another.
-        numbers: Theirs, and perhaps one for the rows behind them.
-        rows: Row numbers.
-    """
-    if len(files) == 1 and len(numbers) == 2:
-        is_first = rows < files[0].rows
-        file = np.where(is_first, numbers[0], numbers[1])
-        return file.astype(np.uint32), np.where(is_first, rows, rows - files[0].rows).astype(np.uint32)
-    ends = np.cumsum([file.rows for file in files], dtype=np.int64)
-    which = np.searchsorted(ends, rows, side="right")
-    begins = np.concatenate([np.zeros(1, np.int64), ends])
-    return np.asarray(numbers, np.uint32)[which], (rows - begins[which]).astype(np.uint32)
+def newest(keys: Keys) -> npt.NDArray[np.bool_]:
+    """Return which rows are the last ones of their keys."""
+    is_newest = np.ones(len(keys), np.bool_)
+    backwards = Keys(hi=np.ascontiguousarray(keys.hi[::-1]), lo=np.ascontiguousarray(keys.lo[::-1]))
+    is_newest[len(keys) - 1 - duplicates(backwards)] = False
+    return is_newest
 
 
 def _place(feed: Feed) -> str:

@@ -29,7 +29,9 @@ from kuvasz.lake.datafile import (
 )
 from kuvasz.lake.layout import Layout
 from kuvasz.model import Int32s
-from kuvasz.modes import clone
+from kuvasz.modes import changelog, clone, dispatch
+from kuvasz.modes.clone import Closings
+from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transform import Evaluated
 from kuvasz.ports import CopyRequest
@@ -61,13 +63,18 @@ class SpoolSlice:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTask:
-    """Row messages of one relation version, lying in a spool file: lengths (uint32) first, then the messages."""
+    """Row messages of one relation version, lying in a spool file: lengths (uint32) first, then the messages.
+
+    Without lengths and data it is a TRUNCATE that becomes a row.
+    """
 
     shape: int  #: index into the job's shapes
     count: int
-    lengths: SpoolSlice
-    data: SpoolSlice
+    lengths: SpoolSlice | None
+    data: SpoolSlice | None
     path: str  #: of the data file to write
+    order: int  #: among the table's chunks of this process
+    facts: SpoolSlice | None = None  #: for table types that want them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +89,11 @@ class ChunkDone:
     aside: bytes | None = None  #: Arrow IPC of the rows that wait
     unchanged: tuple[np.ndarray, ...] = ()
     sources: Keys | None = None
+    waits: Int32s | None = None  #: as in `clone.Aside`
+    order: int = 0  #: as in `ChunkTask`
+    closings: Closings | None = None
+    delta: Int32s | None = None  #: as in `clone.Applied`
+    places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     error: KuvaszError | None = None
     row: int = -1  #: of the error, in the chunk
 
@@ -112,24 +124,36 @@ class ApplyChunks:
 
     def _apply(self, task: ChunkTask, evaluated: Evaluated | None = None) -> ChunkDone:
         shape = self.shapes[task.shape]
+        facts = None if task.facts is None else Facts.from_bytes(task.facts.read(self.properties))
+        if task.lengths is None or task.data is None:
+            assert facts is not None
+            rows = changelog.apply_truncation(shape, facts)
+            bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
+            files, _ = write_rows(self.properties, task.path, rows, bounded, layout)
+            return ChunkDone(files=files, keys=Keys.empty(), written=np.empty(0, np.int32), order=task.order)
         lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
         data = np.frombuffer(task.data.read(self.properties), np.uint8)
-        applied = clone.apply_changes(shape, data, lengths, evaluated)
+        applied = dispatch.apply_changes(shape, data, lengths, facts, evaluated)
         bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
         files, places = write_rows(self.properties, task.path, applied.rows, bounded, layout)
         written = applied.written
-        if places is not None:
+        if places is not None and applied.delta is None:
             here = (written >= 0) & (written < len(places))
             written = written.copy()
             written[here] = places[written[here]]
         aside = applied.aside
         return ChunkDone(
             files=files,
+            places=places,
             keys=applied.keys,
             written=written,
             aside=None if aside is None else to_ipc(aside.rows),
             unchanged=() if aside is None else aside.unchanged,
             sources=None if aside is None else aside.sources,
+            waits=None if aside is None else aside.waits,
+            closings=applied.closings,
+            delta=applied.delta,
+            order=task.order,
         )
 
 
@@ -140,11 +164,12 @@ class CompleteTask:
     aside: bytes
     unchanged: tuple[np.ndarray, ...]
     files: tuple[str, ...]  #: data files that hold earlier versions
-    file_of: Int32s  #: per row: index into `files`
+    file_of: Int32s  #: per row that waits: index into `files`
     position_of: Int32s
     path: str  #: of the data file to write
     bounded: tuple[str, ...]
     layout: Layout
+    waits: Int32s | None = None  #: as in `clone.Aside`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,21 +187,37 @@ class CompleteRows:
     def _complete(self, task: CompleteTask) -> ChunkDone:
         aside = from_ipc(task.aside)
         names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
-        pieces = []
-        order = []
-        for index, path in enumerate(task.files):
-            rows = np.flatnonzero(task.file_of == index)
-            pieces.append(read_rows(self.properties, path, task.position_of[rows].tolist(), names))
-            order.append(rows)
-        back = np.argsort(np.concatenate(order), kind="stable")
         wanted = pa.schema([aside.schema.field(name) for name in names])
-        earlier = pa.concat_tables([_as(piece, wanted) for piece in pieces]).take(pa.array(back))
-        rows = clone.complete(aside, task.unchanged, earlier)
+        earlier = read_scattered(self.properties, task.files, task.file_of, task.position_of, wanted)
+        rows = clone.complete(aside, task.unchanged, earlier, task.waits)
         files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
         return ChunkDone(files=files, written=places)
 
 
-def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def read_scattered(
+    properties: Mapping[str, str], files: Sequence[str], file_of: Int32s, position_of: Int32s, schema: pa.Schema
+) -> pa.Table:
+    """Return n rows that lie anywhere in several data files; columns that a file lacks are NULL.
+
+    Args:
+        properties: Of the FileIO.
+        files: Paths.
+        file_of: n indices into `files`.
+        position_of: n positions in those.
+        schema: The columns wanted.
+    """
+    pieces = []
+    order = []
+    for index, path in enumerate(files):
+        rows = np.flatnonzero(file_of == index)
+        pieces.append(with_schema(read_rows(properties, path, position_of[rows].tolist(), schema.names), schema))
+        order.append(rows)
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return pa.concat_tables(pieces).take(pa.array(back))
+
+
+def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema; those that the table lacks are NULL."""
     columns = []
     for field in schema:
         column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
@@ -205,6 +246,7 @@ class CopyRange:
     properties: Mapping[str, str]
     path: str  #: with a place {} for the number of the file
     chunk_bytes: int
+    lsn: int  #: of the snapshot that is copied
     file_bytes: int  #: of raw text, after which the next file begins
     layout: Layout
 
@@ -248,7 +290,7 @@ class CopyRange:
 
         try:
             for data, evaluated in chunks:
-                parts.append(clone.apply_copy(self.shape, data, evaluated))
+                parts.append(dispatch.apply_copy(self.shape, data, self.lsn, evaluated))
                 size += len(data)
                 if size >= _PORTION_BYTES:
                     write()
@@ -268,7 +310,7 @@ class CopyRange:
         size = 0
         try:
             for data, evaluated in chunks:
-                copied = clone.apply_copy(self.shape, data, evaluated)
+                copied = dispatch.apply_copy(self.shape, data, self.lsn, evaluated)
                 if writer is None:
                     path = self.path.format(len(files))
                     writer = DataFileWriter(
@@ -311,9 +353,10 @@ class ReadKeys:
         """Yield (number, keys in row order) per file."""
         slim_worker()
         for number, path in paths:
-            yield number, self._read(path)
+            yield number, self.read(path)
 
-    def _read(self, path: str) -> Keys:
+    def read(self, path: str) -> Keys:
+        """Return the keys of a data file's rows."""
         return self._hash(read_columns(self.properties, path, self._ids))
 
     def of(self, rows: pa.Table) -> Keys:

@@ -129,6 +129,8 @@ class _ReadChunks:
             shape = self.job.shapes[task.shape]
             transform = shape.transform
             assert transform is not None
+            assert task.lengths is not None
+            assert task.data is not None
             try:
                 lengths = np.frombuffer(task.lengths.read(self.job.properties), np.uint32)
                 data = np.frombuffer(task.data.read(self.job.properties), np.uint8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,7 @@ from kuvasz.decode.tuples import UNCHANGED, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
-from kuvasz.model import Int32s, UInt32s
+from kuvasz.model import Int32s, Int64s, UInt32s
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transform import Evaluated, attach_copied
 
@@ -31,7 +32,18 @@ class Aside:
 
     rows: pa.Table  #: unchanged cells are NULL
     unchanged: tuple[np.ndarray, ...]  #: per lake field a boolean array, or an empty one where no cell is missing
-    sources: Keys  #: key under which the lake holds the earlier version, one per row
+    sources: Keys  #: key under which the lake holds the earlier version, one per row that waits
+    waits: Int32s | None = None  #: the rows that wait, the others are only kept in order with them; None: all
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Closings:
+    """What a chunk of a history does to versions that were there before it; n keys, as in `Applied.keys`."""
+
+    us: Int64s  #: per key: when its first change of the chunk was, in µs since 1970-01-01 UTC
+    is_gone: npt.NDArray[np.bool_]  #: per key: that change took it away
+    first_start: Int64s  #: per key: start of its first version of the chunk, or the largest number if there is none
+    key_of: Int32s  #: per row written: index of its key; those of `Applied.rows`, then those of `Aside.rows`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +55,10 @@ class Applied:
     written: Int32s  #: per key: its row in `rows`, or len(rows) + its row in `aside`, or -1: deleted
     aside: Aside | None
     deleted: int  #: keys that end deleted
+    closings: Closings | None = None  #: of a history
+    delta: Int32s | None = (
+        None  #: per key, of a table without one: how many copies of the row there are more or fewer
+    )
 
 
 def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Applied:
@@ -58,7 +74,7 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
         DecodeError: The bytes are not what the protocol says, or a value does not fit.
     """
     changes = shape.split(data, lengths, evaluated)
-    _take_key_from_old(shape, changes)
+    take_key_from_old(shape, changes)
     folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
     unresolved = tuples.fill_unchanged(changes, folded.previous)
     keep = folded.keep
@@ -103,7 +119,7 @@ def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) ->
     )
 
 
-def _take_key_from_old(shape: Shape, changes: Changes) -> None:
+def take_key_from_old(shape: Shape, changes: Changes) -> None:
     """Fill key cells that are unchanged and stored out of line from the old key.
 
     PostgreSQL logs the old key whenever a key column is stored out of line (heapam, ExtractReplicaIdentity), so the
@@ -124,14 +140,21 @@ def _take_key_from_old(shape: Shape, changes: Changes) -> None:
         changes.new.length[column, missing] = changes.old.length[column, old]
 
 
-def complete(aside: pa.Table, unchanged: tuple[np.ndarray, ...], earlier: pa.Table) -> pa.Table:
+def complete(
+    aside: pa.Table, unchanged: tuple[np.ndarray, ...], earlier: pa.Table, waits: Int32s | None = None
+) -> pa.Table:
     """Fill the cells that were not sent from the rows' earlier versions.
 
     Args:
         aside: n rows.
         unchanged: As in `Aside`.
-        earlier: n rows in the same order, at least the columns that have unchanged cells.
+        earlier: One row for each that waits, in the same order; at least the columns that have unchanged cells.
+        waits: As in `Aside`.
     """
+    if waits is not None:
+        place = np.zeros(len(aside), np.int32)
+        place[waits] = np.arange(len(waits), dtype=np.int32)
+        earlier = earlier.take(pa.array(place))
     columns = []
     for index, field in enumerate(aside.schema):
         mask = unchanged[index]
@@ -165,4 +188,4 @@ def apply_copy(shape: Shape, data: bytes | bytearray, evaluated: Evaluated | Non
     if shape.transform is not None and evaluated is not None:
         cells, kept = attach_copied(shape.transform, cells, evaluated)
     rows = shape.rows(cells, kept)
-    return Copied(rows=rows, keys=shape.hash([rows.column(index).combine_chunks() for index in shape.key], len(rows)))
+    return Copied(rows=rows, keys=shape.row_keys(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +15,14 @@ from kuvasz.decode.tuples import Cells, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
-from kuvasz.model import Int32s, TableName, UInt32s, ValueType
+from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType
 from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
 
-#: `Binding.column` of the field that holds the sid, of one that the source lacks, and of the first one that an
-#: expression computes; the next computed ones are below that.
+#: `Binding.column` of the field that holds the sid, of one that the source lacks, of one that the mode fills, and of
+#: the first one that an expression computes; the next computed ones are below that.
 SID_COLUMN = -2
 NO_COLUMN = -1
+OWN_COLUMN = -3
 COMPUTED = -10
 
 
@@ -53,6 +54,7 @@ class Shape:
     seed: bytes  #: of the table's key hash
     schema: pa.Schema  #: of the lake table, with field ids
     out_of_range: str = "error"
+    mode: TableType = TableType.CLONE
     transform: Transform | None = None
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
 
@@ -73,6 +75,11 @@ class Shape:
             read |= {item.column for item in self.transform.inputs} | set(self.transform.identity)
         return set(range(self.column_count)) - read
 
+    @property
+    def is_bag(self) -> bool:
+        """Whether it clones a table without a key, whose rows are matched as a whole."""
+        return self.mode is TableType.CLONE and not self.key
+
     def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
         """Return the 128-bit keys of tuples."""
         return self.hash([self.read(cells, index, rows) for index in self.key], _count(cells, rows))
@@ -83,13 +90,36 @@ class Shape:
             return Keys.empty()
         return keys.hash_keys(arrays, sid=self.sid, seed=self.seed)
 
+    def row_keys(self, rows: pa.Table) -> Keys:
+        """Return the keys of decoded rows; none if the table has no key."""
+        if not self.key:
+            return Keys.empty()
+        return self.hash([rows.column(index).combine_chunks() for index in self.key], rows.num_rows)
+
+    def with_own(self, rows: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+        """Return rows with the columns that the mode fills."""
+        arrays = [
+            rows.column(index) if field.name not in columns else columns[field.name].cast(field.type)
+            for index, field in enumerate(self.schema)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def empty_rows(self, count: int) -> pa.Table:
+        """Return rows of which only the sid is known."""
+        arrays = [
+            pa.repeat(pa.scalar(self.sid, pa.string()), count) if binding.column == SID_COLUMN
+            else pa.nulls(count, field.type)
+            for binding, field in zip(self.bindings, self.schema, strict=True)
+        ]  # fmt: skip
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
     def read(self, cells: Cells, index: int, rows: Int32s | None = None) -> pa.Array:
         """Decode one lake field of the given rows."""
         binding = self.bindings[index]
         count = _count(cells, rows)
         if binding.column == SID_COLUMN:
             return pa.repeat(pa.scalar(self.sid, pa.string()), count)
-        if binding.column == NO_COLUMN:
+        if binding.column in {NO_COLUMN, OWN_COLUMN}:
             return pa.nulls(count, self.schema.field(index).type)
         if binding.computed is not None:
             values = cells.computed[binding.computed]

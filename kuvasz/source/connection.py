@@ -116,13 +116,19 @@ class Connection:
         return _seconds((await self._row("SHOW wal_sender_timeout"))[0])
 
     async def start_replication(
-        self, slot: str, publication: str, *, start_lsn: int = 0, options: Mapping[str, str] = _NO_OPTIONS
+        self,
+        slot: str,
+        publication: str,
+        *more: str,
+        start_lsn: int = 0,
+        options: Mapping[str, str] = _NO_OPTIONS,
     ) -> None:
         """Enter COPY_BOTH mode.
 
         Args:
             slot: Name of a logical slot with plug-in pgoutput.
             publication: Name of the publication.
+            more: Of others.
             start_lsn: From where on; the slot's confirmed position if that is later (so 0 is always right).
             options: Further options of pgoutput.
 
@@ -132,7 +138,11 @@ class Connection:
             SourceRefused: A privilege or setting is missing.
         """
         self._slot, self._publication = slot, publication
-        given = {"proto_version": "1", "publication_names": _identifier(publication), **options}
+        given = {
+            "proto_version": "1",
+            "publication_names": ",".join(map(_identifier, (publication, *more))),
+            **options,
+        }
         listed = ", ".join(f"{_identifier(name)} {_literal(value)}" for name, value in given.items())
         command = f"START_REPLICATION SLOT {_identifier(slot)} LOGICAL {lsn.render(start_lsn)} ({listed})"
         result = await self._execute(command)

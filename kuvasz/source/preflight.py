@@ -30,6 +30,7 @@ def check_source(
     sid: str | None,
     tables: Collection[TableName],
     *,
+    inserts_do: Collection[TableName] = (),
     old_transaction_s: float = OLD_TRANSACTION_S,
 ) -> list[Finding]:
     """Return every finding about a source and its tables, passed or not; raises nothing that can be a finding.
@@ -39,6 +40,7 @@ def check_source(
         database: The map's name for it; with `sid` it names slot and publication.
         sid: The source's id, or None.
         tables: The tables that the map wants, each by its own name.
+        inserts_do: Those of them that may do with INSERTs alone, if they have no key.
         old_transaction_s: From which age on a running transaction is told.
 
     Raises:
@@ -51,7 +53,7 @@ def check_source(
             report.add("reachable", report.location, "an answer", ok=True)
             server = ServerCheck(report, connection, url, old_transaction_s=old_transaction_s)
             server.run()
-            TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(tables)
+            TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(tables, inserts_do)
 
     report.run("reachable", "an answer", reach)
     return report.findings

@@ -99,7 +99,7 @@ class Reader:
         source: Name of the source.
         conninfo: libpq's connection string of a replication session (`kuvasz.source.conninfo`).
         slot: Name of the slot.
-        publication: Name of the publication.
+        publication: Name of the publication, or several names separated by commas.
         routes: Says which worker applies a relation. May be called from a thread.
         inboxes: One per worker.
         progress: Where deliveries are registered and what may be confirmed is read.
@@ -300,7 +300,7 @@ class Reader:
         wanted_s = self._options.status_interval_s
         # The server drops who is silent for its wal_sender_timeout; while paused we do not hear it ask.
         self._status_interval_s = min(wanted_s, timeout_s / 3) if timeout_s > 0 else wanted_s
-        await connection.start_replication(self._slot, self._publication)
+        await connection.start_replication(self._slot, *self._publication.split(","))
 
     async def _stream(self, connection: Connection) -> None:
         pause = _Pause(self._options, is_local=connection.is_local)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz import typemap
 from kuvasz.model import Kind, Wire
-from kuvasz.source import introspect, publication, sql
+from kuvasz.source import inserts, introspect, publication, sql
 from kuvasz.source.finding import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import psycopg
 
@@ -36,9 +36,11 @@ class TableCheck:
         self._connection = connection
         self._rights = rights
         self._is_primary = is_primary
+        self._inserts_do: frozenset[TableName] = frozenset()
 
-    def run(self, names: Collection[TableName]) -> None:
-        """Carry out every check on these tables."""
+    def run(self, names: Collection[TableName], inserts_do: Collection[TableName] = ()) -> None:
+        """Carry out every check on these tables; some may do with INSERTs alone, if they have no key."""
+        self._inserts_do = frozenset(inserts_do)
         self._report.run("tables", "a readable catalog", lambda: self._tables(names))
 
     def _tables(self, names: Collection[TableName]) -> None:
@@ -51,7 +53,14 @@ class TableCheck:
                 self._table(table)
         fit = [table for table in loaded.values() if table.can_update and not table.why_unsupported]
         if self._is_primary:
-            self._report.run("publication", _FITS, lambda: self._publication(fit))
+            self._report.run("publication", _FITS, lambda: self._publication(fit, self._report.source))
+        partial = [
+            table for table in loaded.values()
+            if not table.can_update and not table.why_unsupported and table.table in self._inserts_do
+        ]  # fmt: skip
+        if self._is_primary and partial:
+            second = inserts.object_name(self._report.source)
+            self._report.run("publication", _FITS, lambda: self._publication(partial, second, inserts.OPERATIONS))
 
     def _missing(self, name: TableName) -> None:
         tables = introspect.list_tables(self._connection, partitions=True)
@@ -87,9 +96,12 @@ class TableCheck:
     def _key(self, table: SourceTable) -> None:
         key = table.relation.key
         why, _, mend = table.why_no_key.partition("; ")
+        has_inserts = not table.can_update and table.table in self._inserts_do
+        if has_inserts:
+            why = f"{why}: only its INSERTs are replicated"
         self._report.add(
             "key", ", ".join(key) if key else why, "a key", ok=bool(key), table=table.table, fix=mend,
-            severity=Severity.ADVICE if table.can_update else Severity.REQUIRED,
+            severity=Severity.ADVICE if table.can_update or has_inserts else Severity.REQUIRED,
         )  # fmt: skip
 
     def _columns(self, table: SourceTable) -> None:
@@ -106,9 +118,14 @@ class TableCheck:
                 fix="they arrive as PostgreSQL's text; cast them with `set`, or give a numeric decimal(p,s)",
             )  # fmt: skip
 
-    def _publication(self, tables: Collection[SourceTable]) -> None:
-        current = publication.load(self._connection, self._report.source)
-        changes = publication.plan(current, self._report.source, tables)
+    def _publication(
+        self,
+        tables: Collection[SourceTable],
+        name: str,
+        operations: Sequence[str] = publication.ALL_OPERATIONS,
+    ) -> None:
+        current = publication.load(self._connection, name)
+        changes = publication.plan(current, name, tables, operations)
         if not changes.statements:
             self._report.add("publication", "fits", _FITS, ok=True)
             return

@@ -36,12 +36,13 @@ from kuvasz.errors import (
 )
 from kuvasz.model import PgType, Position, TableName
 from kuvasz.ports import Inbox, Lake, Routes
-from kuvasz.source import conninfo, failure, introspect, publication, slots, snapshot
+from kuvasz.source import conninfo, failure, inserts, introspect, publication, slots, snapshot
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.table import SourceTable
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
+from kuvasz.sync import keyless
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
 
@@ -49,6 +50,9 @@ _log = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 30.0
+
+#: Seconds between two looks whether tables that wait may be streamed.
+_LOOK_S = 1.0
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
@@ -76,6 +80,8 @@ class _Start:
 
     tables: tuple[tuple[SourceTableSpec, SourceTable], ...]  #: usable ones
     snapshot: slots.ExportedSnapshot | None  #: of a slot that was created just now
+    publications: tuple[str, ...]
+    is_waiting: bool  #: tables wait until the stream may name the publication of INSERTs alone
     system_id: str
 
 
@@ -186,7 +192,7 @@ class SourceSync:
             self.source.name,
             conninfo.replication_conninfo(self._url),
             self._slot,
-            self._slot,
+            ",".join(start.publications),
             routes=around.routes,
             inboxes=around.inboxes,
             progress=around.progress,
@@ -201,11 +207,29 @@ class SourceSync:
             return
         async with asyncio.TaskGroup() as tasks:
             copying = tasks.create_task(self._copy_beside(reader, new, start.system_id), name=f"copy {self._slot}")
+            waiting = tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}")
             try:
                 await reader.run()
             finally:
                 self._epoch = reader.epoch
                 copying.cancel()
+                waiting.cancel()
+
+    async def _await_inserts(self, reader: Reader, start: _Start) -> None:
+        """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
+        while start.is_waiting:
+            await _either(self._stopping, _LOOK_S)
+            from_lsn = await asyncio.to_thread(self._inserts_since)
+            if from_lsn is not None and reader.confirmed_lsn >= from_lsn and not self._is_copying():
+                reader.stop()
+                return
+
+    def _inserts_since(self) -> int | None:
+        try:
+            with contextlib.closing(conninfo.connect(self._url)) as connection:
+                return inserts.since(connection, inserts.object_name(self._slot))
+        except SourceError:
+            return None  # the reader finds out that the source is gone
 
     async def _copy_beside(
         self, reader: Reader, new: Sequence[tuple[SourceTableSpec, SourceTable]], system_id: str
@@ -282,29 +306,55 @@ class SourceSync:
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
             has_slot = self._check_slot(connection, [spec for spec, _ in prepared], system_id)
+            specs = [spec for spec, _ in prepared]
             # A column list made by hand may leave out what the map does.
-            self._publish(
-                connection, [_narrowed(spec, table) for spec, table in usable], [spec for spec, _ in prepared]
-            )
-            # After the publication: it must be there at the slot's first LSN.
+            full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
+            partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
+            self._publish(connection, self._slot, full, specs)
+            name = inserts.object_name(self._slot)
+            if partial or publication.load(connection, name) is not None:
+                self._publish(connection, name, partial, specs, inserts.OPERATIONS)
+            # After the publications: they must be there at the slot's first LSN.
             taken = None if has_slot else self._new_slot(self._slot, temporary=False)
-            return _Start(tables=tuple(prepared), snapshot=taken, system_id=system_id)
+            is_named = bool(partial) and self._may_name(connection, name, taken)
+            streamed = [(spec, table) for spec, table in prepared if is_named or table not in partial]
+            return _Start(
+                tables=tuple(streamed), snapshot=taken, system_id=system_id,
+                publications=(self._slot, *([name] if is_named else [])), is_waiting=bool(partial) and not is_named,
+            )  # fmt: skip
+
+    def _may_name(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        name: str,
+        taken: slots.ExportedSnapshot | None,
+    ) -> bool:
+        """Whether the stream may name the publication of INSERTs alone from where it goes on."""
+        if taken is not None:
+            inserts.mark(connection, name, taken.consistent_point)
+            return True
+        from_lsn = inserts.since(connection, name)
+        state = slots.describe(connection, self._slot)
+        confirmed = None if state is None else state.confirmed_flush_lsn
+        return from_lsn is not None and confirmed is not None and confirmed >= from_lsn
 
     def _publish(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        name: str,
         tables: Sequence[SourceTable],
         specs: Sequence[SourceTableSpec],
+        operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> None:
-        """Make the publication fit; tables that were copied once and are not in it now missed changes."""
-        planned = publication.plan(publication.load(connection, self._slot), self._slot, tables)
+        """Make a publication fit; tables that were copied once and are not in it now missed changes."""
+        planned = publication.plan(publication.load(connection, name), name, tables, operations)
         for spec in specs:
             if spec.table in planned.added and self._position(spec) is not None:
                 _log.warning("a table was not published for a while and is copied again", extra={
                     "event": "copied_again", "source": self.source.name, "table": spec.identifier})  # fmt: skip
                 # Before it is published again: after a crash nothing else would tell of the gap.
                 self._around.lake.forget(spec.identifier, self.source.name)
-        done = publication.reconcile(connection, self._slot, tables)
+        done = publication.reconcile(connection, name, tables, operations)
         if done.statements or done.tidying:
             _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
                       "statements": [*done.statements, *done.tidying]})  # fmt: skip
@@ -320,9 +370,10 @@ class SourceSync:
                 f"{place} cannot be replicated: {table.why_unsupported}", hint="take it out of the map"
             )
         elif not table.relation.key:
-            table = _with_key(table, None if spec.config.set is not None else spec.config.key)
-            if table is None:
-                error = SchemaError(f"{place}: {found[spec.table].why_no_key}", hint=found[spec.table].mend or None)
+            why = keyless.why_not(table, spec.config)
+            table = keyless.with_key(table, spec.config)
+            if why:
+                error = SchemaError(f"{place}: {why}", hint=table.mend or None)
         if table is not None and error is None and (why := why_not_taken(spec, table.relation)):
             error = SchemaError(f"{place}: {why}", hint="mend the entry in the map")
         if error is not None:
@@ -487,15 +538,6 @@ class SourceSync:
 def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
     """Return a table with the columns that the map takes."""
     return dataclasses.replace(table, relation=narrowed(spec, table.relation))
-
-
-def _with_key(table: SourceTable, key: tuple[str, ...] | None) -> SourceTable | None:
-    """Return a table with REPLICA IDENTITY FULL keyed by the map's columns, None if that does not do."""
-    names = {column.name for column in table.relation.columns}
-    if not key or not table.is_whole_row or not set(key) <= names:
-        return None
-    columns = tuple(dataclasses.replace(column, is_key=column.name in key) for column in table.relation.columns)
-    return dataclasses.replace(table, relation=dataclasses.replace(table.relation, columns=columns))
 
 
 def _ours(caught: KuvaszError | BaseExceptionGroup[BaseException]) -> KuvaszError:

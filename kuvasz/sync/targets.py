@@ -55,6 +55,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         exclude=frozenset(spec.config.exclude or ()),
         partition_by=spec.config.partition_by,
         sort_by=spec.config.sort_by,
+        type=spec.config.type,
     )
 
 

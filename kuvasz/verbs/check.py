@@ -10,6 +10,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.errors import KuvaszError
 from kuvasz.source.finding import Finding
 from kuvasz.source.preflight import check_source
+from kuvasz.sync import keyless
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
 def _source(source: Source) -> list[Finding]:
     try:
         tables = [spec.table for spec in source.tables]
-        return check_source(source.url.get(), source.database, source.sid, tables)
+        inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
+        return check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do)
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError
-from kuvasz.source import conninfo, publication, slots
+from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.verbs.check import THREADS
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def _clean(source: Source) -> list[Step]:
             slot = _drop(source.name, "slot", name, lambda: slots.drop(connection, name))
             if slot.error is not None:
                 return [slot]
-            return [slot, _drop(source.name, "publication", name, lambda: publication.drop(connection, name))]
+            first = _drop(source.name, "publication", name, lambda: publication.drop(connection, name))
+            more = inserts.object_name(name)
+            if publication.load(connection, more) is None:
+                return [slot, first]
+            return [slot, first, _drop(source.name, "publication", more, lambda: publication.drop(connection, more))]
     except KuvaszError as error:
         return [
             Step(source=source.name, what="slot", name=name, outcome="left", error=error.message, hint=error.hint)

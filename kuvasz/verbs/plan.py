@@ -12,7 +12,8 @@ from kuvasz import typemap
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
-from kuvasz.source import conninfo, introspect, publication, slots
+from kuvasz.source import conninfo, inserts, introspect, publication, slots
+from kuvasz.sync import keyless
 from kuvasz.sync.targets import narrowed, target_of, why_not_taken
 from kuvasz.verbs import text, typetable
 from kuvasz.verbs.check import THREADS
@@ -108,12 +109,30 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePla
                 if one.action != "error"
             ]
             plan = dataclasses.replace(plan, tables=tuple(tables))
-            changes = publication.plan(publication.load(connection, plan.slot), plan.slot, usable)
-            plan = dataclasses.replace(plan, statements=(*changes.statements, *changes.tidying))
+            plan = dataclasses.replace(plan, statements=_publications(connection, plan.slot, usable))
             state = slots.describe(connection, plan.slot)
         return _with_slot(plan, source, state, lake)
     except KuvaszError as error:
         return dataclasses.replace(plan, error=error.message, hint=error.hint, error_code=error.exit_code)
+
+
+def _publications(
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    name: str,
+    tables: Sequence[SourceTable],
+) -> tuple[str, ...]:
+    """Return the statements that make a source's publications fit."""
+    statements: list[str] = []
+    full = [table for table in tables if not keyless.has_only_inserts(table)]
+    partial = [table for table in tables if keyless.has_only_inserts(table)]
+    for one, members, operations in (
+        (name, full, publication.ALL_OPERATIONS), (inserts.object_name(name), partial, inserts.OPERATIONS),
+    ):  # fmt: skip
+        current = publication.load(connection, one)
+        if one == name or members or current is not None:
+            changes = publication.plan(current, one, members, operations)
+            statements += [*changes.statements, *changes.tidying]
+    return tuple(statements)
 
 
 def _with_slot(
@@ -143,12 +162,9 @@ def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, vie
     if found.why_unsupported:
         return TablePlan(table=table, target=target, action="error", error=found.why_unsupported,
                          hint="take it out of the map")  # fmt: skip
-    names = {column.name for column in found.relation.columns}
-    has_key = bool(found.relation.key) or (
-        found.is_whole_row and bool(spec.config.key) and set(spec.config.key or ()) <= names
-    )
-    if not has_key:
-        return TablePlan(table=table, target=target, action="error", error=found.why_no_key, hint=found.mend or None)
+    why_not = "" if found.relation.key else keyless.why_not(found, spec.config)
+    if why_not:
+        return TablePlan(table=table, target=target, action="error", error=why_not, hint=found.mend or None)
     if why := why_not_taken(spec, found.relation):
         return TablePlan(table=table, target=target, action="error", error=why, hint="mend the entry in the map")
     try:

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kuvasz.decode.cells import UNCHANGED
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, Segment, TableName, Transactions, Truncation
+from kuvasz.model import (
+    Column,
+    PgType,
+    Relation,
+    ReplicaIdentity,
+    Segment,
+    TableName,
+    TableType,
+    Transactions,
+    Truncation,
+)
 from kuvasz.ports import Feed, TableWork, Target
 from tests.unit.decode.wires import copy_line, joined, message
 
@@ -145,8 +155,8 @@ def work(
     )
 
 
-def target(name: str = TARGET, *, has_sid: bool = True) -> Target:
-    return Target(name=name, has_sid=has_sid)
+def target(name: str = TARGET, *, has_sid: bool = True, table_type: TableType = TableType.CLONE) -> Target:
+    return Target(name=name, has_sid=has_sid, type=table_type)
 
 
 def feed(source: str = "eu", name: str = TARGET, *, sid: str | None = "", table: TableName = TABLE) -> Feed:

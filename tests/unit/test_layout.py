@@ -46,6 +46,10 @@ ELSEWHERE = {
     "index/store.py": "unit/index/test_positions.py",
     "lake/era.py": "unit/lake/test_chunks.py",
     "route/lane.py": "unit/route/test_assembler.py",
+    "modes/dispatch.py": "contract/test_table_types.py",
+    "lake/bag.py": "integration/test_keyless.py",
+    "lake/history.py": "integration/test_history.py",
+    "lake/history_tasks.py": "integration/test_history.py",
     # Made for Spark and a catalog: tried on them.
     "lake/catalog.py": "contract/test_iceberg.py",
     "lake/copy.py": "contract/test_lake.py",

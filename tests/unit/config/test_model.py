@@ -13,8 +13,8 @@ from kuvasz.config.model import (
     ServerConfig,
     SparkConfig,
     TableConfig,
-    TableType,
 )
+from kuvasz.model import TableType
 
 SHOP = {
     "database": "shop",

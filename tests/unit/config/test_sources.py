@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kuvasz.config import sources
-from kuvasz.config.model import OnSlotLost, TableType
-from kuvasz.model import TableName
+from kuvasz.config.model import OnSlotLost
+from kuvasz.model import TableName, TableType
 from tests.unit.config.maps import loaded
 
 MAP = """\

@@ -1,0 +1,107 @@
+"""The table type `append`: what was ever inserted or updated; nothing goes.
+
+Every INSERT and UPDATE is a row, in stream order; DELETE and TRUNCATE leave no trace. Rows of which a large
+unchanged value is neither in the old tuple nor in an earlier row of the chunk wait for the newest version in the
+lake. The whole chunk then waits with them, so that a file still has its rows in stream order: of the rows of one key
+in a file the last is the newest, which is how a lost index is read again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.decode import tuples
+from kuvasz.decode.tuples import DELETE, Changes
+from kuvasz.errors import DecodeError
+from kuvasz.fold import fold
+from kuvasz.fold.keys import Keys
+from kuvasz.model import Int32s
+from kuvasz.modes.clone import Applied, Aside, take_key_from_old
+from kuvasz.modes.facts import Facts
+from kuvasz.modes.shape import Shape
+
+
+def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:
+    """Decode changes of one relation version.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
+    del facts
+    kept = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
+    return versions(shape, changes, kept)
+
+
+def versions(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
+    """Return some of a chunk's rows as they are to be written, and where the newest of each key is.
+
+    Args:
+        shape: Of the chunk.
+        changes: The chunk; its unchanged cells are filled here.
+        kept: The rows to write, ascending.
+    """
+    if not shape.key:
+        return _without_key(shape, changes, kept)
+    take_key_from_old(shape, changes)
+    folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+    unresolved = unresolved_of(shape, changes, folded, kept)
+    place = np.full(len(changes.tag) + 1, -1, np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    holder = np.where(folded.written < 0, len(changes.tag), np.append(folded.keep, 0)[folded.written])
+    rows = shape.rows(changes.new, kept)
+    return Applied(
+        rows=rows if len(unresolved) == 0 else rows.slice(0, 0),
+        keys=folded.keys,
+        written=place[holder],
+        aside=None if len(unresolved) == 0 else aside_of(shape, changes, folded, kept, place[unresolved], rows),
+        deleted=int(np.count_nonzero(folded.written < 0)),
+    )
+
+
+def unresolved_of(shape: Shape, changes: Changes, folded: fold.Folded, kept: Int32s) -> Int32s:
+    """Fill unchanged cells; return those of the rows that still have some."""
+    unresolved = tuples.fill_unchanged(changes, folded.previous)
+    if shape.transform is not None and len(unresolved):
+        unresolved = shape.waiting(changes.new, unresolved)
+    return unresolved[np.isin(unresolved, kept)] if len(unresolved) else unresolved
+
+
+def aside_of(
+    shape: Shape, changes: Changes, folded: fold.Folded, kept: Int32s, waits: Int32s, rows: pa.Table
+) -> Aside:
+    """Return rows of which some wait for their earlier version.
+
+    Args:
+        shape: Of the chunk.
+        changes: The chunk.
+        folded: Its fold.
+        kept: The chunk's rows that were decoded.
+        waits: Those of the decoded rows that wait.
+        rows: The decoded rows.
+    """
+    root = folded.root[kept[waits]]
+    if (root < 0).any():
+        row = int(kept[waits][np.argmin(root)])
+        message = (
+            f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
+        )
+        raise DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
+    unchanged = [shape.unchanged(changes.new, index, kept) for index in range(len(shape.bindings))]
+    return Aside(
+        rows=rows,
+        unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
+        sources=folded.keys.take(root),
+        waits=waits,
+    )
+
+
+def _without_key(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
+    """Return rows that nothing tells apart: with REPLICA IDENTITY FULL an old tuple has what is unchanged."""
+    unresolved = tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
+    if len(unresolved):
+        message = f"source {shape.source}, table {shape.table}: an update leaves out a value and has no old row"
+        raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
+    return Applied(
+        rows=shape.rows(changes.new, kept), keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0
+    )

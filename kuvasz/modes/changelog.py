@@ -1,0 +1,129 @@
+"""The table type `changelog`: every change is a row, with what it was and when, in stream order.
+
+A D row has the values of the old tuple: the key, or with REPLICA IDENTITY FULL the whole row. A U row that changes
+its key has the old one, as PostgreSQL's text; without a key the whole old row is it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kuvasz.decode import texts
+from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, Changes
+from kuvasz.errors import InternalError
+from kuvasz.model import POSTGRES_EPOCH_US, Int32s
+from kuvasz.modes import append, own
+from kuvasz.modes.clone import Applied, take_key_from_old
+from kuvasz.modes.facts import Facts
+from kuvasz.modes.shape import Shape
+
+TRUNCATE = ord("T")
+_COPIED = "R"
+
+
+def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:
+    """Decode changes of one relation version.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
+    if facts is None:
+        raise InternalError(f"a chunk of {shape.table} came without the facts of its transactions")
+    if shape.key:
+        take_key_from_old(shape, changes)
+    columns = _columns(changes.tag, facts) | {own.OLD_KEY: _old_keys(shape, changes)}
+    kept = np.arange(len(changes.tag), dtype=np.int32)
+    if changes.outside is not None:  # what never passed the filter is no event here
+        kept = np.flatnonzero(~changes.outside).astype(np.int32)
+        columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
+    applied = append.versions(shape, _with_old_rows(changes), kept)
+    aside = applied.aside
+    if aside is not None:
+        aside = dataclasses.replace(aside, rows=shape.with_own(aside.rows, columns))
+        return dataclasses.replace(applied, aside=aside)
+    return dataclasses.replace(applied, rows=shape.with_own(applied.rows, columns))
+
+
+def apply_truncation(shape: Shape, facts: Facts) -> pa.Table:
+    """Return the one row of a TRUNCATE."""
+    rows = shape.empty_rows(1)
+    return shape.with_own(rows, _columns(np.array([TRUNCATE], np.uint8), facts))
+
+
+def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:
+    """Return copied rows; `lsn` is that of the snapshot."""
+    columns = {
+        own.OP: pa.repeat(pa.scalar(_COPIED), rows.num_rows),
+        own.LSN: pa.repeat(pa.scalar(lsn, pa.int64()), rows.num_rows),
+    }
+    return shape.with_own(rows, columns)
+
+
+def _columns(tag: np.ndarray, facts: Facts) -> dict[str, pa.Array]:
+    runs = facts.runs()
+    tags = pa.array(["I", "U", "D", "T"])
+    codes = np.select([tag == INSERT, tag == UPDATE, tag == DELETE], [0, 1, 2], 3)
+    return {
+        own.OP: tags.take(pa.array(codes)),
+        own.LSN: pa.array(facts.commit_lsn[runs]),
+        own.ORDINAL: pa.array(facts.ordinals()),
+        own.XID: pa.array(facts.xid[runs]),
+        own.COMMIT_TS: pa.array(facts.commit_us[runs] + POSTGRES_EPOCH_US).cast(pa.timestamp("us", "UTC")),
+    }
+
+
+def _text(shape: Shape, changes: Changes, index: int, old: Int32s) -> pa.Array:
+    """Return a column of old rows as PostgreSQL's text, or that of what the map makes of it."""
+    binding = shape.bindings[index]
+    if binding.computed is None and binding.mask is None:
+        return texts.strings(changes.old.strip(binding.column, old))
+    return shape.read(changes.old, index, old).cast(pa.string())
+
+
+def _with_old_rows(changes: Changes) -> Changes:
+    """Give D rows the values of their old tuples."""
+    rows = np.flatnonzero(changes.tag == DELETE)
+    old = changes.old_row[rows]
+    changes.new.start[:, rows] = changes.old.start[:, old]
+    changes.new.length[:, rows] = changes.old.length[:, old]
+    if not changes.new.computed or len(rows) == 0:
+        return changes
+    place = np.arange(len(changes.tag))
+    place[rows] = len(changes.tag) + old
+    computed = tuple(
+        pa.concat_arrays([new, before]).take(pa.array(place))
+        for new, before in zip(changes.new.computed, changes.old.computed, strict=True)
+    )
+    return dataclasses.replace(changes, new=dataclasses.replace(changes.new, computed=computed))
+
+
+def _old_keys(shape: Shape, changes: Changes) -> pa.Array:
+    """Return the old key of each U row that changed it, else NULL."""
+    count = len(changes.tag)
+    rows = np.flatnonzero((changes.tag == UPDATE) & (changes.old_row >= 0))
+    old = changes.old_row[rows].astype(np.int32)
+    indices = shape.key or tuple(
+        index for index, one in enumerate(shape.bindings) if one.column >= 0 or one.computed is not None
+    )
+    is_moved = np.ones(len(rows), np.bool_)
+    if shape.key:
+        before, now = shape.keys(changes.old, old), shape.keys(changes.new, rows.astype(np.int32))
+        is_moved = (before.hi != now.hi) | (before.lo != now.lo)
+    rows, old = rows[is_moved], old[is_moved]
+    values = [_text(shape, changes, index, old) for index in indices]
+    width = len(indices)
+    # Column by column as decoded, row by row in the map.
+    order = np.arange(len(rows) * width).reshape(width, len(rows)).T.reshape(-1)
+    items = pc.take(pa.concat_arrays(values), pa.array(order)) if len(rows) else pa.array([], pa.string())
+    names = pa.array([shape.bindings[index].name for index in indices] * len(rows), pa.string())
+    sizes = np.zeros(count + 1, np.int32)
+    sizes[rows + 1] = width
+    has_map = np.zeros(count + 1, np.bool_)
+    has_map[rows] = True
+    has_map[count] = True
+    offsets = pa.array(np.cumsum(sizes, dtype=np.int32), mask=~has_map)
+    return pa.MapArray.from_arrays(offsets, names, items)

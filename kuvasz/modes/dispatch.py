@@ -1,0 +1,68 @@
+"""Each table type's way with a chunk, chosen by the shape. Pure; runs on executors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.decode.tuples import Changes
+from kuvasz.model import TableType, UInt32s
+from kuvasz.modes import append, bag, changelog, clone, history
+from kuvasz.modes.clone import Applied, Copied
+from kuvasz.modes.facts import Facts
+from kuvasz.modes.shape import Shape
+from kuvasz.modes.transform import Evaluated
+
+_CHANGES: Mapping[TableType, Callable[[Shape, Changes, Facts | None], Applied]] = {
+    TableType.APPEND: append.apply_changes,
+    TableType.HISTORY: history.apply_changes,
+    TableType.CHANGELOG: changelog.apply_changes,
+}
+
+#: What becomes of copied rows; they stay as they are for other types.
+_COPIED: Mapping[TableType, Callable[[Shape, pa.Table, int], pa.Table]] = {
+    TableType.HISTORY: history.copied,
+    TableType.CHANGELOG: changelog.copied,
+}
+
+
+def apply_changes(
+    shape: Shape,
+    data: np.ndarray,
+    lengths: UInt32s,
+    facts: Facts | None = None,
+    evaluated: Evaluated | None = None,
+) -> Applied:
+    """Decode row messages of one relation version and make of them what the shape's table type wants.
+
+    Args:
+        shape: Of the relation.
+        data: The messages, one after another.
+        lengths: Bytes of each.
+        facts: What the rows have of their transactions, for table types that want them.
+        evaluated: What Spark made of them, if the shape has expressions.
+
+    Raises:
+        DecodeError: The bytes are not what the protocol says, or a value does not fit.
+    """
+    if shape.mode is TableType.CLONE and not shape.is_bag:
+        return clone.apply_changes(shape, data, lengths, evaluated)
+    apply = bag.apply_changes if shape.is_bag else _CHANGES[shape.mode]
+    return apply(shape, shape.split(data, lengths, evaluated), facts)
+
+
+def apply_copy(shape: Shape, data: bytes | bytearray, lsn: int, evaluated: Evaluated | None = None) -> Copied:
+    """Decode COPY text read at an LSN.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
+    copied = clone.apply_copy(shape, data, evaluated)
+    if shape.is_bag:
+        return dataclasses.replace(copied, keys=bag.row_keys(shape, copied.rows))
+    if shape.mode in _COPIED:
+        return dataclasses.replace(copied, rows=_COPIED[shape.mode](shape, copied.rows, lsn))
+    return copied

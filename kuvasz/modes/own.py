@@ -1,0 +1,50 @@
+"""The columns that kuvasz itself adds to a target, by table type. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from kuvasz.model import Kind, TableType, ValueType, Wire
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OwnColumn:
+    """A column that a mode fills, not the source."""
+
+    name: str
+    kind: Kind
+    required: bool = False
+    bounded: bool = False  #: files keep bounds of it, so that queries by it skip files
+
+    @property
+    def type(self) -> ValueType:
+        """Its type."""
+        return ValueType(kind=self.kind, wire=Wire.HSTORE if self.kind is Kind.MAP else Wire.TEXT)
+
+
+START, END, DELETED = "kvsz_start", "kvsz_end", "kvsz_deleted"
+OP, LSN, ORDINAL, XID, COMMIT_TS, OLD_KEY = "_op", "_lsn", "_ordinal", "_xid", "_commit_ts", "_old_key"
+
+COLUMNS: Mapping[TableType, tuple[OwnColumn, ...]] = {
+    TableType.CLONE: (),
+    TableType.APPEND: (),
+    TableType.HISTORY: (
+        OwnColumn(name=START, kind=Kind.TIMESTAMPTZ, required=True, bounded=True),
+        OwnColumn(name=END, kind=Kind.TIMESTAMPTZ, required=True, bounded=True),
+        OwnColumn(name=DELETED, kind=Kind.BOOLEAN, required=True),
+    ),
+    TableType.CHANGELOG: (
+        OwnColumn(name=OP, kind=Kind.STRING, required=True),
+        OwnColumn(name=LSN, kind=Kind.LONG, required=True, bounded=True),
+        OwnColumn(name=ORDINAL, kind=Kind.LONG),
+        OwnColumn(name=XID, kind=Kind.LONG),
+        OwnColumn(name=COMMIT_TS, kind=Kind.TIMESTAMPTZ, bounded=True),
+        OwnColumn(name=OLD_KEY, kind=Kind.MAP),
+    ),
+}
+
+
+def names(table_type: TableType) -> frozenset[str]:
+    """Return the names of a type's own columns."""
+    return frozenset(column.name for column in COLUMNS[table_type])

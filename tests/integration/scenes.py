@@ -1,0 +1,70 @@
+"""A source that goes through everything a table type has to tell apart, and the comparison at its end."""
+
+from __future__ import annotations
+
+from tests import oracle
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database
+from tests.observer import Observer
+
+ITEMS = "CREATE TABLE items (id int PRIMARY KEY, n int, name text, body text)"
+KEYS = {"items": ("id",)}
+BIG = "repeat('x', 2200)"
+
+
+def make_items(database: Database, rows: int = 20) -> Observer:
+    """Create items, whose bodies are large and stored out of line, and fill it."""
+    database.execute(ITEMS)
+    database.execute("ALTER TABLE items ALTER body SET STORAGE EXTERNAL")
+    observer = Observer(database, KEYS)
+    database.execute(f"INSERT INTO items SELECT i, 0, 'item ' || i, {BIG} || i FROM generate_series(1, {rows}) i")
+    return observer
+
+
+def churn(database: Database) -> None:
+    """Change items in every way, in small and in large transactions."""
+    database.execute("UPDATE items SET n = n + 1 WHERE id <= 10")
+    database.execute("UPDATE items SET body = 'short' WHERE id = 3")
+    database.execute("DELETE FROM items WHERE id IN (4, 5)")
+    with database.connect() as session:
+        session.execute("UPDATE items SET n = 10 WHERE id = 1")
+        session.execute("UPDATE items SET n = 11, name = NULL WHERE id = 1")
+        session.execute("INSERT INTO items VALUES (100, 1, 'short lived', 'b')")
+        session.execute("DELETE FROM items WHERE id = 100")
+        session.execute("DELETE FROM items WHERE id = 6")
+        session.execute("INSERT INTO items VALUES (6, 66, 'again', 'b6')")
+        session.execute("UPDATE items SET id = 200 WHERE id = 7")
+        session.execute("UPDATE items SET id = 7 WHERE id = 8")
+        session.execute("UPDATE items SET n = n + 1 WHERE id IN (7, 200)")
+    database.execute("INSERT INTO items VALUES (4, 4, 'back', 'b4')")
+    database.execute("UPDATE items SET id = id + 1000 WHERE id BETWEEN 11 AND 13")
+    database.execute("UPDATE items SET n = n + 1")
+
+
+def truncate(database: Database) -> None:
+    """TRUNCATE alone, and in the middle of a transaction."""
+    database.execute("TRUNCATE items")
+    database.execute(f"INSERT INTO items SELECT i, 5, 'new', {BIG} || i FROM generate_series(1, 8) i")
+    database.execute("UPDATE items SET n = 6 WHERE id < 4")
+    with database.connect() as session:
+        session.execute("INSERT INTO items VALUES (300, 1, 'gone at once', 'b')")
+        session.execute("UPDATE items SET n = 7 WHERE id = 5")
+        session.execute("TRUNCATE items")
+        session.execute("INSERT INTO items VALUES (2, 2, 'after', 'b2'), (3, 3, 'after', 'b3')")
+        session.execute("UPDATE items SET n = 33 WHERE id = 3")
+    database.execute("UPDATE items SET n = n + 1")
+
+
+def copied_lsn(pipeline: Pipeline, source: str = "shop_eu", target: str = "items") -> int:
+    """Where the copy of a table that has not moved on stands."""
+    return pipeline.app.lake.positions(f"shop.{target}")[source].lsn
+
+
+def with_type(lake: LakeFolder, databases: dict[str | None, Database], table_type: str, **pipeline: object) -> object:
+    """The configuration of items with a table type."""
+    return lake.config(group(databases, {"items": {"type": table_type}}), **pipeline)
+
+
+def assert_holds(pipeline: Pipeline, expected: oracle.Rows, *more: oracle.Rows, target: str = "items") -> None:
+    """The lake's table, read by Spark, PyIceberg and DuckDB, holds these rows."""
+    pipeline.assert_equal(target, expected, *more, key=("id",))

@@ -1,0 +1,100 @@
+"""The table type append through the whole path: real PostgreSQL, Spark and Iceberg."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.integration import scenes
+from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.observer import Observer
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+@pytest.mark.parametrize("sid", ["eu", None])
+def test_every_row_that_ever_was_stays(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
+    observer = make_items(database)
+    config = with_type(lake_folder, {sid: database}, "append")
+    source = "shop_eu" if sid else "shop"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline, source)
+        churn(database)
+        pipeline.wait_applied(database)
+        truncate(database)
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "append", at, sid=sid))
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_a_restart_doubles_nothing_and_finds_the_newest_version(
+    database: Database, lake_folder: LakeFolder, lose_index: bool
+) -> None:
+    observer = make_items(database)
+    config = with_type(lake_folder, {"eu": database}, "append")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline)
+        churn(database)
+        with database.connect() as session:  # several versions of a key in one file, and of one transaction
+            for n in range(3):
+                session.execute(f"UPDATE items SET body = {BIG} || '{n}' WHERE id < 4")
+        database.execute("UPDATE items SET n = 5 WHERE id < 3")
+        pipeline.wait_applied(database)
+    database.execute("UPDATE items SET n = 50 WHERE id < 5")
+    if lose_index:
+        shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 51, id = id + 5000 WHERE id < 4")
+        database.execute("UPDATE items SET n = 52 WHERE id > 5000")
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "append", at, sid="eu"))
+
+
+def test_two_sources_with_composite_keys_and_a_large_transaction(
+    database: Database, postgres18: object, lake_folder: LakeFolder
+) -> None:
+    other = create_database(postgres18)
+    try:
+        observers = {}
+        for sid, one in {"eu": database, "us": other}.items():
+            one.execute("CREATE TABLE lines (a int, b text, n int, body text, PRIMARY KEY (b, a))")
+            one.execute("ALTER TABLE lines ALTER body SET STORAGE EXTERNAL")
+            observers[sid] = Observer(one, {"lines": ("a", "b")})
+            one.execute(f"INSERT INTO lines SELECT i % 9, 'k' || i, 0, {BIG} FROM generate_series(1, 50) i")
+        tables = {"lines": {"type": "append"}}
+        config = lake_folder.config(
+            group({"eu": database, "us": other}, tables), memory="1MB", transaction_spill_bytes="64kB"
+        )
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            at = {sid: copied_lsn(pipeline, f"shop_{sid}", "lines") for sid in observers}
+            for one in (database, other):
+                with one.connect() as session:
+                    session.execute("UPDATE lines SET n = n + 1")
+                    session.execute(f"INSERT INTO lines SELECT i, 'z', 1, {BIG} || i FROM generate_series(1, 90) i")
+                    session.execute("UPDATE lines SET n = n + 1, a = a + 100")
+                    session.execute("DELETE FROM lines WHERE b = 'z' AND a % 2 = 0")
+                one.execute("UPDATE lines SET b = b || '!' WHERE a % 3 = 0")
+            pipeline.wait_applied(database, other)
+            rows = [observers[sid].expected("lines", "append", at[sid], sid=sid) for sid in observers]
+            pipeline.assert_equal("lines", *rows, key=("sid", "a", "b"))
+    finally:
+        drop_database(other)
+
+
+def test_another_type_than_the_tables_is_refused(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(scenes.ITEMS)
+    with Pipeline(with_type(lake_folder, {"eu": database}, "clone"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    with Pipeline(with_type(lake_folder, {"eu": database}, "append"), lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        told = "\n".join(pipeline.errors())
+        assert "table shop.items was made as clone, and the map says append" in told
+        assert "hint: set `type: clone`" in told

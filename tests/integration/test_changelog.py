@@ -1,0 +1,93 @@
+"""The table type changelog through the whole path: real PostgreSQL, Spark and Iceberg."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database
+from tests.integration.scenes import BIG, ITEMS, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.observer import Observer
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+@pytest.mark.parametrize("sid", ["eu", None])
+def test_every_change_is_a_row(database: Database, lake_folder: LakeFolder, sid: str | None, identity: str) -> None:
+    observer = make_items(database)
+    database.execute(f"ALTER TABLE items REPLICA IDENTITY {identity}")
+    with Pipeline(with_type(lake_folder, {sid: database}, "changelog"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline, "shop_eu" if sid else "shop")
+        churn(database)
+        pipeline.wait_applied(database)
+        truncate(database)
+        pipeline.wait_applied(database)
+        expected = observer.expected("items", "changelog", at, sid=sid, is_full=identity == "FULL")
+        assert_holds(pipeline, expected)
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_a_large_transaction_is_numbered_through_also_after_a_restart(
+    database: Database, lake_folder: LakeFolder, lose_index: bool
+) -> None:
+    observer = make_items(database)
+    config = with_type(lake_folder, {"eu": database}, "changelog", memory="1MB", transaction_spill_bytes="64kB")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline)
+        churn(database)
+        with database.connect() as session:
+            session.execute("UPDATE items SET n = n + 1")
+            session.execute(f"INSERT INTO items SELECT i, 1, 'many', {BIG} || i FROM generate_series(5000, 5090) i")
+            pipeline.wait_applied(database)  # parts are on their way, the transaction goes on
+            session.execute("UPDATE items SET n = n + 1 WHERE id % 2 = 0")
+            session.execute("TRUNCATE items")
+            session.execute(f"INSERT INTO items SELECT i, 2, 'more', {BIG} || i FROM generate_series(1, 60) i")
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+    with database.connect() as session:
+        session.execute("UPDATE items SET n = n + 1")
+        session.execute("UPDATE items SET n = n + 1, id = id + 100 WHERE id < 9")
+    if lose_index:
+        shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 9 WHERE id > 100")
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+
+
+def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE parents (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE kids (id int PRIMARY KEY, parent int REFERENCES parents)")
+    observer = Observer(database, {"parents": ("id",), "kids": ("id",)})
+    database.execute("INSERT INTO parents VALUES (1)")
+    config = lake_folder.config(
+        group({"eu": database}, {"parents": {"type": "changelog"}, "kids": {"type": "changelog"}})
+    )
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = {name: copied_lsn(pipeline, target=name) for name in ("parents", "kids")}
+        database.execute("INSERT INTO kids VALUES (1, 1)")
+        with database.connect() as session:
+            session.execute("INSERT INTO kids VALUES (2, 1)")
+            session.execute("TRUNCATE parents, kids CASCADE")
+            session.execute("INSERT INTO parents VALUES (1)")
+            session.execute("INSERT INTO kids VALUES (3, 1)")
+        database.execute("TRUNCATE parents CASCADE")
+        pipeline.wait_applied(database)
+        for name in ("parents", "kids"):
+            assert_holds(pipeline, observer.expected(name, "changelog", at[name], sid="eu"), target=name)
+
+
+def test_a_column_of_its_own_at_the_source_is_refused(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ITEMS)
+    database.execute('ALTER TABLE items ADD "_op" text')
+    with Pipeline(with_type(lake_folder, {"eu": database}, "changelog"), lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        assert "has a column named _op, which the changelog table shop.items needs itself" in pipeline.errors()[0]

@@ -1,0 +1,112 @@
+"""The table type history through the whole path: real PostgreSQL, Spark and Iceberg."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.observer import Observer
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+@pytest.mark.parametrize("sid", ["eu", None])
+def test_every_version_is_there_with_its_time(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
+    observer = make_items(database)
+    with Pipeline(with_type(lake_folder, {sid: database}, "history"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline, "shop_eu" if sid else "shop")
+        churn(database)
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "history", at, sid=sid))
+        truncate(database)
+        churn(database)
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "history", at, sid=sid))
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_versions_go_on_after_a_restart(database: Database, lake_folder: LakeFolder, lose_index: bool) -> None:
+    observer = make_items(database)
+    config = with_type(lake_folder, {"eu": database}, "history")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline)
+        churn(database)
+        truncate(database)
+        pipeline.wait_applied(database)
+    churn(database)
+    if lose_index:
+        shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        churn(database)
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "history", at, sid="eu"))
+
+
+def test_two_sources_with_composite_keys_and_transactions_in_parts(
+    database: Database, postgres18: object, lake_folder: LakeFolder
+) -> None:
+    other = create_database(postgres18)
+    try:
+        observers = {}
+        for sid, one in {"eu": database, "us": other}.items():
+            one.execute("CREATE TABLE lines (a int, b text, n int, body text, PRIMARY KEY (b, a))")
+            one.execute("ALTER TABLE lines ALTER body SET STORAGE EXTERNAL")
+            observers[sid] = Observer(one, {"lines": ("a", "b")})
+            one.execute(f"INSERT INTO lines SELECT i % 9, 'k' || i, 0, {BIG} FROM generate_series(1, 50) i")
+        config = lake_folder.config(
+            group({"eu": database, "us": other}, {"lines": {"type": "history"}}), memory="1MB",
+            transaction_spill_bytes="64kB",
+        )  # fmt: skip
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            at = {sid: copied_lsn(pipeline, f"shop_{sid}", "lines") for sid in observers}
+            for one in (database, other):
+                with one.connect() as session:
+                    session.execute("UPDATE lines SET n = n + 1")
+                    session.execute("DELETE FROM lines WHERE a = 3")
+                    session.execute(f"INSERT INTO lines SELECT i, 'z', 1, {BIG} || i FROM generate_series(1, 90) i")
+                    session.execute("UPDATE lines SET n = n + 1, a = a + 100")
+                    session.execute("DELETE FROM lines WHERE b = 'z' AND a % 2 = 0")
+                    session.execute("INSERT INTO lines VALUES (3, 'k3', 7, 'back'), (4, 'k4', 8, 'back')")
+                    session.execute(f"UPDATE lines SET body = {BIG} || a WHERE a > 4")
+                one.execute("UPDATE lines SET b = b || '!' WHERE a % 3 = 0")
+                with one.connect() as session:
+                    session.execute(f"INSERT INTO lines SELECT i, 'y', 1, {BIG} || i FROM generate_series(1, 60) i")
+                    session.execute("TRUNCATE lines")
+                    session.execute(f"INSERT INTO lines SELECT i, 'k' || i, 1, {BIG} FROM generate_series(3, 60) i")
+                    session.execute("UPDATE lines SET n = 5 WHERE a < 9")
+            pipeline.wait_applied(database, other)
+            rows = [observers[sid].expected("lines", "history", at[sid], sid=sid) for sid in observers]
+            pipeline.assert_equal("lines", *rows, key=("sid", "a", "b"))
+    finally:
+        drop_database(other)
+
+
+def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE parents (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE kids (id int PRIMARY KEY, parent int REFERENCES parents)")
+    observer = Observer(database, {"parents": ("id",), "kids": ("id",)})
+    database.execute("INSERT INTO parents VALUES (1), (2)")
+    config = lake_folder.config(
+        group({"eu": database}, {"parents": {"type": "history"}, "kids": {"type": "history"}})
+    )
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = {name: copied_lsn(pipeline, target=name) for name in ("parents", "kids")}
+        database.execute("INSERT INTO kids VALUES (1, 1)")
+        with database.connect() as session:
+            session.execute("INSERT INTO kids VALUES (2, 1)")
+            session.execute("TRUNCATE parents, kids CASCADE")
+            session.execute("INSERT INTO parents VALUES (1)")
+            session.execute("INSERT INTO kids VALUES (3, 1)")
+        database.execute("TRUNCATE parents CASCADE")
+        pipeline.wait_applied(database)
+        for name in ("parents", "kids"):
+            assert_holds(pipeline, observer.expected(name, "history", at[name], sid="eu"), target=name)

@@ -1,0 +1,183 @@
+"""Tables without a key: matched as whole rows, or replicated by their INSERTs alone."""
+
+from __future__ import annotations
+
+import shutil
+
+import psycopg
+import pytest
+
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database
+from tests.integration.scenes import BIG, copied_lsn
+from tests.observer import Observer
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+BARE = "CREATE TABLE bare (n int, name text, ratio float8, tags int[], body text)"
+
+
+def make_bare(database: Database) -> None:
+    database.execute(BARE)
+    database.execute("ALTER TABLE bare REPLICA IDENTITY FULL")
+    database.execute("ALTER TABLE bare ALTER body SET STORAGE EXTERNAL")
+    database.execute(f"INSERT INTO bare SELECT i % 5, NULL, 'NaN', ARRAY[i % 2], {BIG} FROM generate_series(1, 40) i")
+
+
+def churn(database: Database) -> None:
+    """Change some of several equal rows, add and remove equal ones, in one transaction and in many."""
+    one = "(SELECT ctid FROM bare WHERE n = %s LIMIT %s)"
+    for n, count in ((1, 1), (2, 3), (3, 8)):
+        database.execute(f"UPDATE bare SET n = n + 1 WHERE ctid = ANY(ARRAY{one})", (n, count))
+    with database.connect() as session:
+        session.execute("INSERT INTO bare SELECT 7, 'new', 0.5, NULL, 'b' FROM generate_series(1, 5)")
+        session.execute(f"DELETE FROM bare WHERE ctid = ANY(ARRAY{one})", (7, 2))
+        session.execute(f"UPDATE bare SET name = 'x' WHERE ctid = ANY(ARRAY{one})", (7, 1))
+        session.execute(f"DELETE FROM bare WHERE ctid = ANY(ARRAY{one})", (4, 3))
+        session.execute("INSERT INTO bare SELECT * FROM bare WHERE n = 0")
+    database.execute("UPDATE bare SET ratio = 1 WHERE n = 2")
+    database.execute("UPDATE bare SET ratio = 'NaN' WHERE n = 2")
+
+
+@pytest.mark.parametrize("sid", ["eu", None])
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_one_of_several_equal_rows_changes(
+    database: Database, lake_folder: LakeFolder, sid: str | None, lose_index: bool
+) -> None:
+    make_bare(database)
+    config = lake_folder.config(group({sid: database}, {"bare": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        churn(database)
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid=sid), key=("n",))
+    churn(database)
+    if lose_index:
+        shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        churn(database)
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid=sid), key=("n",))
+        database.execute("TRUNCATE bare")
+        database.execute("INSERT INTO bare (n) VALUES (1), (1), (2)")
+        database.execute("DELETE FROM bare WHERE n = 2")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid=sid), key=("n",))
+
+
+def test_whole_rows_in_a_transaction_in_parts_and_with_a_new_column(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    make_bare(database)
+    config = lake_folder.config(group({"eu": database}, {"bare": None}), memory="1MB", transaction_spill_bytes="64kB")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute(f"INSERT INTO bare SELECT i % 3, 'p', 1, NULL, {BIG} FROM generate_series(1, 90) i")
+            session.execute("UPDATE bare SET n = n + 1 WHERE name = 'p'")
+            session.execute("DELETE FROM bare WHERE n = 2")
+            session.execute("INSERT INTO bare SELECT * FROM bare WHERE n = 1")
+        churn(database)
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
+    database.execute("ALTER TABLE bare ADD note text")
+    database.execute("UPDATE bare SET note = 'n' WHERE n = 1")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE bare SET note = 'm' WHERE n IN (0, 3)")
+        database.execute("DELETE FROM bare WHERE n = 3 AND name IS NULL")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
+
+
+@pytest.mark.parametrize("table_type", ["append", "changelog"])
+def test_full_identity_without_key_feeds_growing_tables(
+    database: Database, lake_folder: LakeFolder, table_type: str
+) -> None:
+    database.execute("CREATE TABLE bare (n int, body text)")
+    database.execute("ALTER TABLE bare REPLICA IDENTITY FULL")
+    database.execute("ALTER TABLE bare ALTER body SET STORAGE EXTERNAL")
+    observer = Observer(database, {"bare": ()})
+    database.execute(f"INSERT INTO bare SELECT i % 3, {BIG} FROM generate_series(1, 9) i")
+    config = lake_folder.config(group({"eu": database}, {"bare": {"type": table_type}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline, target="bare")
+        database.execute("UPDATE bare SET n = n + 1 WHERE n = 1")
+        database.execute("DELETE FROM bare WHERE n = 2")
+        pipeline.wait_applied(database)
+        expected = observer.expected("bare", table_type, at, sid="eu", is_full=True)
+        pipeline.assert_equal("bare", expected, key=("n",))
+
+
+def test_a_table_with_nothing_to_go_by_is_replicated_by_its_inserts(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute("CREATE TABLE logs (n int)")
+    database.execute("CREATE TABLE items (id int PRIMARY KEY)")
+    database.execute("INSERT INTO logs VALUES (1)")
+    maps = [
+        {"items": None, "logs": {"type": "append"}},
+        {"items": None, "logs": {"type": "append"}, "more": {"type": "append"}},
+    ]
+    with Pipeline(lake_folder.config(group({"eu": database}, maps[0])), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("INSERT INTO logs VALUES (2)")
+        database.execute("UPDATE logs SET n = 10")  # must not fail
+        database.execute("DELETE FROM logs WHERE n = 10")
+        database.execute("INSERT INTO logs VALUES (3)")
+        database.execute("INSERT INTO items VALUES (1)")
+        pipeline.wait_applied(database)
+        rows = sorted(row[0] for row in pipeline.rows("logs"))
+        assert rows == [1, 2, 3]
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    # The rule that keeps such a table out of the first publication.
+    database.execute("ALTER PUBLICATION kuvasz_shop_eu ADD TABLE logs")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        database.execute("UPDATE logs SET n = 11")
+    database.execute("ALTER PUBLICATION kuvasz_shop_eu DROP TABLE logs")
+    database.execute("CREATE TABLE more (n int)")
+    database.execute("INSERT INTO more VALUES (1)")
+    with Pipeline(lake_folder.config(group({"eu": database}, maps[1])), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("INSERT INTO more VALUES (2)")
+        database.execute("INSERT INTO logs VALUES (4)")
+        pipeline.wait_applied(database)
+        assert sorted(row[0] for row in pipeline.rows("logs")) == [1, 2, 3, 4]
+        assert sorted(row[0] for row in pipeline.rows("more")) == [1, 2]
+
+
+@pytest.mark.parametrize("server", ["postgres16", "postgres18"])
+def test_the_second_publication_comes_later_than_the_slot(
+    request: pytest.FixtureRequest, lake_folder: LakeFolder, server: str
+) -> None:
+    from tests.fix_postgres import create_database, drop_database
+
+    database = create_database(request.getfixturevalue(server))
+    try:
+        database.execute("CREATE TABLE items (id int PRIMARY KEY)")
+        database.execute("CREATE TABLE logs (n int)")
+        with Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline:
+            pipeline.wait_streaming()
+        # The slot is behind what comes now, and a transaction older than the publication goes on beyond it.
+        database.execute("INSERT INTO items SELECT generate_series(1, 50)")
+        tables = {"items": None, "logs": {"type": "append"}}
+        with psycopg.connect(database.url) as old:
+            old.execute("INSERT INTO items VALUES (100)")
+            old.execute("INSERT INTO logs VALUES (1)")
+            with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+                pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
+                database.execute("INSERT INTO items VALUES (101)")
+                pipeline.wait_applied(database)
+                assert pipeline.states()["shop_eu", "shop.logs"] is State.NEW
+                old.commit()
+                pipeline.wait_streaming()
+                database.execute("INSERT INTO logs VALUES (2)")
+                pipeline.wait_applied(database)
+                assert sorted(row[0] for row in pipeline.rows("logs")) == [1, 2]
+                pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    finally:
+        drop_database(database)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from kuvasz.errors import DecodeError
+from kuvasz.lake.binding import bind
+from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.model import Relation, ReplicaIdentity, TableType
+from kuvasz.modes import clone, dispatch
+from kuvasz.modes.shape import Shape
+from tests.contract.changes import SAME, delete, feed, insert, relation, target, update
+from tests.unit.decode.wires import copy_line, joined, message
+from tests.unit.modes.test_clone import keys, pairs, rows
+
+
+def shape(found: Relation | None = None, table_type: TableType = TableType.APPEND) -> Shape:
+    made = found or relation()
+    wants = target(table_type=table_type)
+    schema = LakeSchema(schema_id=0, fields=wanted(wants, made))
+    return bind(wants, schema, made.key, bytes(range(16)), feed("eu"), made)
+
+
+ITEMS = shape()
+KEYLESS = dataclasses.replace(
+    relation(), identity=ReplicaIdentity.FULL,
+    columns=tuple(dataclasses.replace(column, is_key=False) for column in relation().columns),
+)  # fmt: skip
+
+
+def apply(*messages: bytes, to: Shape = ITEMS) -> clone.Applied:
+    data, lengths = joined(list(messages))
+    return dispatch.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
+
+
+def test_every_insert_and_update_is_a_row_and_the_last_of_a_key_is_known() -> None:
+    applied = apply(insert(1, 1), update(1, 2), insert(2, 2), delete(2), update(9, 3, old=1), delete(7))
+    assert [row[1:3] for row in rows(applied.rows)] == [(1, 1), (1, 2), (2, 2), (9, 3)]
+    written = dict(zip(pairs(applied.keys), applied.written.tolist(), strict=True))
+    assert written == dict(zip(keys(1, 2, 9, 7), [-1, -1, 3, -1], strict=True))
+    assert applied.aside is None
+
+
+def test_a_chunk_waits_whole_and_in_order_for_what_was_not_sent() -> None:
+    applied = apply(insert(1, 1, "a"), update(2, 2, SAME), update(1, 3, SAME), update(2, 4, SAME))
+    assert applied.rows.num_rows == 0
+    aside = applied.aside
+    assert aside is not None
+    assert rows(aside.rows) == [
+        ("eu", 1, 1, "a"), ("eu", 2, 2, None), ("eu", 1, 3, "a"), ("eu", 2, 4, None),
+    ]  # fmt: skip
+    assert aside.waits is not None
+    assert aside.waits.tolist() == [1, 3]
+    assert pairs(aside.sources) == keys(2, 2)
+    earlier = apply(insert(2, 0, "two"), insert(2, 0, "two")).rows
+    completed = clone.complete(aside.rows, aside.unchanged, earlier, aside.waits)
+    assert [row[3] for row in rows(completed)] == ["a", "two", "a", "two"]
+
+
+def test_without_a_key_the_old_row_has_what_is_unchanged() -> None:
+    old = [b"1", b"1", b"big"]
+    changed = message("U", [b"1", b"2", SAME], old, "O")
+    applied = apply(changed, message("D", old=old, old_tag="O"), to=shape(KEYLESS))
+    assert rows(applied.rows) == [("eu", 1, 2, "big")]
+    assert len(applied.keys) == 0
+    with pytest.raises(DecodeError, match="leaves out a value and has no old row"):
+        apply(message("U", [b"1", b"2", SAME]), to=shape(KEYLESS))
+
+
+def test_a_copy_without_a_key_has_no_keys() -> None:
+    assert len(dispatch.apply_copy(shape(KEYLESS), copy_line([b"1", None, b"x"]), 0).keys) == 0
+    copied = dispatch.apply_copy(ITEMS, copy_line([b"1", None, b"x"]), 0)
+    assert pairs(copied.keys) == keys(1)
