@@ -172,6 +172,30 @@ def plan(
     raise typer.Exit(verb.exit_code(found))
 
 
+@app.command("verify")
+def verify(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Option("--table", help="Only this table.", show_default=False)] = None,
+    sid: Annotated[str | None, typer.Option("--sid", help="Only this source.", show_default=False)] = None,
+    is_fixing: Annotated[bool, typer.Option("--fix", help="Mend what differs, in one commit per table.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare sources and lake row by row, beside a running kuvasz or without; exit 4 if they differ."""
+    from kuvasz.verbs import verify as verb
+
+    loaded = _supported(context, config, settings)
+    with verb.progress() as on_progress:
+        found = verb.reports(loaded.config, table=table, sid=sid, is_fixing=is_fixing, on_progress=on_progress)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(found), redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
 @app.command("status")
 def status(
     context: typer.Context,

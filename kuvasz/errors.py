@@ -13,6 +13,7 @@
     │   │   └── ExpressionRefused  2 human   table     an expression of the map does not fit its table
     │   └── ForeignChange        1   human   table     someone else changed the table in the lake
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
+    │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
     └── InternalError            1   never   process   a broken promise of our own code
 
@@ -169,6 +170,10 @@ class LakeError(KuvaszError):
 
     retry = Retry.TIMED
     scope = Scope.TABLE
+
+
+class LateCommit(LakeError):
+    """The table is further than this process brought it: a commit of an earlier one landed after all."""
 
 
 class OutcomeUnknown(LakeError):

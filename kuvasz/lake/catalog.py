@@ -50,6 +50,7 @@ class Commit:
     removed_deletes: Sequence[str] = ()
     removed_files: Sequence[str] = ()
     is_rewrite: bool = False  #: the same rows in other files: readers of changes may pass over the snapshot
+    removed_properties: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -224,6 +225,17 @@ class IcebergTable:
                 update.set(key, value)
             update.commit()
 
+    def touch(self, properties: Mapping[str, str]) -> None:
+        """Set properties together with an empty snapshot, so that whoever looks at snapshots alone notices."""
+        with translated(f"table {self.name}"):
+            transaction = self._handle.newTransaction()
+            update = transaction.updateProperties()
+            for key, value in properties.items():
+                update.set(key, value)
+            update.commit()
+            transaction.newFastAppend().commit()
+            transaction.commitTransaction()
+
     def remove_properties(self, names: Iterable[str]) -> None:
         """Remove table properties in a commit of their own."""
         with translated(f"table {self.name}"):
@@ -245,6 +257,8 @@ class IcebergTable:
             update = transaction.updateProperties()
             for key, value in commit.properties.items():
                 update.set(key, value)
+            for key in commit.removed_properties:
+                update.remove(key)
             update.commit()
             if commit.is_rewrite and (commit.removed_deletes or not commit.added_deletes):
                 self._rewrite(transaction, commit)
@@ -294,9 +308,14 @@ class IcebergTable:
         ):
             for text in texts:
                 take(self._catalog.content_file(text, _spec_of(text, specs)))
-        if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
-            # Without a starting snapshot Iceberg checks all of history and trips over our own earlier vectors.
+        if commit.snapshot_id is not None:
+            # Without a starting snapshot Iceberg checks all of history, which is right for a table without one only.
             delta.validateFromSnapshot(commit.snapshot_id)
+        # Rows that came or went since: someone else's, or a commit that a killed process had sent. If there are none,
+        # and that is nearly always, Iceberg has nothing to look at.
+        delta.validateNoConflictingDataFiles()
+        delta.validateNoConflictingDeleteFiles()
+        if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
             delta.validateDeletedFiles()
             paths = self._catalog.jvm.java.util.ArrayList()
             new = {json.loads(text)["file-path"] for text in commit.data_files}

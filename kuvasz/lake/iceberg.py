@@ -26,7 +26,7 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, SchemaError
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, SchemaError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, layout, spark, transforming
@@ -34,6 +34,7 @@ from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable
 from kuvasz.lake.chunks import Chunk, Cut
+from kuvasz.lake.comparison import OnProgress
 from kuvasz.lake.copy import CopyJob
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.era import Era
@@ -44,6 +45,7 @@ from kuvasz.lake.history_tasks import ReadVersions
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.maintenance import Maintainer
+from kuvasz.lake.repair import RepairJob
 from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import (
@@ -524,7 +526,7 @@ class IcebergLake:
             try:
                 return step()
             except LakeError as error:
-                if self._closing.is_set():
+                if self._closing.is_set() or isinstance(error, LateCommit):
                     raise
                 _log.warning("a commit failed and is tried again", extra={
                     "event": "commit_retry", "table": table.name, "error": error.message, "wait_s": wait,
@@ -641,6 +643,30 @@ class IcebergLake:
             return job.run(requests, position, on_progress)
         finally:
             table.copies -= 1
+
+    def repair(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: OnProgress = lambda *_: None,
+    ) -> Receipt:
+        """Change what differs from a snapshot of a source, and nothing else, in one commit with its position.
+
+        The source must not be streaming into the table; other sources may. Called like `copy`: `requests` read the
+        whole source table under one snapshot, `position` is that snapshot's consistent point. If so much differs
+        that a copy is cheaper, nothing is done.
+
+        Raises:
+            TooDifferent: Copy instead.
+            SourceError, LakeError, TableError: As `copy`.
+        """
+        table = self._tables[feed.target]
+        job = RepairJob(
+            table, feed, relation, self._jobs, self._properties, self._state / "repair", self._config.pipeline
+        )
+        return job.run(requests, position, on_progress)
 
     # Maintenance
 

@@ -6,10 +6,12 @@ changeset visible and only then lets the index and the file table know.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableError
+from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, SchemaError, TableError
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
@@ -55,6 +57,13 @@ _log = logging.getLogger(__name__)
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
 SEED_PROPERTY = "kuvasz.seed"
+
+#: Table property by which another process asks the one that writes the table to wait a moment with its next commit.
+YIELD_PROPERTY = "kuvasz.yield"
+#: How long it waits at most, once per value of the property: whoever asked may be dead.
+YIELD_S = 10.0
+_LOOK_S = 0.1
+
 KEY_PROPERTY = "kuvasz.key"
 TYPE_PROPERTY = "kuvasz.type"
 
@@ -120,8 +129,10 @@ class LakeTable:
         properties: Of the FileIO.
         index_folder: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
+        is_looking: Another process writes the table: nothing of it is changed.
         expressions: Checks those of the map.
-        read_versions: The same for a history: the open versions, or those that ended deleted.
+        read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
+            without the index.
     """
 
     def __init__(
@@ -132,7 +143,9 @@ class LakeTable:
         index_folder: Path,
         read_keys: Callable[[LakeTable], ReadKeys],
         expressions: Expressions,
-        read_versions: Callable[[LakeTable], ReadVersions],
+        read_versions: Callable[[LakeTable], ReadVersions] | None = None,
+        *,
+        is_looking: bool = False,
     ) -> None:
         self._expressions = expressions
         self.lock = threading.RLock()
@@ -148,7 +161,7 @@ class LakeTable:
         if SEED_PROPERTY not in found or KEY_PROPERTY not in found:
             message = f"table {target.name} exists in the lake and was not made by kuvasz"
             raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
-        self.layout = self._settle_layout()
+        self.layout = table.layout() if is_looking else self._settle_layout()
         made_as = found.get(TYPE_PROPERTY, TableType.CLONE)
         if made_as != target.type:
             message = f"table {target.name} was made as {made_as}, and the map says {target.type}"
@@ -166,7 +179,7 @@ class LakeTable:
         self.open: dict[str, OpenTransaction] = {}
         self._shapes: dict[tuple[str, Relation], Shape] = {}
         self._read_keys = read_keys(self)
-        self._read_versions = read_versions(self)
+        self._read_versions = read_versions(self) if read_versions is not None else None
         self._index_folder = index_folder / self.uuid
         self._index: PositionIndex | None = None
         self._unsaved = 0
@@ -174,6 +187,8 @@ class LakeTable:
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
+        self._asked = ""  #: what `YIELD_PROPERTY` said at the last change by someone else
+        self._yielded = ""  #: to which value of it we have yielded already
         self.era = Era.begin(self.positions)
 
     def _settle_layout(self) -> Layout:
@@ -247,6 +262,7 @@ class LakeTable:
         self._index_files(self._index, fresh, {path: file.sequence for path, file in live.items()})
         self._index.mark()
         self.snapshot_id = self.table.snapshot_id
+        self._asked = self.table.properties.get(YIELD_PROPERTY, "")
 
     def _index_files(
         self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
@@ -300,7 +316,8 @@ class LakeTable:
     def _index_versions(self, index: PositionIndex, files: Sequence[tuple[int, str]]) -> None:
         """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
         for are_open in (False, True):
-            for begin in range(len(files), 0, -_ORDERED_FILES):
+            for begin in range(len(files) if self._read_versions is not None else 0, 0, -_ORDERED_FILES):
+                assert self._read_versions is not None
                 found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
                 for number, keys, rows in sorted(found, key=lambda triple: -triple[0]):
                     dead = self.files.dead(number)
@@ -857,13 +874,104 @@ class LakeTable:
         if self._index is None:
             return self.index is None  # opening reads what is current
         self.table.refresh()
+        if self._asked and self._asked != self._yielded:
+            self._yield()
         if self.table.schema_id != self.schema.schema_id:
             self._follow_schema()
         if self.table.snapshot_id == self.snapshot_id:
             return False
+        self._check_positions()
+        asked = self.table.properties.get(YIELD_PROPERTY, "")
+        if asked and asked != self._yielded:
+            self._asked = asked
+            self._yield()
         _log.warning("someone else changed the table", extra={"event": "foreign_commit", "table": self.name})
         self._catch_up()
         return True
+
+    def _yield(self) -> None:
+        """Wait until the process that asked for it has committed, or for `YIELD_S`."""
+        self._yielded = self._asked
+        end = time.monotonic() + YIELD_S
+        while self.table.properties.get(YIELD_PROPERTY) == self._asked and time.monotonic() < end:
+            time.sleep(_LOOK_S)
+            self.table.refresh()
+
+    def ask_to_yield(self) -> None:
+        """Ask the process that writes this table to let our next commit, which must be `mend`, go first."""
+        self.table.touch({YIELD_PROPERTY: uuid.uuid4().hex})
+
+    def stop_asking(self) -> None:
+        """Take back `ask_to_yield`, if there was no `mend`."""
+        self.table.remove_properties([YIELD_PROPERTY])
+
+    def _check_positions(self) -> None:
+        """Find out that it was a kuvasz that committed: one that was killed, or runs with the same map elsewhere.
+
+        Raises:
+            LateCommit: A source is further in the table than we brought it; our own changes would be applied twice.
+        """
+        found = position_properties.parse(self.table.properties, self.name)
+        ahead = [s for s, known in self.positions.items() if s in found and found[s].lsn > known.lsn]
+        if ahead:
+            self.positions.update({source: found[source] for source in ahead})
+            message = f"table {self.name}: another process has committed changes of source {', '.join(sorted(ahead))}"
+            raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")
+
+    def look(self) -> None:
+        """Read what the table holds now, for comparing: no index, nothing is written.
+
+        File numbers stay the same from one look to the next.
+
+        Raises:
+            SchemaError: Someone changed columns in the lake.
+            TableError: It has deletes that kuvasz does not write.
+        """
+        self._index = self._index or PositionIndex.in_memory()
+        self.table.refresh()
+        if self.table.schema_id != self.schema.schema_id:
+            self._follow_schema()
+        self.positions = position_properties.parse(self.table.properties, self.name)
+        before, self.files = self.files, FileTable(self._properties)
+        self.files.next_number = before.next_number
+        sid = self.schema.by_name(SID)
+        sid_id = sid.field_id if sid is not None and self.target.has_sid else None
+        for live in self.table.live_files():
+            if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
+                message = f"table {self.name}: file {live.data['file-path']} has deletes that kuvasz does not write"
+                raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
+            known = before.find(live.data["file-path"])
+            self.files.add(entry_of(live, known.number if known else self.files.reserve(), sid_id))
+        self.snapshot_id = self.table.snapshot_id
+
+    def mend(self, changeset: Changeset) -> int | None:
+        """Commit rows found wrong by a comparison on top of what `look` saw; no source gets any further by it.
+
+        The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
+
+        Raises:
+            ForeignChange: The table changed since; nothing was committed.
+            OutcomeUnknown, LakeError: See `IcebergTable.commit`.
+        """
+        deletes = self._deletes(changeset)
+        delete_files = self._write_deletes(deletes, changeset)
+        commit = self._commit_of(changeset, delete_files, {}, "")
+        commit = dataclasses.replace(
+            commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary={"kuvasz.mend": str(changeset.rows)}
+        )
+        try:
+            self.snapshot_id, _ = self.table.commit(commit)
+        except ForeignChange:
+            remove(file_io(self._properties, self.location), {file.path for file in delete_files})
+            raise
+        return self.snapshot_id
+
+    def advance(self, positions: Mapping[str, Position]) -> None:
+        """Store positions in a commit of their own, when no row changed with them."""
+        self.table.set_properties(
+            {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}
+        )
+        self.positions.update(positions)
 
     def _follow_schema(self) -> None:
         """Take over a schema that someone else changed, if every column of ours is still there."""

@@ -21,10 +21,13 @@ from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import failure, sql
 from kuvasz.source.conninfo import place
+from kuvasz.source.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from kuvasz.model import PgType, TableName
 
 PLUGIN = "pgoutput"
 
@@ -134,6 +137,16 @@ class ExportedSnapshot:
     def pinned(self, conninfo: str) -> str:
         """Return `conninfo` narrowed to the server that knows the snapshot."""
         return conninfos.pinned(conninfo, self._pgconn)
+
+    def window(
+        self, publication: str, table: TableName, types: Callable[[list[int]], dict[int, PgType]], source: str
+    ) -> Window:
+        """Stream the slot from its consistent point on; the snapshot is gone then, see `kuvasz.source.window`.
+
+        Raises:
+            SourceError: The server failed.
+        """
+        return Window(self._pgconn, self.slot, publication, table, types, source)
 
     def close(self) -> None:
         """Let the snapshot go. May be called again."""

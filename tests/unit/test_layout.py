@@ -15,6 +15,7 @@ ELSEWHERE = {
     "app.py": "integration/test_clone.py",
     "failpoints.py": "acceptance/test_crash.py",
     "sync/source_sync.py": "integration/test_clone.py",
+    "sync/verification.py": "integration/test_verify.py",
     "demo/__main__.py": "unit/demo/test_run.py",
     "demo/comparison.py": "integration/test_demo_comparison.py",
     "demo/servers.py": "unit/demo/test_run.py",
@@ -30,6 +31,7 @@ ELSEWHERE = {
     "verbs/remote.py": "integration/test_admin.py",
     "verbs/text.py": "integration/test_admin.py",
     "verbs/typetable.py": "integration/test_admin.py",
+    "verbs/verify.py": "integration/test_verify.py",
     # Values and interfaces, without behaviour of their own.
     "model.py": "unit/route/test_assembler.py",
     "ports.py": "contract/test_lake.py",
@@ -51,7 +53,12 @@ ELSEWHERE = {
     "lake/history.py": "integration/test_history.py",
     "lake/history_tasks.py": "integration/test_history.py",
     # Made for Spark and a catalog: tried on them.
+    "lake/beside.py": "integration/test_verify.py",
     "lake/catalog.py": "contract/test_iceberg.py",
+    "lake/comparing.py": "integration/test_verify.py",
+    "lake/comparison.py": "integration/test_verify.py",
+    "lake/moved.py": "integration/test_verify.py",
+    "lake/repair.py": "integration/test_verify.py",
     "lake/copy.py": "contract/test_lake.py",
     "lake/iceberg.py": "contract/test_lake.py",
     "lake/maintenance.py": "integration/test_maintenance.py",
@@ -72,6 +79,7 @@ ELSEWHERE = {
     "source/reader.py": "integration/test_reader.py",
     "source/server_check.py": "integration/test_preflight.py",
     "source/table.py": "integration/test_introspect.py",
+    "source/window.py": "integration/test_verify.py",
 }  # fmt: skip
 
 MODULES = sorted(

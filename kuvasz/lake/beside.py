@@ -1,0 +1,145 @@
+"""The lake for a process that looks at it beside a running kuvasz: it keeps no state and owns no table.
+
+Everything of the running one stays untouched: its spool, its indexes, the id of its last commit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap64
+
+from kuvasz.config.model import Config
+from kuvasz.errors import InternalError
+from kuvasz.fold.difference import Difference, find
+from kuvasz.lake import spark
+from kuvasz.lake.catalog import Catalog
+from kuvasz.lake.comparing import Fetched, Reading, pairs
+from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
+from kuvasz.lake.expressions import Expressions
+from kuvasz.lake.files import Changeset
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.table import LakeTable, ReadKeys
+from kuvasz.model import Relation
+from kuvasz.ports import CopyRequest, Feed, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LakeBeside:
+    """Tables to be looked at. Use as a context manager.
+
+    Args:
+        config: The whole configuration.
+        session: A running Spark; started otherwise.
+    """
+
+    def __init__(self, config: Config, session: SparkSession | None = None) -> None:
+        self._config = config
+        self._session = session
+        self._owns_session = session is None
+        self._properties = {name: str(value) for name, value in config.lake.properties.items()}
+
+    def __enter__(self) -> LakeBeside:
+        """Start Spark and reach the catalog.
+
+        Raises:
+            LakeError: They do not answer.
+        """
+        if self._session is None:
+            self._session = spark.open_session(self._config)
+        self._jobs = Jobs(self._session)
+        self._catalog = Catalog(self._session, self._config.lake.name)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kuvasz-beside-")
+        self._folder = Path(self._temporary.name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of everything."""
+        self._temporary.cleanup()
+        if self._owns_session and self._session is not None:
+            self._session.stop()
+
+    def table(self, target: Target) -> LakeTable | None:
+        """Return a table of the lake, None if there is none; call `LakeTable.look` before anything else.
+
+        Raises:
+            SchemaError: It is not what the map says.
+        """
+        found = self._catalog.load(target.name)
+        if found is None:
+            return None
+        assert self._session is not None
+        expressions = Expressions(self._session)
+        folder = self._folder / "index"
+        return LakeTable(found, target, self._properties, folder, _no_keys, expressions, is_looking=True)
+
+    def comparison(
+        self,
+        table: LakeTable,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        on_progress: OnProgress,
+    ) -> Comparison:
+        """Compare a source table with what `table` held at its last look.
+
+        Raises:
+            SchemaError: Source and lake disagree on columns.
+        """
+        table.check_columns(feed, relation)
+        pipeline = self._config.pipeline
+        reading = Reading(
+            shape=table.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes
+        )
+        files = lake_files(table.files, feed.sid if table.target.has_sid else None, has_sid=table.target.has_sid)
+        return Comparison(
+            self._jobs, reading, requests, files, parallelism=pipeline.copy_parallelism, folder=self._folder,
+            on_progress=on_progress,
+        )  # fmt: skip
+
+
+def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence[Fetched]) -> int:
+    """Make a table equal to the source for some keys, in one commit on top of its last look.
+
+    Args:
+        table: At the look that is committed upon.
+        feed: The source table.
+        difference: Of an earlier look; keys that changed at the source since the snapshot of `fetched` taken out.
+        fetched: Rows of these keys and perhaps others, which are left out.
+
+    Returns:
+        How many keys were mended.
+
+    Raises:
+        ForeignChange: The table changed since the look.
+    """
+    changeset = Changeset()
+    changeset.rows = len(difference)
+    changeset.delete(difference.files, difference.places)
+    sid = feed.sid if table.target.has_sid else None
+    for file, keys in pairs(fetched):
+        unwanted = np.flatnonzero(find(difference.keys, keys) < 0)
+        if len(unwanted) == file.rows:
+            continue
+        number = table.files.reserve()
+        changeset.add(number, file, sid)
+        if len(unwanted):
+            changeset.deletes[number] = BitMap64(unwanted.astype(np.uint64))
+    table.mend(changeset)
+    return len(difference)
+
+
+def _no_keys(table: LakeTable) -> ReadKeys:
+    def read(files: object) -> list[tuple[int, object]]:
+        raise InternalError(f"table {table.name}: keys are not read beside a running kuvasz ({files})")
+
+    return read  # type: ignore[return-value]
+
+
+__all__ = ["LakeBeside", "mend"]

@@ -1,0 +1,285 @@
+"""A source table under a snapshot against a snapshot of its lake table: where do they differ, key by key.
+
+First both sides are summed up by bucket of the key, which moves no rows. Only the rows of buckets that differ are
+then listed, by key and fingerprint, to files on local disk in groups that fit into memory, and compared group by
+group. What is held at a time is a few megabytes of buckets and one group, whatever the size of the table.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.errors import TableError
+from kuvasz.fold.difference import Difference, Listing, difference
+from kuvasz.fold.digest import Buckets, bucket_count
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.comparing import Fetch, Fetched, LakeFile, LakeFiles, List, Outcome, Reading, Show, Summarize, pairs
+from kuvasz.lake.datafile import file_io, remove
+from kuvasz.lake.files import FileTable
+from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.table import LakeTable
+from kuvasz.lake.tasks import from_ipc
+from kuvasz.ports import CopyRequest
+
+#: Rows of both sides that are compared in memory at a time: some 100 MB.
+_GROUP_ROWS = 1 << 20
+
+#: Differing keys above which comparing is the wrong tool: a copy is cheaper.
+MOST_KEYS = 4_000_000
+
+#: Rows of the lake that make a task, if its files are smaller.
+_TASK_ROWS = 512 * 1024
+
+_SIDES = ("source", "lake")
+Side = Literal["source", "lake"]
+
+#: Phase, parts done, parts in all; called from any thread.
+OnProgress = Callable[[str, int, int], None]
+
+
+class TooDifferent(TableError):
+    """So many keys differ that copying the table again is cheaper."""
+
+
+def lake_files(files: FileTable, sid: str | None, *, has_sid: bool) -> list[LakeFile]:
+    """Return the data files of a table that hold rows of one source, as they are now."""
+    found = []
+    for entry in files:
+        if has_sid and entry.sid is not None and entry.sid != sid:
+            continue
+        dead = files.dead(entry.number)
+        found.append(
+            LakeFile(number=entry.number, path=entry.path, rows=entry.rows,
+                     dead=dead.serialize() if len(dead) else None, is_mixed=has_sid and entry.sid is None)
+        )  # fmt: skip
+    return found
+
+
+def batches(files: Sequence[LakeFile]) -> list[LakeFiles]:
+    """Put small files together."""
+    found: list[list[LakeFile]] = []
+    room = 0
+    for file in sorted(files, key=lambda file: -file.rows):
+        if not found or file.rows > room:
+            found.append([])
+            room = _TASK_ROWS
+        found[-1].append(file)
+        room -= file.rows
+    return [LakeFiles(files=tuple(batch)) for batch in found]
+
+
+class Comparison:
+    """One comparison. `close` removes its files.
+
+    Args:
+        jobs: Runs the tasks.
+        reading: How rows are got at.
+        requests: All of the source's rows, under one snapshot.
+        files: All of the lake's rows of that source, of one snapshot.
+        parallelism: Parts read side by side.
+        folder: On local disk, for what does not fit into memory.
+        on_progress: Told of every part that is done.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        reading: Reading,
+        requests: Sequence[CopyRequest],
+        files: Sequence[LakeFile],
+        *,
+        parallelism: int | None,
+        folder: Path,
+        on_progress: OnProgress = lambda *_: None,
+    ) -> None:
+        self._jobs = jobs
+        self._reading = reading
+        self._lake_rows = sum(file.rows for file in files)
+        self._parts: dict[str, Sequence[Any]] = {"source": requests, "lake": batches(files)}
+        self._parallelism = parallelism or jobs.parallelism
+        self._folder = folder / uuid.uuid4().hex
+        self._folder.mkdir(parents=True)
+        self._on_progress = on_progress
+        self.rows: dict[str, int] = {}  #: side -> rows it has
+
+    def close(self) -> None:
+        """Remove what was put on disk."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def difference(self) -> Difference:
+        """Compare everything.
+
+        Raises:
+            TooDifferent: More than `MOST_KEYS` keys differ.
+            SourceError, LakeError: A side could not be read.
+        """
+        summed = {side: self._summed(side) for side in _SIDES}
+        self.rows = {side: int(buckets.rows.sum()) for side, buckets in summed.items()}
+        differing = summed["source"].differing(summed["lake"])
+        if len(differing) == 0:
+            return difference(Listing.empty(), Listing.empty())
+        rows = summed["source"].rows[differing] + summed["lake"].rows[differing]
+        group_of = np.full(len(summed["source"]), -1, np.int32)
+        group_of[differing] = np.cumsum(rows) // _GROUP_ROWS
+        return self._listed(List(reading=self._reading, group_of=group_of))
+
+    def difference_of(self, keys: Keys) -> Difference:
+        """Compare the rows of some keys, ascending."""
+        return self._listed(List(reading=self._reading, wanted=keys))
+
+    def _summed(self, side: str) -> Buckets:
+        count = self._bucket_count()
+        total = Buckets.empty(count)
+        self._each(f"sum up the {side}", Summarize(reading=self._reading, buckets=count), side, total.merge)
+        return total
+
+    def _bucket_count(self) -> int:
+        # The lake's number of rows is known; where it is far from the source's, everything differs anyway.
+        return bucket_count(self._lake_rows)
+
+    def _listed(self, job: List) -> Difference:
+        groups: set[int] = set()
+        lock = threading.Lock()
+
+        for side in _SIDES:
+
+            def take(found: dict[int, Listing], side: str = side) -> None:
+                with lock:
+                    for group, listing in found.items():
+                        groups.add(group)
+                        _append(self._file(side, group), listing)
+
+            self._each(f"list the {side}", job, side, take)
+        parts: list[Difference] = []
+        count = 0
+        for group in sorted(groups):
+            part = difference(_load(self._file("source", group)), _load(self._file("lake", group)))
+            count += len(part)
+            if count > MOST_KEYS:
+                message = f"source {self._reading.shape.source}, table {self._reading.shape.table}: more than"
+                raise TooDifferent(f"{message} {MOST_KEYS:,} keys differ", hint="copy the table again: kuvasz resync")
+            parts.append(part)
+        for group in groups:
+            for side in _SIDES:
+                self._file(side, group).unlink(missing_ok=True)
+        return Difference.concat([part for part in parts if len(part)])
+
+    def _file(self, side: str, group: int) -> Path:
+        return self._folder / f"{side}-{group}"
+
+    def fetch(self, keys: Keys, table: LakeTable) -> list[Fetched]:
+        """Write the source's rows of some keys, ascending, to data files of a table; no snapshot knows them yet."""
+        path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet"
+        job = Fetch(reading=self._reading, wanted=keys, bounded=table.bounded, layout=table.layout, path=path)
+        found: list[Fetched] = []
+        try:
+            self._run("fetch from the source", job, list(enumerate(self._parts["source"])), found.append)
+        except BaseException:
+            self.discard(found)
+            raise
+        return found
+
+    def discard(self, fetched: Sequence[Fetched]) -> None:
+        """Remove fetched files that are not wanted."""
+        paths = [file.path for file, _ in pairs(fetched)]
+        if paths:
+            remove(file_io(self._reading.properties, paths[0]), paths)
+
+    def key_values(self, keys: Keys, side: Side) -> dict[int, tuple[str, ...]]:
+        """Return the key columns' values of some keys, as text: index into `keys` -> values."""
+        values: dict[int, tuple[str, ...]] = {}
+
+        def take(found: list[tuple[bytes, np.ndarray]]) -> None:
+            for data, which in found:
+                rows = zip(*(_texts(column) for column in from_ipc(data).columns), strict=True)
+                values.update(zip(which.tolist(), rows, strict=True))
+
+        self._each(f"look keys up at the {side}", Show(reading=self._reading, wanted=keys), side, take)
+        return values
+
+    def _each(self, phase: str, job: Callable[..., Any], side: str, take: Callable[[Any], None]) -> None:
+        self._run(phase, job, self._parts[side], take)
+
+    def _run(self, phase: str, job: Callable[..., Any], parts: Sequence[Any], take: Callable[[Any], None]) -> None:
+        """Run a job over all parts, some at a time; `take` gets each result, one at a time."""
+        total = len(parts)
+        self._on_progress(phase, 0, total)
+        with concurrent.futures.ThreadPoolExecutor(self._parallelism, thread_name_prefix="compare") as pool:
+            waiting: set[concurrent.futures.Future[Outcome]] = set()
+            left = iter(parts)
+            done = 0
+            try:
+                for part in left:
+                    waiting.add(pool.submit(self._one, job, part))
+                    if len(waiting) >= 2 * self._parallelism:
+                        waiting, done = self._settle(waiting, take, phase, done, total)
+                while waiting:
+                    waiting, done = self._settle(waiting, take, phase, done, total)
+            except BaseException:
+                for future in waiting:
+                    future.cancel()
+                raise
+
+    def _one(self, job: Callable[..., Any], part: object) -> Outcome:
+        outcome: Outcome = self._jobs.run(job, [part], [1])[0]
+        return outcome
+
+    def _settle(
+        self,
+        waiting: set[concurrent.futures.Future[Outcome]],
+        take: Callable[[Any], None],
+        phase: str,
+        done: int,
+        total: int,
+    ) -> tuple[set[concurrent.futures.Future[Outcome]], int]:
+        ready, rest = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+        for future in ready:
+            outcome = future.result()
+            if outcome.error is not None:
+                raise outcome.error
+            take(outcome.value)
+            done += 1
+        self._on_progress(phase, done, total)
+        return rest, done
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    return ["NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+            for value in column.to_pylist()]  # fmt: skip
+
+
+_RECORD = np.dtype(
+    [("key_hi", "<u8"), ("key_lo", "<u8"), ("hi", "<u8"), ("lo", "<u8"), ("file", "<u4"), ("place", "<u4")]
+)
+
+
+def _append(file: Path, listing: Listing) -> None:
+    records = np.empty(len(listing), _RECORD)
+    records["key_hi"], records["key_lo"] = listing.keys.hi, listing.keys.lo
+    records["hi"], records["lo"] = listing.prints.hi, listing.prints.lo
+    records["file"], records["place"] = listing.files, listing.places
+    with file.open("ab") as stream:
+        stream.write(records.tobytes())
+
+
+def _load(file: Path) -> Listing:
+    if not file.exists():
+        return Listing.empty()
+    records = np.fromfile(file, _RECORD)
+    column = {name: np.ascontiguousarray(records[name]) for name in _RECORD.names or ()}
+    return Listing(
+        keys=Keys(hi=column["key_hi"], lo=column["key_lo"]), prints=Keys(hi=column["hi"], lo=column["lo"]),
+        files=column["file"], places=column["place"],
+    )  # fmt: skip
+
+
+__all__ = ["Comparison", "Outcome", "TooDifferent", "lake_files"]

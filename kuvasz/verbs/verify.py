@@ -1,0 +1,158 @@
+"""``kuvasz verify``: compare source and lake, tell what differs, and mend it if asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kuvasz.config import sources as config_sources
+from kuvasz.errors import ConfigError
+from kuvasz.lake.beside import LakeBeside
+from kuvasz.sync.verification import SHOWN, Report, Verification
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source, SourceTableSpec
+
+DIFFERENCES_FOUND = 4
+
+OnProgress = Callable[[str, str, str, int, int], None]
+
+
+def reports(
+    config: Config,
+    *,
+    table: str | None = None,
+    sid: str | None = None,
+    is_fixing: bool = False,
+    on_progress: OnProgress = lambda *_: None,
+    session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+) -> list[Report]:
+    """Compare the map's tables, one after another, in the map's order.
+
+    Args:
+        config: The whole configuration.
+        table: Only this one, as the source or the lake calls it.
+        sid: Only this source.
+        is_fixing: Mend what differs.
+        on_progress: Told how far it is.
+        session: A running Spark; started otherwise.
+
+    Raises:
+        ConfigError: The map has no such table or sid.
+        LakeError: Spark or the catalog does not answer.
+    """
+    chosen = _chosen(config, table, sid)
+    with LakeBeside(config, session) as lake:
+        return [
+            Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress).run(spec)
+            for source, spec in chosen
+        ]
+
+
+def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[Source, SourceTableSpec]]:
+    every = [(source, spec) for source in config_sources.resolve(config) for spec in source.tables]
+    mine = [(source, spec) for source, spec in every if sid is None or source.sid == sid]
+    if not mine:
+        known = sorted({source.sid for source, _ in every if source.sid is not None})
+        raise ConfigError(f"--sid {sid}: the map has no such sid", hint=f"it has {', '.join(known) or 'none'}")
+    found = [(source, spec) for source, spec in mine if table is None or table in _names(spec)]
+    if not found:
+        known = sorted({spec.identifier for _, spec in mine})
+        raise ConfigError(f"--table {table}: the map has no such table", hint=f"it has {', '.join(known)}")
+    return found
+
+
+def _names(spec: SourceTableSpec) -> set[str]:
+    names = {spec.identifier, spec.target, str(spec.table)}
+    return names | ({spec.table.name} if spec.table.schema == "public" else set())
+
+
+def exit_code(found: Sequence[Report]) -> int:
+    """Return 4 if keys differ still, else the code of the worst error, else 1 if some keys could not be decided."""
+    if any(report.left for report in found):
+        return DIFFERENCES_FOUND
+    return max((report.error_code or int(report.undecided > 0) for report in found), default=0)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[OnProgress]:
+    """Give a function that draws a bar on stderr, if that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting spark", total=None)
+
+        def draw(source: str, target: str, phase: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{target} of {source}: {phase}", completed=done, total=total or None)
+
+        yield draw
+
+
+def render(found: Sequence[Report]) -> str:
+    """Return the reports for a person."""
+    lines: list[str] = []
+    for report in found:
+        lines += _lines(report)
+    differing = sum(report.left > 0 for report in found)
+    failed = sum(bool(report.error) for report in found)
+    compared = sum(not report.error and not report.skipped for report in found)
+    lines.append(f"{compared} tables compared, {differing} differ, {failed} could not be compared")
+    return "\n".join(lines)
+
+
+def _lines(report: Report) -> list[str]:
+    name = f"{report.target} of {report.source}"
+    if report.error:
+        return [f"{name}: error: {report.error}", *([f"  hint: {report.hint}"] if report.hint else [])]
+    if report.skipped:
+        return [f"{name}: skipped: {report.skipped}"]
+    rows = f"{report.source_rows:,} rows at {report.lsn}"
+    notes = []
+    if report.waiting:
+        notes.append(f"  {report.waiting:,} keys have changes that kuvasz has still to apply")
+    if report.undecided:
+        notes.append(f"  {report.undecided:,} keys change all the time and could not be decided: verify again")
+    if not report.differences:
+        return [f"{name}: equal, {rows}", *notes]
+    counts = ", ".join(
+        f"{getattr(report, kind):,} {kind}" for kind in ("missing", "extra", "changed", "doubled")
+        if getattr(report, kind)
+    )  # fmt: skip
+    lines = [f"{name}: {report.differences:,} keys differ ({counts}); {rows}, {report.lake_rows:,} in the lake"]
+    lines += [f"  {entry.kind:8} {_key(report.key, entry.key)}" for entry in report.keys]
+    if report.differences > len(report.keys):
+        lines.append(f"  … the first {len(report.keys)} are shown (at most {SHOWN})")
+    if report.mended:
+        lines.append(f"  {report.mended:,} keys mended, {report.left:,} left")
+    return lines + notes
+
+
+def _key(names: Sequence[str], values: Sequence[str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+
+
+def as_json(found: Sequence[Report]) -> list[dict[str, Any]]:
+    """Return the reports ready for JSON."""
+    return [
+        dataclasses.asdict(report)
+        | {
+            "differences": report.differences,
+            "keys": [
+                {"kind": entry.kind, "key": dict(zip(report.key, entry.key, strict=True))} for entry in report.keys
+            ],
+        }
+        for report in found
+    ]
+
+
+__all__ = ["DIFFERENCES_FOUND", "as_json", "exit_code", "progress", "render", "reports"]

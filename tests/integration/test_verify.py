@@ -1,0 +1,184 @@
+"""`kuvasz verify` on real servers, Spark and Iceberg: what was planted is found, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kuvasz.config.model import Config
+from kuvasz.sync.verification import Report
+from kuvasz.verbs import verify
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
+FILL = "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 3000) i"
+
+
+@pytest.fixture
+def other(postgres16) -> Iterator[Database]:
+    """A database on another server."""
+    created = create_database(postgres16)
+    yield created
+    drop_database(created)
+
+
+class Bench:
+    """A pipeline's lake, and verify beside it."""
+
+    def __init__(self, config: Config, folder: LakeFolder) -> None:
+        self.config = config
+        self.folder = folder
+
+    def verify(self, **options: object) -> list[Report]:
+        found = verify.reports(self.config, session=self.folder.session, **options)
+        assert not [report.error for report in found if report.error]
+        return found
+
+    def sql(self, statement: str) -> None:
+        self.folder.session.sql(statement.replace("LAKE", f"{self.folder.catalog}.shop"))
+
+    def damage(self) -> None:
+        """One key of each kind, of the rows with sid eu."""
+        self.sql("DELETE FROM LAKE.items WHERE sid = 'eu' AND id = 11")
+        self.sql("UPDATE LAKE.items SET name = 'other' WHERE sid = 'eu' AND id = 12")
+        self.sql("INSERT INTO LAKE.items SELECT sid, 999999, n, name FROM LAKE.items WHERE sid = 'eu' AND id = 13")
+        self.sql("INSERT INTO LAKE.items SELECT * FROM LAKE.items WHERE sid = 'eu' AND id = 14")
+        self.sql("UPDATE LAKE.items SET n = NULL WHERE sid = 'eu' AND id = 15")
+
+
+DAMAGE = {
+    ("missing", ("11",)), ("changed", ("12",)), ("extra", ("999999",)), ("doubled", ("14",)), ("changed", ("15",)),
+}  # fmt: skip
+
+
+def keys(report: Report) -> set[tuple[str, tuple[str, ...]]]:
+    return {(entry.kind, entry.key) for entry in report.keys}
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+def test_planted_differences_of_one_sid_are_found_and_mended(
+    database: Database, other: Database, lake_folder: LakeFolder, *, is_running: bool
+) -> None:
+    for source in (database, other):
+        source.execute(ITEMS)
+        source.execute(FILL)
+    config = lake_folder.config(group({"eu": database, "us": other}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    pipeline = Pipeline(config, lake_folder)
+    with pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = id WHERE id % 7 = 0")
+        pipeline.wait_applied(database, other)
+        if not is_running:
+            pipeline.stop()
+        assert [(report.differences, report.source_rows) for report in bench.verify()] == [(0, 3000), (0, 3000)]
+        bench.damage()
+        eu, us = bench.verify(table="items")
+        assert keys(eu) == DAMAGE
+        assert (eu.missing, eu.extra, eu.changed, eu.doubled, eu.left) == (1, 1, 2, 1, 5)
+        assert us.differences == 0
+        assert verify.exit_code([eu, us]) == 4
+        assert "  doubled  id=14\n" in verify.render([eu, us])
+        (mended,) = bench.verify(table="shop.items", sid="eu", is_fixing=True)
+        assert (mended.differences, mended.mended, mended.left) == (5, 5, 0)
+        assert verify.exit_code([mended]) == 0
+        assert [report.differences for report in bench.verify()] == [0, 0]
+        again = pipeline if is_running else Pipeline(config, lake_folder)
+        with again if again is not pipeline else contextlib.nullcontext():
+            again.wait_streaming()
+            database.execute("UPDATE items SET n = -1 WHERE id BETWEEN 10 AND 16")
+            database.execute("DELETE FROM items WHERE id = 12")
+            again.wait_applied(database)
+            rows = source_rows(database.url, "items", sid="eu"), source_rows(other.url, "items", sid="us")
+            again.assert_equal("items", *rows, key=("sid", "id"))
+
+
+def test_what_a_stopped_kuvasz_has_still_to_apply_is_no_difference(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    database.execute("UPDATE items SET n = 1 WHERE id <= 10")
+    database.execute("DELETE FROM items WHERE id BETWEEN 11 AND 15")
+    database.execute("INSERT INTO items VALUES (-1, 0, 'new')")
+    database.execute("UPDATE items SET id = -2 WHERE id = 20")
+    bench.sql("DELETE FROM LAKE.items WHERE id = 30")
+    bench.sql("UPDATE LAKE.items SET name = 'x' WHERE id = 1")  # heals with the change that is to come
+    slot = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE NOT temporary"
+    before = database.execute(slot)
+    (report,) = bench.verify()
+    assert keys(report) == {("missing", ("30",))}
+    assert report.waiting == 10 + 5 + 1 + 2
+    assert database.execute(slot) == before
+    (report,) = bench.verify(is_fixing=True)
+    assert (report.mended, report.left) == (1, 0)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+def under_load(
+    database: Database, statements: Callable[[int], list[str]]
+) -> tuple[threading.Event, threading.Thread]:
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        with database.connect(autocommit=True) as connection:
+            while not stop.wait(0.002):
+                number += 1
+                for statement in statements(number):
+                    connection.execute(statement)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return stop, thread
+
+
+def test_under_load_nothing_but_the_planted_is_found_and_mended(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}), commit_interval="300ms")
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        # Spark's own writes lose against commits that come three times a second.
+        bench.sql("DELETE FROM LAKE.items WHERE id IN (2001, 2002)")
+        bench.sql("UPDATE LAKE.items SET n = 77 WHERE id BETWEEN 2003 AND 2010")
+        stop, thread = under_load(
+            database,
+            lambda n: [
+                f"UPDATE items SET n = n + 1, name = repeat('hot', {n % 9}) WHERE id IN (1, 2, {n % 1000})",
+                f"INSERT INTO items VALUES ({10_000 + n}, {n}, NULL)",
+                f"DELETE FROM items WHERE id = {10_000 + n - 50}",
+                f"UPDATE items SET id = {-n} WHERE id = {-(n - 1) if n > 1 else 3}",
+            ],
+        )
+        try:
+            wait_until(lambda: pipeline.snapshots("items") >= 4, "it streams")
+            for _ in range(2):
+                (report,) = bench.verify()
+                assert (report.missing, report.changed, report.extra, report.doubled) == (2, 8, 0, 0), report
+                assert report.undecided == 0
+            (report,) = bench.verify(is_fixing=True)
+            assert (report.differences, report.mended, report.left) == (10, 10, 0), report
+            (report,) = bench.verify()
+            assert (report.differences, report.undecided) == (0, 0), report
+        finally:
+            stop.set()
+            thread.join()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
