@@ -7,7 +7,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from kuvasz.config import names, sources, units
+from kuvasz.config import kinds, names, sources, units
 from kuvasz.config.model import CatalogType, Mask
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
@@ -112,6 +112,7 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
         if getattr(table, option) is not None and getattr(table, other) is not None:
             yield Problem(path=(*path, other), message=f"cannot be given together with {option}", is_key=True)
     yield from _lists(table, path)
+    yield from _partitions_of_history(table, path)
     yield from _key(table, path)
     reserved = RESERVED[table.type] | {"sid"}
     for column in table.set or ():
@@ -122,6 +123,15 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=(*path, "set", column), message="must be a column's name", is_key=True)
     if table.set is not None and not table.set:
         yield Problem(path=(*path, "set"), message="must name at least one column")
+
+
+def _partitions_of_history(table: TableConfig, path: Path) -> Iterator[Problem]:
+    if table.type is not TableType.HISTORY:
+        return
+    for number, entry in enumerate(table.partition_by):
+        if kinds.partition_term(entry)[2] in {"kvsz_end", "kvsz_deleted"}:
+            message = "changes when a version ends, which must stay in its partition: take another column"
+            yield Problem(path=(*path, "partition_by", number), message=message)
 
 
 def _lists(table: TableConfig, path: Path) -> Iterator[Problem]:

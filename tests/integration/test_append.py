@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
 from tests.integration import scenes
 from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
@@ -87,6 +87,22 @@ def test_two_sources_with_composite_keys_and_a_large_transaction(
             pipeline.assert_equal("lines", *rows, key=("sid", "a", "b"))
     finally:
         drop_database(other)
+
+
+def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) -> None:
+    observer = make_items(database)
+    tables = {"items": {"type": "append", "partition_by": ["bucket(2, id)"]}}
+    config = lake_folder.config(group({"eu": database}, tables), {"interval": "50ms", "min_files": 2})
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline)
+        for _ in range(4):
+            churn(database)
+            pipeline.wait_applied(database)
+        wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
+        churn(database)
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "append", at, sid="eu"))
 
 
 def test_another_type_than_the_tables_is_refused(database: Database, lake_folder: LakeFolder) -> None:

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.integration.scenes import BIG, ITEMS, assert_holds, churn, copied_lsn, make_items, truncate, with_type
 from tests.observer import Observer
@@ -58,6 +58,22 @@ def test_a_large_transaction_is_numbered_through_also_after_a_restart(
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         database.execute("UPDATE items SET n = 9 WHERE id > 100")
+        pipeline.wait_applied(database)
+        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+
+
+def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) -> None:
+    observer = make_items(database)
+    tables = {"items": {"type": "changelog", "partition_by": ["bucket(2, id)"]}}
+    config = lake_folder.config(group({"eu": database}, tables), {"interval": "50ms", "min_files": 2})
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        at = copied_lsn(pipeline)
+        for _ in range(4):
+            churn(database)
+            pipeline.wait_applied(database)
+        wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
+        churn(database)
         pipeline.wait_applied(database)
         assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+import duckdb
 import pytest
 
-from tests.fix_lake import LakeFolder, Pipeline, group
+from tests import oracle
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
 from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
 from tests.observer import Observer
@@ -87,6 +89,58 @@ def test_two_sources_with_composite_keys_and_transactions_in_parts(
             pipeline.assert_equal("lines", *rows, key=("sid", "a", "b"))
     finally:
         drop_database(other)
+
+
+POINT_IN_TIME = (
+    "SELECT id, n FROM {table} WHERE kvsz_start <= TIMESTAMP '{at}' AND kvsz_end > TIMESTAMP '{at}' ORDER BY id"
+)
+
+
+def test_the_table_as_it_was_at_an_instant(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    database.execute("INSERT INTO items VALUES (1, 10), (2, 20)")
+    with Pipeline(with_type(lake_folder, {None: database}, "history"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        then = []
+        for statement in ("UPDATE items SET n = 11 WHERE id = 1", "DELETE FROM items WHERE id = 2",
+                          "INSERT INTO items VALUES (2, 22)", "TRUNCATE items"):  # fmt: skip
+            rows = database.execute("SELECT id, n FROM items ORDER BY id")
+            ((at,),) = database.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::text || '+00:00'")
+            then.append((at, rows))
+            database.execute(statement)
+        pipeline.wait_applied(database)
+        table = oracle.open_table(lake_folder.pyiceberg, "shop.items", catalog=lake_folder.catalog)
+        with duckdb.connect() as duck:
+            duck.register("items", table.scan().to_arrow())
+            for at, rows in then:
+                query = POINT_IN_TIME.format(table="items", at=at)
+                assert duck.execute(query).fetchall() == rows
+                spark = POINT_IN_TIME.format(table=f"{lake_folder.catalog}.shop.items", at=at)
+                assert [tuple(row) for row in lake_folder.session.sql(spark).collect()] == rows
+
+
+def test_partitions_compaction_and_a_lost_index(database: Database, lake_folder: LakeFolder) -> None:
+    observer = make_items(database)
+    tables = {"items": {"type": "history", "partition_by": ["bucket(2, id)"], "sort_by": ["n"]}}
+    maintenance = {"interval": "50ms", "min_files": 2}
+    config = lake_folder.config(group({"eu": database}, tables), maintenance)
+    at = 0
+    for number in range(2):
+        if number:
+            shutil.rmtree(lake_folder.folder / "state")
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            at = at or copied_lsn(pipeline)
+            for _ in range(3):
+                churn(database)
+                pipeline.wait_applied(database)
+            truncate(database)
+            pipeline.wait_applied(database)
+            upkeep = pipeline.app.lake.upkeep
+            wait_until(lambda: upkeep()["shop.items"].rewrites >= 1, "files were merged")  # noqa: B023
+            churn(database)
+            pipeline.wait_applied(database)
+            assert_holds(pipeline, observer.expected("items", "history", at, sid="eu"))
 
 
 def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: LakeFolder) -> None:

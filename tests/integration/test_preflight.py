@@ -206,3 +206,18 @@ def test_a_server_set_up_for_physical_replication_only(tmp_path):
         server.restart()
         mended = check(server.url())
         assert [one.check for one in mended if not one.ok] == ["max_slot_wal_keep_size"]
+
+
+def test_a_table_that_does_with_inserts_alone_is_told_and_gets_a_publication_of_its_own(source, connection):
+    connection.execute("CREATE TABLE logs (n int); CREATE TABLE t (id int PRIMARY KEY)")
+    findings = check(source.url, "t", "logs", inserts_do=public("logs"))
+    key = the(findings, "key", "logs")
+    assert (key.ok, key.severity) == (False, Severity.ADVICE)
+    assert "only its INSERTs are replicated" in key.value
+    published = [one.fix for one in findings if one.check == "publication"]
+    assert ['"public"."t"' in published[0], '"public"."logs"' in published[0]] == [True, False]
+    assert (
+        'CREATE PUBLICATION "kuvasz_shop_eu_ins" FOR TABLE ONLY "public"."logs" WITH (publish = \'insert\''
+        in (published[1])
+    )
+    assert the(check(source.url, "logs"), "key", "logs").is_blocking
