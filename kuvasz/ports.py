@@ -192,6 +192,16 @@ class Lake(Protocol):
         Its rows stay until the copy replaces them.
         """
 
+    def parts(self, target: str, source: str) -> frozenset[str] | None:
+        """Return what `remember_parts` was told last of a source's table; None: nothing yet."""
+
+    def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
+        """Store by what names a source's table has its partitions, of which the target has all rows.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
     def resume(self, target: str) -> None:
         """Let a target that failed be written again; its sources begin again at their positions.
 

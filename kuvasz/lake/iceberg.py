@@ -442,6 +442,16 @@ class IcebergLake:
         with table.lock:
             table.forget_position(source)
 
+    def parts(self, target: str, source: str) -> frozenset[str] | None:
+        """See `kuvasz.ports.Lake.parts`."""
+        return self._tables[target].parts(source)
+
+    def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
+        """See `kuvasz.ports.Lake.remember_parts`."""
+        table = self._tables[target]
+        with table.lock:
+            table.remember_parts(source, parts)
+
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]

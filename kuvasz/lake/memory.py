@@ -106,6 +106,7 @@ class _Table:
         self.key = relation.key
         self.seed = secrets.token_bytes(SEED_BYTES)
         self.positions: dict[str, Position] = {}
+        self.parts: dict[str, frozenset[str]] = {}
         self.era = Era.begin(self.positions)
         self.rows: dict[_Key, _Row] = {}  #: what readers see
         self.versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
@@ -261,6 +262,16 @@ class MemoryLake(Lake):
         with table.lock:
             table.positions.pop(source, None)
             table.era = Era.begin(table.positions)
+
+    @override
+    def parts(self, target: str, source: str) -> frozenset[str] | None:
+        """See `kuvasz.ports.Lake.parts`."""
+        return self._tables[target].parts.get(source)
+
+    @override
+    def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
+        """See `kuvasz.ports.Lake.remember_parts`."""
+        self._tables[target].parts[source] = parts
 
     @override
     def resume(self, target: str) -> None:

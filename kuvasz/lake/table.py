@@ -70,6 +70,9 @@ TYPE_PROPERTY = "kuvasz.type"
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
+#: Begins a table property with the partitions of a source's table, as `kuvasz.source.partitions` names them.
+PARTS_PREFIX = "kuvasz.partitions."
+
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
 
@@ -446,6 +449,16 @@ class LakeTable:
         if self.source_columns.get(feed.source) != now:
             self.table.set_properties({source_columns.PREFIX + feed.source: now.render()})
             self.source_columns[feed.source] = now
+
+    def parts(self, source: str) -> frozenset[str] | None:
+        """Return the partitions of a source's table whose rows are all here; None: nobody said."""
+        text = self.table.properties.get(PARTS_PREFIX + source)
+        return None if text is None else frozenset(json.loads(text))
+
+    def remember_parts(self, source: str, parts: frozenset[str]) -> None:
+        """Store them."""
+        if parts != self.parts(source):
+            self.table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
 
     def forget_position(self, source: str) -> None:
         """Drop a source's position."""

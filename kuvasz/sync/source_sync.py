@@ -36,9 +36,9 @@ from kuvasz.errors import (
 )
 from kuvasz.model import PgType, Position, TableName
 from kuvasz.ports import Inbox, Lake, Routes
-from kuvasz.source import conninfo, failure, inserts, introspect, publication, slots, snapshot
+from kuvasz.source import conninfo, failure, inserts, introspect, partitions, publication, slots, snapshot
 from kuvasz.source.reader import Reader, ReaderOptions
-from kuvasz.source.table import SourceTable
+from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
@@ -53,6 +53,9 @@ _LAST_BACKOFF_S = 30.0
 
 #: Seconds between two looks whether tables that wait may be streamed.
 _LOOK_S = 1.0
+
+#: Seconds between two looks at the partitions of partitioned tables.
+_PARTITIONS_S = 5.0
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
@@ -105,6 +108,7 @@ class SourceSync:
         self._stopping = asyncio.Event()
         self.has_started = False  #: it passed its checks at least once
         self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
+        self._unread: set[str] = set()  #: partitions that the role may not read
         self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
         for spec in source.tables:
             around.states.add(spec.identifier, source.name, str(spec.table))
@@ -208,12 +212,14 @@ class SourceSync:
         async with asyncio.TaskGroup() as tasks:
             copying = tasks.create_task(self._copy_beside(reader, new, start.system_id), name=f"copy {self._slot}")
             waiting = tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}")
+            watching = tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}")
             try:
                 await reader.run()
             finally:
                 self._epoch = reader.epoch
                 copying.cancel()
                 waiting.cancel()
+                watching.cancel()
 
     async def _await_inserts(self, reader: Reader, start: _Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
@@ -251,6 +257,17 @@ class SourceSync:
             if self._position(spec) is not None:
                 await self.rejoin(spec.identifier, reader)
 
+    async def _watch_partitions(self, tables: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
+        """Look now and then which partitions came and went: the stream does not tell."""
+        roots = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
+        while roots:
+            await asyncio.sleep(_PARTITIONS_S)
+            try:
+                await asyncio.to_thread(self._look_at_partitions, roots)
+            except KuvaszError as error:
+                _log.debug("the partitions could not be looked at", extra={
+                    "event": "partitions_unseen", "source": self.source.name, "error": str(error)})  # fmt: skip
+
     async def rejoin(self, target: str, reader: Reader) -> None:
         """Let a table follow the stream again from its position on: the reader goes back to the confirmed LSN."""
         around = self._around
@@ -260,7 +277,8 @@ class SourceSync:
         reader.rewind()
         while reader.epoch < epoch and not self._stopping.is_set():
             await _either(self._stopping, 0.05)
-        around.progress.release(self.source.name, target)
+        if around.states.is_streaming(target, self.source.name):  # else someone has stopped it meanwhile
+            around.progress.release(self.source.name, target)
 
     async def retry(self, target: str) -> None:
         """Try a table again that is in error."""
@@ -305,6 +323,7 @@ class SourceSync:
                         if state.source == self.source.name and state.error is not None]  # fmt: skip
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
+            self._check_partitions(connection, prepared)
             has_slot = self._check_slot(connection, [spec for spec, _ in prepared], system_id)
             specs = [spec for spec, _ in prepared]
             # A column list made by hand may leave out what the map does.
@@ -317,7 +336,7 @@ class SourceSync:
             # After the publications: they must be there at the slot's first LSN.
             taken = None if has_slot else self._new_slot(self._slot, temporary=False)
             is_named = bool(partial) and self._may_name(connection, name, taken)
-            streamed = [(spec, table) for spec, table in prepared if is_named or table not in partial]
+            streamed = [(spec, table) for spec, table in prepared if is_named or not keyless.has_only_inserts(table)]
             return _Start(
                 tables=tuple(streamed), snapshot=taken, system_id=system_id,
                 publications=(self._slot, *([name] if is_named else [])), is_waiting=bool(partial) and not is_named,
@@ -403,6 +422,71 @@ class SourceSync:
             self._around.states.set(spec.identifier, self.source.name, State.NEW)
         self._refused.discard(spec.identifier)
         return True
+
+    def _look_at_partitions(self, roots: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            self._check_partitions(connection, roots)
+
+    def _check_partitions(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Stop tables that were given partitions with rows in them: those rows are in no stream."""
+        states = {State.COPYING, State.ERROR, State.PAUSED}
+        roots = {
+            table.relation.oid: spec
+            for spec, table in tables
+            if table.kind is TableKind.PARTITIONED
+            and self._position(spec) is not None
+            and self._state(spec) not in states
+        }
+        for oid, found in partitions.load(connection, roots).items() if roots else ():
+            spec = roots[oid]
+            known = self._around.lake.parts(spec.identifier, self.source.name)
+            now = frozenset(partition.links for partition in found)
+            fresh = [partition for partition in found if known is not None and partition.links not in known]
+            filled = {part: self._is_filled(connection, spec, part) for part in fresh}
+            if any(filled.values()):
+                self._stop_for(spec, [str(part.table) for part, is_filled in filled.items() if is_filled])
+                continue
+            now -= {part.links for part, is_filled in filled.items() if is_filled is None}
+            if known is not None and known - now:
+                _log.warning("a partition left its table; its rows stay in the lake", extra={
+                    "event": "partition_left", "source": self.source.name, "table": str(spec.table),
+                    "target": spec.identifier, "partitions": len(known - now)})  # fmt: skip
+            if known != now:
+                self._around.lake.remember_parts(spec.identifier, self.source.name, now)
+
+    def _is_filled(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        partition: partitions.Partition,
+    ) -> bool | None:
+        """Say whether a new partition was attached with rows in it; None: it cannot be read, and is asked again."""
+        try:
+            return partitions.has_earlier_rows(connection, partition)
+        except SourceRefused as error:
+            if partition.links not in self._unread:
+                self._unread.add(partition.links)
+                _log.warning("a new partition cannot be read; nobody knows whether it was attached with rows", extra={
+                    "event": "partition_unread", "source": self.source.name, "table": str(spec.table),
+                    "partition": str(partition.table), "error": str(error)})  # fmt: skip
+            return None
+
+    def _stop_for(self, spec: SourceTableSpec, names: Sequence[str]) -> None:
+        message = (
+            f"source {self.source.name}, table {spec.table}: partition {', '.join(names)} was attached with rows in"
+            " it, which the stream does not carry"
+        )
+        error = TableError(message, hint=f"copy the table again: kuvasz resync --table {spec.identifier}")
+        # Hold first: what is dropped from now on must come again.
+        self._around.progress.hold(self.source.name, spec.identifier)
+        self._around.states.set(spec.identifier, self.source.name, State.ERROR, error)
+        _log.error("a table stops", extra={
+            "event": "table_failed", "source": self.source.name, "table": spec.identifier,
+            "error": str(error)})  # fmt: skip
 
     def _check_slot(
         self,
@@ -491,9 +575,14 @@ class SourceSync:
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
+            parts = self._partitions_of(connection, seen)
         names = [column.name for column in table.relation.columns]
         if seen is None or [column.name for column in _narrowed(spec, seen).relation.columns] != names:
             raise SourceError(f"source {self.source.name}: table {spec.table} changed while the copy began")
+        # The partitions that the snapshot knows, not those of an earlier look.
+        table = dataclasses.replace(table, leaves=seen.leaves, pages=seen.pages, toast_bytes=seen.toast_bytes)
+        if table.kind is TableKind.PARTITIONED:
+            self._around.lake.remember_parts(spec.identifier, self.source.name, parts)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
         total = len(ranges)
@@ -516,6 +605,16 @@ class SourceSync:
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
+
+    def _partitions_of(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        table: SourceTable | None,
+    ) -> frozenset[str]:
+        if table is None or table.kind is not TableKind.PARTITIONED:
+            return frozenset()
+        oid = table.relation.oid
+        return frozenset(partition.links for partition in partitions.load(connection, [oid])[oid])
 
     def _position(self, spec: SourceTableSpec) -> Position | None:
         return self._around.lake.positions(spec.identifier).get(self.source.name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyiceberg.expressions import EqualTo
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, TableError
 from kuvasz.lake import table as lake_table
@@ -187,3 +189,18 @@ def test_a_copy_of_a_source_that_was_copied_before_keeps_nothing_of_it(world: Ic
     world.applied(work(eu.one(insert(6))))
     assert world.of("eu").keys() == {5, 6}
     assert world.orphans() == []
+
+
+@pytest.mark.parametrize("partition_by", [(), ("sid",)])
+def test_a_query_for_one_sid_plans_its_files_alone_partitioned_or_not(
+    world: IcebergWorld, partition_by: tuple[str, ...]
+) -> None:
+    """Each file holds one source's rows and has the bounds to show it, so targets are not partitioned by sid."""
+    sources = [f"s{number}" for number in range(16)]
+    for source in sources:
+        world.lake.prepare(dataclasses.replace(target(), partition_by=partition_by), feed(source), ITEMS)
+        world.copy(source)
+    world.applied(work(*(Sender(source).one(insert(1), insert(2)) for source in sources)))
+    table = world._iceberg(TARGET)
+    planned = list(table.scan().plan_files()), list(table.scan(row_filter=EqualTo("sid", "s3")).plan_files())
+    assert tuple(map(len, planned)) == (16, 1)

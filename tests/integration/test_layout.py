@@ -207,8 +207,8 @@ def test_maintenance_merges_within_a_partition(database: Database, folder: LakeF
         config = folder.config(group({"eu": database}, {"events": entry}), eager)
         with Pipeline(config, folder) as pipeline:
             pipeline.wait_streaming()
-            for number in range(8):
-                database.execute(f"UPDATE events SET n = n + 1, kind = 'k' || id % 2 WHERE id % 4 = {number} % 4")
+            for number in range(4):
+                database.execute(f"UPDATE events SET n = n + 1, kind = 'k' || id % 2 WHERE id % 4 = {number}")
                 pipeline.wait_applied(database)
             upkeep = pipeline.app.lake.upkeep
             wait_until(

@@ -74,6 +74,7 @@ ELSEWHERE = {
     "source/connection.py": "integration/test_reader.py",
     "source/drain.py": "integration/test_reader.py",
     "source/introspect.py": "integration/test_introspect.py",
+    "source/partitions.py": "integration/test_partitions.py",
     "source/preflight.py": "integration/test_preflight.py",
     "source/privileges.py": "integration/test_preflight.py",
     "source/reader.py": "integration/test_reader.py",
