@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
 
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, TableError
+from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, TableError
+from kuvasz.lake import positions as position_properties
 from kuvasz.lake import table as lake_table
 from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.datafile import DataFile, writing
 from kuvasz.model import Position
 from kuvasz.ports import Failure, Receipt
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
@@ -204,3 +207,85 @@ def test_a_query_for_one_sid_plans_its_files_alone_partitioned_or_not(
     table = world._iceberg(TARGET)
     planned = list(table.scan().plan_files()), list(table.scan(row_filter=EqualTo("sid", "s3")).plan_files())
     assert tuple(map(len, planned)) == (16, 1)
+
+
+def test_a_repair_changes_only_what_differs_and_sets_the_position(world: IcebergWorld) -> None:
+    world.prepare("eu", "us")
+    world.copy("eu", *[(number, 0, "x") for number in range(1, 60)], lsn=1000)
+    us, eu = Sender("us"), Sender("eu")
+    world.applied(work(us.one(insert(1, 5, "us"))))
+    world.applied(work(eu.one(update(7, 1, "y"), delete(8), insert(100, 0, "gone"))))
+    rows = {number: (0, "x") for number in range(1, 60) if number not in {11, 12}} | {13: (None, "x"), 200: (1, None)}
+    snapshots, read = world.snapshots(), []
+
+    def repair(lsn: int) -> Receipt:
+        now = [(key, *values) for key, values in rows.items()]
+        at = Position(lsn=lsn, system_id="7001")
+        return world.lake.repair(
+            feed("eu"), ITEMS, [Lines(now[:20]), Lines(now[20:])], at, lambda *fact: read.append(fact)
+        )
+
+    receipt = repair(9000)
+    assert receipt.rows == 7, "7 and 13 changed, 8 and 200 are missing, 11, 12 and 100 are too many"
+    assert world.of("eu") == rows
+    assert world.of("us") == {1: (5, "us")}
+    assert world.position("eu") == 9000
+    assert world.snapshots() == snapshots + 1
+    assert world.orphans() == []
+    assert ("sum up the source", 2, 2) in read
+    eu = Sender("eu", start=9500)
+    world.applied(work(eu.one(update(7, 3, "z"), update(200, 4, SAME), delete(13))))
+    del rows[13]
+    rows |= {7: (3, "z"), 200: (4, None)}
+    assert world.of("eu") == rows, "the index knows the mended rows"
+    snapshots = world.snapshots()
+    assert repair(20000).rows == 0
+    assert (world.position("eu"), world.snapshots()) == (20000, snapshots), "the position moves alone"
+    world.lake.resume(TARGET)
+    assert world.lake.positions(TARGET)["eu"].lsn == 20000
+
+
+def _late(world: IcebergWorld, lsn: int) -> tuple[IcebergTable, Commit]:
+    """A process that was killed, and the commit its JVM has yet to send: it appends a row and moves the position."""
+    table = world.lake._catalog.load(TARGET)
+    properties = {"kuvasz.position.eu": position_properties.render(Position(lsn=lsn, system_id="7001"))}
+    file = write_file(world, table)
+    return table, Commit(
+        snapshot_id=table.snapshot_id, properties=properties, summary=properties, data_files=[file.json]
+    )
+
+
+def write_file(world: IcebergWorld, table: IcebergTable) -> DataFile:
+    schema = world.lake.table(TARGET).schema.arrow()
+    rows = pa.Table.from_pylist([{"sid": "eu", "id": 77, "n": 0, "body": "late"}], schema=schema)
+    with writing({}, f"{table.location}/data/late.parquet", schema) as writer:
+        writer.write(rows)
+        return writer.close()
+
+
+def test_a_commit_of_a_killed_process_cannot_land_behind_those_of_the_next(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "x"))
+    table, late = _late(world, 1208)
+    world.applied(work(Sender().one(insert(2))))
+    with pytest.raises(ForeignChange):
+        table.commit(late)
+    assert world.of("eu").keys() == {1, 2}
+
+
+def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "x"))
+    eu = Sender()
+    world.applied(work(eu.one(insert(2))))
+    table, late = _late(world, 1308)
+    table.commit(late)
+    (outcome,) = world.apply(work(eu.one(insert(3))))
+    assert isinstance(outcome, Failure)
+    assert isinstance(outcome.error, LateCommit)
+    assert outcome.error.message == "table shop.items: another process has committed changes of source eu"
+    assert world.position("eu") == 1308
+    world.lake.resume(TARGET)
+    assert world.of("eu").keys() == {1, 2, 77}
+    world.applied(work(eu.one(insert(4))))
+    assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"

@@ -130,6 +130,41 @@ def test_what_a_stopped_kuvasz_has_still_to_apply_is_no_difference(
         pipeline.assert_equal("items", source_rows(database.url, "items"))
 
 
+def test_rows_of_every_type_are_equal_and_every_column_counts(database: Database, lake_folder: LakeFolder) -> None:
+    columns = {
+        "n2": ("int2", "1"), "f4": ("float4", "'-0'"), "f8": ("float8", "'NaN'"), "d": ("numeric(30,7)", "-1.5"),
+        "dt": ("numeric", "1e40"), "b": ("bool", "true"), "t": ("text", "e'a\\tb\\\\'"), "y": ("bytea", "'\\x00ff'"),
+        "dd": ("date", "'0044-03-15 BC'"), "ts": ("timestamp", "'2024-02-29 12:00:00.000001'"),
+        "tz": ("timestamptz", "'2024-02-29 12:00:00+05'"), "u": ("uuid", "gen_random_uuid()"),
+        "j": ("jsonb", "'{\"a\": [1, null]}'"), "a": ("int[]", "'{1,NULL}'"), "at": ("text[]", "'{}'"),
+        "an": ("numeric(10,2)[]", "'{1.50,NULL}'"),
+        "i": ("interval", "'1 year -3 days'"), "r": ("int4range", "'[1,5)'"),
+    }  # fmt: skip
+    definitions = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+    database.execute(f'CREATE TABLE "All Types" (k1 int, k2 text, {definitions}, PRIMARY KEY (k1, k2))')
+    values = ", ".join(value for _, value in columns.values())
+    database.execute(f"INSERT INTO \"All Types\" SELECT i, 'key ' || i, {values} FROM generate_series(1, 300) i")
+    database.execute('INSERT INTO "All Types" (k1, k2) SELECT i, i FROM generate_series(301, 400) i')
+    config = lake_folder.config(group({None: database}, {"All Types": {"target": "every"}}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute(
+            f"INSERT INTO \"All Types\" SELECT i, 'key ' || i, {values} FROM generate_series(1001, 1100) i"
+        )
+        database.execute("UPDATE \"All Types\" SET k2 = k2 || 'x' WHERE k1 % 3 = 0")
+        pipeline.wait_applied(database)
+        (report,) = bench.verify()
+        assert (report.differences, report.source_rows, report.lake_rows) == (0, 500, 500)
+    for number, name in enumerate(columns, start=1):
+        key = number if number % 3 else 100 + number + 1
+        bench.sql(f"UPDATE LAKE.every SET {name} = NULL WHERE k1 = {key}")
+    (report,) = bench.verify(is_fixing=True)
+    assert report.changed == report.mended == report.differences == len(columns)
+    (report,) = bench.verify()
+    assert report.differences == 0
+
+
 def under_load(
     database: Database, statements: Callable[[int], list[str]]
 ) -> tuple[threading.Event, threading.Thread]:
