@@ -1,0 +1,205 @@
+"""TLS with client certificates, SCRAM, password files and services, for the stream too; and where secrets end up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+
+from kuvasz import log
+from kuvasz.config.load import load
+from kuvasz.demo.postgres import EmbeddedPostgres
+from tests.acceptance.test_faults import MemoryPipeline
+from tests.fix_lake import wait_until
+
+pytestmark = pytest.mark.postgres
+
+PASSWORD = "s3cr3t/with@odd:signs"
+
+
+class TlsPostgres(EmbeddedPostgres):
+    """A server of the distribution's packages, which can do TLS; the embedded ones cannot."""
+
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+
+    def command(self, name: str) -> Path:
+        return self.folders[-1] / name
+
+
+def openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def certify(folder: Path, name: str, subject: str, *, extensions: str = "") -> None:
+    """Make a key and a certificate of the folder's own authority."""
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr",
+            "-subj", f"/CN={subject}")  # fmt: skip
+    (folder / f"{name}.ext").write_text(extensions)
+    openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/ca.crt", "-CAkey", f"{folder}/ca.key",
+            "-CAcreateserial", "-days", "2", "-out", f"{folder}/{name}.crt",
+            "-extfile", f"{folder}/{name}.ext")  # fmt: skip
+    (folder / f"{name}.key").chmod(0o600)
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="kuvasz-tls-"))
+    for name in ("ca", "stranger"):
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt")  # fmt: skip
+    certify(folder, "server", "localhost", extensions="subjectAltName=DNS:localhost,IP:127.0.0.1")
+    certify(folder, "client", "repl")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server(certificates: Path) -> Iterator[EmbeddedPostgres]:
+    """A server that takes TLS alone: `repl` with a certificate, `scram` with a password."""
+    if not TlsPostgres.folders:
+        pytest.skip("no server with TLS is installed")
+    made = TlsPostgres(Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data")
+    made.start()
+    with psycopg.connect(made.url(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY, body text)")
+        connection.execute("INSERT INTO items VALUES (1, 'copied')")
+        connection.execute("GRANT CREATE ON DATABASE postgres TO PUBLIC")
+        for role in ("repl", "scram"):
+            connection.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD '{PASSWORD}'")
+            connection.execute(f"GRANT SELECT ON items TO {role}")
+            connection.execute(f"CREATE PUBLICATION kuvasz_{role} FOR TABLE items")
+            connection.execute(f"ALTER PUBLICATION kuvasz_{role} OWNER TO {role}")
+    owner = made.folder.stat()
+    for name in ("server.key", "server.crt", "ca.crt"):
+        shutil.copy(certificates / name, made.folder / name)
+        os.chown(made.folder / name, owner.st_uid, owner.st_gid)
+        (made.folder / name).chmod(0o600)
+    made.settings |= {"ssl": "on", "ssl_ca_file": "ca.crt"}
+    (made.folder / "pg_hba.conf").write_text(
+        "local all postgres trust\nhostssl all repl all cert\nhostssl all scram all scram-sha-256\n"
+        "host all postgres 127.0.0.1/32 trust\n"
+    )
+    made.restart()
+    yield made
+    made.stop("immediate")
+    made.remove()
+
+
+def run(server: EmbeddedPostgres, role: str, url: str) -> list[tuple]:
+    """Replicate over a url, and return how the connection that streams was made."""
+    folder = Path(tempfile.mkdtemp(prefix="kuvasz-security-"))
+    document = {
+        "lake": {"warehouse": str(folder), "namespace": "shop"},
+        "pipeline": {"state": str(folder / "state"), "commit_interval": "20ms"},
+        "server": {"address": None},
+        "databases": [{"database": role, "urls": [{"url": url}], "tables": {"items": None}}],
+    }
+    (folder / "map.yaml").write_text(json.dumps(document))
+    try:
+        with MemoryPipeline(load(folder / "map.yaml", {}).config, SimpleNamespace()) as pipeline:
+            pipeline.wait_streaming()
+            with psycopg.connect(server.url()) as connection:
+                connection.execute("UPDATE items SET body = %s", (role,))
+            wait_until(lambda: pipeline.rows() == [(1, role)], f"streamed: {pipeline.errors()}")
+            with psycopg.connect(server.url()) as connection:
+                return connection.execute(
+                    "SELECT s.ssl, s.client_dn FROM pg_stat_ssl s JOIN pg_stat_replication USING (pid)"
+                ).fetchall()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_client_certificates_and_verify_full_hold_for_the_stream_too(
+    server: EmbeddedPostgres, certificates: Path
+) -> None:
+    files = f"sslrootcert={certificates}/ca.crt&sslcert={certificates}/client.crt&sslkey={certificates}/client.key"
+    url = f"postgresql://repl@localhost:{server.port}/postgres?sslmode=verify-full&{files}"
+    assert run(server, "repl", url) == [(True, "/CN=repl")]
+
+
+@pytest.mark.parametrize("where", ["url", "passfile", "service"])
+def test_passwords_by_scram_come_from_url_password_file_or_service(
+    server: EmbeddedPostgres, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    tls = f"sslmode=verify-ca&sslrootcert={certificates}/ca.crt"
+    escaped = PASSWORD.replace("/", "%2F").replace("@", "%40").replace(":", "%3A")
+    url = f"postgresql://scram:{escaped}@localhost:{server.port}/postgres?{tls}"
+    if where == "passfile":
+        file = tmp_path / "pgpass"
+        text = PASSWORD.replace(":", "\\:")
+        file.write_text(f"localhost:{server.port}:*:scram:{text}\n")
+        file.chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(file))
+        url = f"postgresql://scram@localhost:{server.port}/postgres?{tls}"
+    elif where == "service":
+        file = tmp_path / "services.conf"
+        file.write_text(
+            f"[shop]\nhost=localhost\nport={server.port}\ndbname=postgres\nuser=scram\npassword={PASSWORD}\n"
+            f"sslmode=verify-ca\nsslrootcert={certificates}/ca.crt\n"
+        )
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+        url = "postgresql:///?service=shop"
+    assert run(server, "scram", url) == [(True, None)]
+
+
+@pytest.mark.parametrize(
+    ("query", "password", "said"),
+    [
+        ("sslmode=verify-full&sslrootcert={certificates}/stranger.crt", "right", "certificate verify failed"),
+        ("sslmode=disable", "right", "no encryption"),
+        ("sslmode=require", "wrong-s3cr3t", "password authentication failed"),
+    ],
+    ids=["another authority", "no tls", "wrong password"],
+)
+def test_who_is_not_trusted_is_not_talked_to_and_no_secret_is_told(
+    server: EmbeddedPostgres,
+    certificates: Path,
+    query: str,
+    password: str,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    escaped = "s3cr3t%2Fwith%40odd%3Asigns" if password == "right" else password
+    url = f"postgresql://scram:{escaped}@localhost:{server.port}/postgres?{query.format(certificates=certificates)}"
+    folder = Path(tempfile.mkdtemp(prefix="kuvasz-security-"))
+    document = {
+        "lake": {"warehouse": str(folder), "namespace": "shop"}, "pipeline": {"state": str(folder / "state")},
+        "server": {"address": None},
+        "databases": [{"database": "scram", "urls": [{"url": url}], "tables": {"items": None}}],
+    }  # fmt: skip
+    (folder / "map.yaml").write_text(json.dumps(document))
+    loaded = load(folder / "map.yaml", {})
+    caplog.set_level(logging.DEBUG, "kuvasz")
+    with MemoryPipeline(loaded.config, SimpleNamespace()) as pipeline:
+        wait_until(lambda: pipeline.errors() or not pipeline._thread.is_alive(), "it is told")
+        told = [*pipeline.errors(), repr(pipeline.app.view()), repr(loaded.config), caplog.text]
+    shutil.rmtree(folder, ignore_errors=True)
+    assert any(said in text for text in told), told
+    for secret in (PASSWORD, "s3cr3t", escaped):
+        assert not [text for text in told if secret in text]
+
+
+def test_log_lines_are_free_of_secrets_whatever_is_logged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    url = "postgresql://scram:s3cr3t%2Fwith%40odd%3Asigns@localhost/shop"
+    file.write_text(json.dumps({"databases": [{"database": "s", "urls": [{"url": url}], "tables": {"t": None}}]}))
+    loaded = load(file, {})
+    log.set_up("json", loaded.secrets)
+    for text in (url, PASSWORD, f"FATAL: password={PASSWORD}", "s3cr3t%2Fwith%40odd%3Asigns"):
+        logging.getLogger("kuvasz.test").error("said %s", text, extra={"event": "x", "fact": text})
+        try:
+            raise ValueError(text)
+        except ValueError:
+            logging.getLogger("kuvasz.test").exception("failed")
+    written = capsys.readouterr().err
+    assert "***" in written
+    assert "s3cr3t" not in written
