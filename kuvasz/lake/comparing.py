@@ -22,11 +22,12 @@ from kuvasz.fold.digest import Buckets, bucket_of, fingerprints
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.datafile import DataFile, field_id, file_io, remove, write_rows
 from kuvasz.lake.layout import Layout
+from kuvasz.lake.rewrite import initial
 from kuvasz.lake.schema import SID
 from kuvasz.lake.tasks import slim_worker, to_ipc
 from kuvasz.model import Int32s
 from kuvasz.modes import clone
-from kuvasz.modes.shape import Shape
+from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Shape
 from kuvasz.ports import CopyRequest
 
 #: Rows of a lake file that are in memory at a time.
@@ -106,7 +107,7 @@ class Reading:
             count = batch.num_rows
             alive = np.flatnonzero(~dead[start : start + count])
             columns = [
-                _plain(batch.column(name)) if name is not None else pa.nulls(count, field.type)
+                _plain(batch.column(name)) if name is not None else initial(field, count)
                 for name, field in zip(wanted, self.shape.schema, strict=True)
             ]
             table = pa.Table.from_arrays([column.take(pa.array(alive)) for column in columns], names=self._names)
@@ -132,12 +133,17 @@ class Reading:
 
     def prints(self, rows: Rows) -> Keys:
         """Return the rows' fingerprints."""
-        columns = [
-            rows.table.column(index)
-            for index, binding in enumerate(self.shape.bindings)
-            if self.shape.sid is None or binding.name != SID
-        ]
-        return fingerprints(columns, self.shape.seed)
+        return prints(self.shape, rows.table)
+
+
+def prints(shape: Shape, rows: pa.Table) -> Keys:
+    """Return the fingerprints of rows in the lake's schema.
+
+    Columns that the source does not have are left out: one that it dropped keeps its old values in the lake.
+    """
+    columns = [rows.column(index) for index, binding in enumerate(shape.bindings)
+               if binding.column not in {NO_COLUMN, SID_COLUMN}]  # fmt: skip
+    return fingerprints(columns, shape.seed)
 
 
 def _plain(array: pa.Array) -> pa.Array:

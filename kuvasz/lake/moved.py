@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kuvasz.fold.difference import find
-from kuvasz.fold.digest import fingerprints
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.schema import SID
+from kuvasz.lake.comparing import prints
 from kuvasz.model import Int64s, Relation, Segment, Truncation
 from kuvasz.modes import clone
 from kuvasz.modes.shape import Shape
@@ -69,6 +68,5 @@ class Moved:
         if not is_row.any():
             return
         rows = applied.rows.take(written[is_row])
-        columns = [rows.column(i) for i, b in enumerate(shape.bindings) if shape.sid is None or b.name != SID]
-        prints = fingerprints(columns, shape.seed)
-        self._prints.hi[mine[is_row]], self._prints.lo[mine[is_row]] = prints.hi, prints.lo
+        found = prints(shape, rows)
+        self._prints.hi[mine[is_row]], self._prints.lo[mine[is_row]] = found.hi, found.lo

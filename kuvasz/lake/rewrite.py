@@ -151,7 +151,7 @@ def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Ta
         if len(gone) == count:
             continue
         columns = [
-            _initial(field, count) if name is None else _as(rows.column(name), field.type)
+            initial(field, count) if name is None else _as(rows.column(name), field.type)
             for name, field in zip(wanted, schema, strict=True)
         ]
         table = pa.Table.from_arrays(columns, schema=schema)
@@ -162,7 +162,7 @@ def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Ta
         yield table
 
 
-def _initial(field: pa.Field, count: int) -> pa.Array:
+def initial(field: pa.Field, count: int) -> pa.Array:
     """Return the values that rows of a file without the column have (Iceberg spec, "Default values")."""
     default = (field.metadata or {}).get(DEFAULT)
     if default is None:

@@ -166,6 +166,8 @@ class Verification:
         if spec.config.filter is not None or spec.config.set is not None or spec.config.mask:
             return dataclasses.replace(report, skipped="a table with `filter`, `set` or `mask` is not compared")
         table = self._lake.table(target_of(spec))
+        if table is not None and not table.key:
+            return dataclasses.replace(report, skipped="a table without a key is not compared")
         if table is None:
             return dataclasses.replace(report, skipped="the lake has no such table yet")
         table.look()

@@ -165,6 +165,46 @@ def test_rows_of_every_type_are_equal_and_every_column_counts(database: Database
     assert report.differences == 0
 
 
+def test_a_column_that_the_source_dropped_is_no_difference(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items DROP COLUMN name")
+        database.execute("UPDATE items SET n = 1 WHERE id <= 10")
+        pipeline.wait_applied(database)
+        (report,) = bench.verify()
+        assert report.differences == 0
+    bench.sql("UPDATE LAKE.items SET n = 5 WHERE id = 2000")
+    (report,) = bench.verify()
+    assert keys(report) == {("changed", ("2000",))}
+
+
+def test_rows_of_a_partitioned_lake_table_are_mended_in_their_partitions(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": {"partition_by": ["bucket(4, id)"]}}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    bench.sql("DELETE FROM LAKE.items WHERE id BETWEEN 100 AND 200")
+    bench.sql("UPDATE LAKE.items SET n = 5 WHERE id BETWEEN 300 AND 310")
+    (report,) = bench.verify(is_fixing=True)
+    assert (report.missing, report.changed, report.mended, report.left) == (101, 11, 112, 0)
+    (report,) = bench.verify()
+    assert report.differences == 0
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 6 WHERE id BETWEEN 90 AND 305")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
 def under_load(
     database: Database, statements: Callable[[int], list[str]]
 ) -> tuple[threading.Event, threading.Thread]:
