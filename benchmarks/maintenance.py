@@ -26,7 +26,7 @@ from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.model import Position
 from kuvasz.ports import Receipt
 from tests import oracle
-from tests.contract.changes import ITEMS, TARGET, Lines, Sender, feed, insert, target, update, work
+from tests.contract.changes import ITEMS, TARGET, Sender, feed, insert, target, update, work
 
 _COMMITS_PER_LOOK = 60
 
@@ -49,8 +49,9 @@ class Subject:
         self.sender = Sender()
         self.random = random.Random(1)
         self.lake.prepare(target(), feed(), ITEMS)
-        lines = Lines(tuple((key, 0, f"a text of no great length {key}") for key in range(rows)))
-        self.lake.copy(feed(), ITEMS, [lines], Position(lsn=1000), lambda *_: None)
+        self.lake.copy(feed(), ITEMS, [], Position(lsn=1000), lambda *_: None)
+        first = work(self.sender.one(*(insert(key, 0, f"a text of no great length {key}") for key in range(rows))))
+        list(self.lake.commit(self.lake.write([first])))
 
     def commit(self, changes: int) -> float:
         keys = self.random.sample(range(self.rows), changes)
