@@ -10,7 +10,9 @@
     ├── TableError               1   human   table     one table cannot go on; the others do
     │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
-    │   │   └── ExpressionRefused  2 human   table     an expression of the map does not fit its table
+    │   │   ├── ExpressionRefused  2 human   table     an expression of the map does not fit its table
+    │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
+    │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   └── ForeignChange        1   human   table     someone else changed the table in the lake
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
@@ -159,6 +161,14 @@ class ExpressionRefused(SchemaError):
     def __init__(self, message: str, *, hint: str | None = None, option: str = "") -> None:
         super().__init__(message, hint=hint)
         self.option = option
+
+
+class SchemaHeld(SchemaError):
+    """A source table changed, and the map says to wait for a person."""
+
+
+class CopyNeeded(SchemaError):
+    """Only another copy of the table gives the rows that the lake has the values they have at the source now."""
 
 
 class ForeignChange(TableError):

@@ -110,6 +110,8 @@ class Column:
     is_nullable: bool = True
     has_default: bool = False  #: a default, an identity, or values for the rows that were there before it
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
+    missing: str | None = None  #: pg_attribute.attmissingval: what rows have that were there before it; None: NULL
+    version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
 
 
 class ReplicaIdentity(enum.Enum):
@@ -141,6 +143,9 @@ class Relation:
     table: TableName
     identity: ReplicaIdentity
     columns: tuple[Column, ...]
+    file: int = 0  #: pg_relation_filenode: another one after a rewrite; 0 in the stream and for partitioned tables
+    attributes: int = 0  #: pg_class.relnatts: the highest attnum so far; 0 in the stream
+    dropped: tuple[int, ...] = ()  #: attnums of columns that are gone; empty in the stream
 
     @property
     def key(self) -> tuple[str, ...]:

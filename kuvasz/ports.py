@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kuvasz.errors import KuvaszError
+from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Delivery, Position, Relation, Segment, TableName, TableType, Truncation
 
 
@@ -52,6 +53,7 @@ class Target:
     exclude: frozenset[str] = frozenset()  #: source columns to leave out
     partition_by: tuple[str, ...] = ()  #: as in the map
     sort_by: tuple[str, ...] = ()
+    on_schema_change: str = "evolve"  #: or ``hold`` or ``stop``
 
     def takes(self, column: str) -> bool:
         """Say whether a source's column is to be in the lake."""
@@ -149,15 +151,30 @@ class Lake(Protocol):
             LakeError: They cannot be reached or written.
         """
 
-    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
-        """Create the target, or make sure that it can take this relation (columns it lacks are added).
+    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+        """Create the target, or make it follow what changed at the source; see docs/schema-changes.md.
+
+        The source's position is dropped if only another copy makes the target's rows right.
+
+        Args:
+            target: What the map says of it.
+            feed: The source table.
+            relation: As its catalog shows it now.
+            is_streaming: Its changes are being applied: whatever needs a copy is not done.
+
+        Returns:
+            What changed and what was done about it, in words.
 
         The relation is whole, as the stream will describe it; `Target.takes` says which of its columns count.
 
         Raises:
-            SchemaError: An existing table has other types or another key, or is not ours.
+            SchemaError: An existing table has other types or another key, or is not ours, or must not follow.
+            CopyNeeded: A copy is needed, and it is streaming. Nothing was done.
             LakeError: Catalog or storage failed.
         """
+
+    def columns(self, target: str, source: str) -> SourceColumns | None:
+        """Return what is remembered of a source's columns since `prepare`, None if nothing is."""
 
     def positions(self, target: str) -> Mapping[str, Position]:
         """Return how far each source is in a target; a source that was never copied is missing."""

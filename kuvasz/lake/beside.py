@@ -77,7 +77,7 @@ class LakeBeside:
         assert self._session is not None
         expressions = Expressions(self._session)
         folder = self._folder / "index"
-        return LakeTable(found, target, self._properties, folder, _no_keys, expressions, is_looking=True)
+        return LakeTable(found, target, self._properties, folder, _no_keys, expressions)
 
     def comparison(
         self,

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from kuvasz import lsn
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
 from kuvasz.lake.schema import SID, LakeSchema, reading_type
 from kuvasz.model import Relation, ReplicaIdentity
 from kuvasz.modes import own
-from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
+
+#: Nothing is known of a source's column numbers.
+NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 
 
 def bind(
-    target: Target, schema: LakeSchema, key: tuple[str, ...], seed: bytes, feed: Feed, relation: Relation
+    target: Target,
+    schema: LakeSchema,
+    key: tuple[str, ...],
+    seed: bytes,
+    feed: Feed,
+    relation: Relation,
+    fields: Mapping[int, int] = NO_FIELDS,
+    live: frozenset[int] = frozenset(),
 ) -> Shape:
     """Return how a relation's columns meet a table's fields.
 
@@ -23,13 +36,26 @@ def bind(
         seed: Of the table's key hash.
         feed: The source table.
         relation: Its columns.
+        fields: Number of a column -> id of the field it fills. A numbered column that is not in it came and went
+            between two looks at the catalog: it is left out. Columns without a number are taken by name.
+        live: Ids of the fields that the source fills now; rows from before such a field have its default.
 
     Raises:
         SchemaError: The table cannot hold them.
     """
     place = f"source {feed.source}, table {relation.table}"
-    _check_key(target, key, relation, place)
-    column_of = {column.name: number for number, column in enumerate(relation.columns) if target.takes(column.name)}
+    name_of = {field.field_id: field.name for field in schema.fields}
+    column_of: dict[str, int] = {}
+    keyed = set()
+    for number, one in enumerate(relation.columns):
+        is_numbered = bool(fields) and one.attnum != 0
+        name = name_of.get(fields.get(one.attnum, 0)) if is_numbered else one.name
+        if name is None or (not is_numbered and not target.takes(one.name)):
+            continue
+        column_of[name] = number
+        if one.is_key:
+            keyed.add(name)
+    _check_key(target, key, relation, keyed, set(column_of), place)
     bindings = []
     for field in schema.fields:
         if field.name == SID and target.has_sid:
@@ -40,7 +66,8 @@ def bind(
             kind = reading_type(target, relation.columns[column_of[field.name]], field, place)
             bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
         else:
-            bindings.append(Binding(name=field.name, column=NO_COLUMN, type=field.type))
+            column = DEFAULT_COLUMN if field.field_id in live else NO_COLUMN
+            bindings.append(Binding(name=field.name, column=column, type=field.type))
     names = [binding.name for binding in bindings]
     lacking = set(column_of) - set(names)
     if lacking:
@@ -60,11 +87,12 @@ def bind(
     )
 
 
-def _check_key(target: Target, key: tuple[str, ...], relation: Relation, place: str) -> None:
+def _check_key(
+    target: Target, key: tuple[str, ...], relation: Relation, keyed: set[str], names: set[str], place: str
+) -> None:
     # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
-    columns = {column.name for column in relation.columns}
-    chosen = set(key) if relation.identity is ReplicaIdentity.FULL and columns >= set(key) else None
-    if (set(relation.key) if chosen is None else chosen) != set(key):
+    chosen = set(key) if relation.identity is ReplicaIdentity.FULL and names >= set(key) else None
+    if (keyed if chosen is None else chosen) != set(key):
         message = (
             f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(key)})"
             f" in the lake table {target.name}"

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableError
 from kuvasz.lake import layout, localfs
+from kuvasz.lake.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, Field, LakeSchema, parse, render
 from kuvasz.lake.transforms import Term
@@ -207,15 +208,53 @@ class IcebergTable:
         columns.add(SID)
         return scan.includeColumnStats(columns)
 
-    def add_columns(self, fields: Iterable[Field]) -> None:
-        """Add nullable columns at the end."""
+    def change_schema(self, steps: Iterable[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+        """Change the schema and, in the same commit, set properties that follow from the schema then."""
         with translated(f"table {self.name}"):
-            update = self._handle.updateSchema()
-            for field in fields:
-                one = dataclasses.replace(field, required=False, name="column")
-                schema = self._catalog.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
-                update.addColumn(None, field.name, schema.findField("column").type())
+            transaction = self._handle.newTransaction()
+            for step in steps:
+                self._change(transaction, step)
+            to_json = self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson
+            update = transaction.updateProperties()
+            for key, value in properties(parse(str(to_json(transaction.table().schema())))).items():
+                update.set(key, value)
             update.commit()
+            transaction.commitTransaction()
+        self.refresh()
+
+    def _change(self, transaction: Any, step: Step) -> None:  # noqa: ANN401
+        update = transaction.updateSchema()
+        match step:
+            case AddField():
+                kind = self._type(step.field)
+                if step.field.initial_default is None:
+                    update.addColumn(None, step.field.name, kind)
+                else:
+                    update.addColumn(step.field.name, kind, None, self._literal(step.field, kind))
+            case RenameField():
+                update.renameColumn(step.name, step.to)
+            case WidenField():
+                update.updateColumn(step.name, self._type(Field(field_id=1, name=step.name, type=step.type)))
+            case RelaxFields():
+                update.setIdentifierFields(self._catalog.jvm.java.util.ArrayList())
+                update.commit()
+                update = transaction.updateSchema()
+                for name in step.names:
+                    update.makeColumnOptional(name)
+        update.commit()
+
+    def _literal(self, field: Field, kind: Any) -> Any:  # noqa: ANN401
+        value = field.initial_default
+        if field.type.kind is Kind.DECIMAL:
+            value = self._catalog.jvm.java.math.BigDecimal(value)
+        return self._catalog.jvm.org.apache.iceberg.expressions.Expressions.lit(value).to(kind)
+
+    def _type(self, field: Field) -> Any:  # noqa: ANN401
+        one = dataclasses.replace(
+            field, field_id=1, required=False, name="column", inner_ids=(2, 3)[: len(field.inner_ids)]
+        )
+        schema = self._catalog.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
+        return schema.findField("column").type()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties in a commit of their own."""

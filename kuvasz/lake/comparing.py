@@ -22,11 +22,10 @@ from kuvasz.fold.digest import Buckets, bucket_of, fingerprints
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.datafile import DataFile, field_id, file_io, remove, write_rows
 from kuvasz.lake.layout import Layout
-from kuvasz.lake.rewrite import initial
 from kuvasz.lake.schema import SID
 from kuvasz.lake.tasks import slim_worker, to_ipc
 from kuvasz.model import Int32s
-from kuvasz.modes import clone
+from kuvasz.modes import clone, defaults
 from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Shape
 from kuvasz.ports import CopyRequest
 
@@ -107,7 +106,7 @@ class Reading:
             count = batch.num_rows
             alive = np.flatnonzero(~dead[start : start + count])
             columns = [
-                _plain(batch.column(name)) if name is not None else initial(field, count)
+                _plain(batch.column(name)) if name is not None else defaults.column(field, count)
                 for name, field in zip(wanted, self.shape.schema, strict=True)
             ]
             table = pa.Table.from_arrays([column.take(pa.array(alive)) for column in columns], names=self._names)

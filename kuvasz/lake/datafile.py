@@ -22,6 +22,9 @@ from pyiceberg.io import FileIO, load_file_io
 
 from kuvasz.lake.layout import PLAIN, Layout, Values
 from kuvasz.model import Int32s, UInt32s
+from kuvasz.modes import defaults
+
+_ID = b"PARQUET:field_id"
 
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
@@ -245,7 +248,7 @@ def _map(values: Mapping[int, Any]) -> dict[str, list[Any]]:
 
 def field_id(field: pa.Field) -> int:
     """Return the Iceberg id an Arrow field carries."""
-    return int((field.metadata or {})[b"PARQUET:field_id"])
+    return int((field.metadata or {})[_ID])
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
@@ -336,20 +339,22 @@ def _upper_text(text: str) -> bytes | None:
     return None
 
 
-def read_rows(properties: Mapping[str, str], path: str, positions: Sequence[int], names: Sequence[str]) -> pa.Table:
+def read_rows(properties: Mapping[str, str], path: str, positions: Sequence[int], schema: pa.Schema) -> pa.Table:
     """Return the rows at ascending or repeated positions of a data file, in the order asked for.
 
     Args:
         properties: Of the FileIO.
         path: The file.
         positions: Row numbers, 0 is the first.
-        names: Columns to read; one that the file lacks comes back as NULL.
+        schema: Fields to read, found by their ids: the file may have other names and narrower types for them. One
+            that the file lacks comes back as its default, or NULL.
     """
     file = pq.ParquetFile(file_io(properties, path).new_input(path).open())
+    by_id = _names_by_id(file.schema_arrow)
     wanted = np.asarray(positions, np.int64)
     ends = np.cumsum([file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)])
     groups = np.searchsorted(ends, wanted, side="right")
-    present = [name for name in names if name in file.schema_arrow.names]
+    present = [name for field in schema if (name := by_id.get(field_id(field))) is not None]
     pieces = []
     order = []
     for group in np.unique(groups):
@@ -358,21 +363,46 @@ def read_rows(properties: Mapping[str, str], path: str, positions: Sequence[int]
         pieces.append(file.read_row_group(int(group), columns=present).take(pa.array(wanted[rows] - first)))
         order.append(rows)
     back = np.argsort(np.concatenate(order), kind="stable")
-    return pa.concat_tables(pieces).take(pa.array(back))
+    found = pa.concat_tables(pieces).take(pa.array(back))
+    return pa.Table.from_arrays(
+        [_read_as(field, found.column(by_id[field_id(field)])) if field_id(field) in by_id
+         else defaults.column(field, len(wanted)) for field in schema],
+        schema=schema,
+    )  # fmt: skip
+
+
+def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema, found by their ids where both have them; one that is lacking is its default."""
+    by_id = {field_id(field): place for place, field in enumerate(table.schema) if _ID in (field.metadata or {})}
+    by_name = {field.name: place for place, field in enumerate(table.schema) if _ID not in (field.metadata or {})}
+    columns = []
+    for field in schema:
+        place = by_id.get(field_id(field), by_name.get(field.name))
+        found = defaults.column(field, len(table)) if place is None else _read_as(field, table.column(place))
+        columns.append(found)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _names_by_id(schema: pa.Schema) -> dict[int, str]:
+    return {field_id(field): field.name for field in schema if field.metadata}
+
+
+def _read_as(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.UuidType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.binary(16))
+    return column.cast(field.type)
 
 
 def read_columns(properties: Mapping[str, str], path: str, ids: Sequence[int]) -> pa.Table:
-    """Return the columns of a data file that carry the given field ids, in that order; NULLs for one it lacks."""
+    """Return the columns of a data file that carry the given field ids, in that order, named by them.
+
+    One that the file lacks comes back as NULL.
+    """
     file = pq.ParquetFile(file_io(properties, path).new_input(path).open())
-    by_id = {field_id(field): field.name for field in file.schema_arrow if field.metadata}
-    table = file.read(columns=[by_id[number] for number in ids if number in by_id])
-    columns = {
-        by_id.get(number, f"no {number}"): table.column(by_id[number])
-        if number in by_id
-        else pa.nulls(file.metadata.num_rows)
-        for number in ids
-    }
-    return pa.table(columns)
+    by_id = _names_by_id(file.schema_arrow)
+    found = file.read(columns=[by_id[number] for number in ids if number in by_id])
+    columns = [found.column(by_id[number]) if number in by_id else pa.nulls(found.num_rows) for number in ids]
+    return pa.table(columns, names=[str(number) for number in ids])
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:

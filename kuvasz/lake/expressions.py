@@ -91,7 +91,8 @@ class Projection:
     def _binding(self, binding: Binding) -> Binding:
         if binding.column < 0:
             return binding
-        masked = self.mask.get(binding.name)
+        # By the source's name for it: the lake's may be that of another source, which renamed it first.
+        masked = self.mask.get(self.relation.columns[binding.column].name)
         return dataclasses.replace(binding, column=self.columns[binding.column], mask=masked)
 
 

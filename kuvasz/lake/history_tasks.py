@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns, write_rows
+from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns, with_schema, write_rows
 from kuvasz.lake.layout import Layout, Values
-from kuvasz.lake.tasks import ReadKeys, read_scattered, slim_worker, with_schema
+from kuvasz.lake.tasks import ReadKeys, read_scattered, slim_worker
 from kuvasz.model import Int32s, Int64s, UInt32s
 from kuvasz.modes import history
 

@@ -26,7 +26,8 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, SchemaError
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit
+from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, layout, spark, transforming
@@ -109,7 +110,11 @@ class _TableJob:
     cut: Cut
     results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
     era: Era
+    generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
     error: KuvaszError | None = None
+
+
+_Plan: TypeAlias = tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era, Mapping[str, int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +206,7 @@ class IcebergLake:
 
     # Tables
 
-    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
+    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
         with self._lock:
             self._feeds.add(feed)
@@ -210,23 +215,17 @@ class IcebergLake:
                 table = self._load(target, feed, relation)
                 self._tables[target.name] = table
         with table.lock:
-            table.check_columns(feed, relation)
-            view = table.project(feed, relation).relation
-            lacking = [f for f in wanted(target, view) if table.schema.by_name(f.name) is None]
-            if lacking:
-                dropped = {field.name for field in lacking} & table.table.dropped_columns()
-                if dropped:
-                    message = f"table {target.name}: column {', '.join(sorted(dropped))} was dropped in the lake"
-                    hint = f"added anew it would be empty: copy the table again: kuvasz resync --table {target.name}"
-                    raise SchemaError(message, hint=hint)
-                table.table.add_columns(lacking)
-                table.reload_schema()
-                _log.info("columns added", extra={"event": "columns_added", "table": target.name,
-                                                  "columns": [field.name for field in lacking]})  # fmt: skip
-            # Before the shape: a table that is copied anew may have another OID than the one before.
-            table.remember_columns(feed, relation)
+            done = table.evolve(target, feed, relation, is_streaming=is_streaming)
             table.shape(feed, relation)
-        self._pool.submit(self._read_index, table)
+            if not is_streaming:
+                table.settle_layout()
+        if not is_streaming:
+            self._pool.submit(self._read_index, table)
+        return done
+
+    def columns(self, target: str, source: str) -> SourceColumns | None:
+        """See `kuvasz.ports.Lake.columns`."""
+        return self._tables[target].columns.get(source)
 
     def _read_index(self, table: LakeTable) -> None:
         """Open a table's index ahead of its first changes; what fails here fails again, and is told, with them."""
@@ -308,12 +307,12 @@ class IcebergLake:
         shapes: list[Shape] = []
         bounds: list[tuple[str, ...]] = []
         layouts: list[Layout] = []
-        plans: list[tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era]] = []
+        plans: list[_Plan] = []
         parts: list[_Raw] = []
         pending: list[tuple[Chunk | Truncation, int, LakeTable]] = []
         for work in works:
             table = self._tables[work.target]
-            era = table.era
+            era, generations = table.era, dict(table.generations)
             if era.error is not None:
                 continue
             events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
@@ -325,19 +324,21 @@ class IcebergLake:
                     if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
                         steps.append(step)
                         continue
-                    shape = table.shape(self.feed(work.target, step.source, step.relation), step.relation)
+                    with table.definition:
+                        shape = table.shape(self.feed(work.target, step.source, step.relation), step.relation)
+                        keys, lies = table.bounded, table.layout
                     if shape not in shapes:
                         shapes.append(shape)
-                        bounds.append(table.bounded)
-                        layouts.append(table.layout)
+                        bounds.append(keys)
+                        layouts.append(lies)
                     steps.append(len(pending))
                     pending.append((step, shapes.index(shape), table))
                     parts.append(_raw(step))
             except KuvaszError as caught:
                 error = caught
-            plans.append((work, cut, steps, error, era))
+            plans.append((work, cut, steps, error, era, generations))
         done = self._run(pending, parts, shapes, bounds, layouts)
-        for work, cut, _, _, era in plans:  # only now: a job that failed is run again with the same rows
+        for work, cut, _, _, era, _ in plans:  # only now: a job that failed is run again with the same rows
             era.accept(work.through)
             era.events = cut.events
         jobs = tuple(self._table_job(plan, done, pending) for plan in plans)
@@ -406,11 +407,11 @@ class IcebergLake:
 
     def _table_job(
         self,
-        plan: tuple[TableWork, Cut, list[int | Truncation], KuvaszError | None, Era],
+        plan: _Plan,
         done: Mapping[int, ChunkDone],
         pending: Sequence[tuple[Chunk | Truncation, int, LakeTable]],
     ) -> _TableJob:
-        work, cut, steps, error, era = plan
+        work, cut, steps, error, era, generations = plan
         results: list[ChunkDone | Truncation] = []
         for step in steps:
             if isinstance(step, Truncation):
@@ -424,7 +425,7 @@ class IcebergLake:
                     result.error, found.commit_lsn_of(row) if isinstance(found, Chunk) else found.commit_lsn
                 )
             results.append(result)
-        return _TableJob(work=work, cut=cut, results=tuple(results), era=era, error=error)
+        return _TableJob(work=work, cut=cut, results=tuple(results), era=era, generations=generations, error=error)
 
     # Second stage
 
@@ -470,6 +471,7 @@ class IcebergLake:
             try:
                 for source in job.work.abandoned:
                     table.abandon(source)
+                _check_generations(table, job)
                 if job.error is not None:
                     raise job.error
                 had_open = bool(table.open)
@@ -770,6 +772,16 @@ def _take_turn(
     if pending is None and of:
         table.open[source] = OpenTransaction(of)
     return waiting
+
+
+def _check_generations(table: LakeTable, job: _TableJob) -> None:
+    """Refuse changes of a source whose position was forgotten since: they would begin behind a gap."""
+    for step in job.cut.steps:
+        if job.generations.get(step.source, 0) != table.generations.get(step.source, 0):
+            message = (
+                f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
+            )
+            raise LakeError(message, hint="kuvasz begins again by itself")
 
 
 def _paths(job: _TableJob) -> list[str]:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from kuvasz.errors import KuvaszError, SchemaError
+from kuvasz.errors import KuvaszError, LakeError, SchemaError
+from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import SEED_BYTES, Keys
 from kuvasz.lake import chunks, layout
 from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
@@ -92,6 +93,7 @@ class _Written:
     cut: Cut
     applied: tuple[Applied | None, ...]  #: one per step, None for a truncation
     era: Era
+    forgotten: Mapping[str, int]  #: as in the table when it was written
     error: KuvaszError | None
 
 
@@ -108,6 +110,7 @@ class _Table:
         self.positions: dict[str, Position] = {}
         self.parts: dict[str, frozenset[str]] = {}
         self.era = Era.begin(self.positions)
+        self.forgotten: dict[str, int] = {}  #: source -> how often its position was
         self.rows: dict[_Key, _Row] = {}  #: what readers see
         self.versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
         self.is_growing = target.type in {TableType.APPEND, TableType.CHANGELOG}
@@ -236,7 +239,7 @@ class MemoryLake(Lake):
             table.open.clear()
 
     @override
-    def prepare(self, target: Target, feed: Feed, relation: Relation) -> None:
+    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
         if target.type is TableType.HISTORY:
             raise SchemaError(f"table {target.name}: the lake in memory keeps no history")
@@ -248,6 +251,12 @@ class MemoryLake(Lake):
         with table.lock:
             table.add_columns(relation)
             table.shape(feed, relation)
+        return ()
+
+    @override
+    def columns(self, target: str, source: str) -> SourceColumns | None:
+        """See `kuvasz.ports.Lake.columns`: this lake goes by names."""
+        return None
 
     @override
     def positions(self, target: str) -> Mapping[str, Position]:
@@ -261,7 +270,8 @@ class MemoryLake(Lake):
         table = self._tables[target]
         with table.lock:
             table.positions.pop(source, None)
-            table.era = Era.begin(table.positions)
+            table.era.accepted.pop(source, None)
+            table.forgotten[source] = table.forgotten.get(source, 0) + 1
 
     @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:
@@ -290,7 +300,7 @@ class MemoryLake(Lake):
 
     def _write(self, work: TableWork) -> _Written | None:
         table = self._tables[work.target]
-        era = table.era
+        era, forgotten = table.era, dict(table.forgotten)
         if era.error is not None:
             return None
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
@@ -306,7 +316,7 @@ class MemoryLake(Lake):
             error = caught
         era.accept(work.through)
         era.events = cut.events
-        return _Written(work=work, cut=cut, applied=tuple(applied), era=era, error=error)
+        return _Written(work=work, cut=cut, applied=tuple(applied), era=era, forgotten=forgotten, error=error)
 
     def _truncated(self, table: _Table, step: Truncation) -> Applied | None:
         if table.target.type is not TableType.CHANGELOG:
@@ -343,6 +353,9 @@ class MemoryLake(Lake):
                 table.open.pop(source, None)
             table.begin()
             try:
+                if any(written.forgotten.get(step.source, 0) != table.forgotten.get(step.source, 0)
+                       for step in written.cut.steps):  # fmt: skip
+                    raise LakeError("what was written before its position was forgotten is not taken")
                 if written.error is not None:
                     raise written.error
                 return self._make_visible(table, written)

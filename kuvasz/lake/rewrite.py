@@ -7,9 +7,7 @@ or as its default, a renamed one under its new name, a promoted one widened. Saf
 from __future__ import annotations
 
 import dataclasses
-import json
 import traceback
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -22,9 +20,9 @@ from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.datafile import DataFile, DataFileWriter, field_id, file_io, writing
 from kuvasz.lake.layout import PLAIN, Layout, Values
-from kuvasz.lake.schema import DEFAULT
 from kuvasz.lake.tasks import ReadKeys, concatenate, slim_worker
 from kuvasz.model import Int64s
+from kuvasz.modes import defaults
 
 #: Rows, or bytes in memory, that are gathered before a row group is written: files of small commits have tiny ones.
 _GATHER_ROWS = 128 * 1024
@@ -151,7 +149,7 @@ def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Ta
         if len(gone) == count:
             continue
         columns = [
-            initial(field, count) if name is None else _as(rows.column(name), field.type)
+            defaults.column(field, count) if name is None else _as(rows.column(name), field.type)
             for name, field in zip(wanted, schema, strict=True)
         ]
         table = pa.Table.from_arrays(columns, schema=schema)
@@ -160,20 +158,6 @@ def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Ta
             alive[gone] = False
             table = table.filter(pa.array(alive))
         yield table
-
-
-def initial(field: pa.Field, count: int) -> pa.Array:
-    """Return the values that rows of a file without the column have (Iceberg spec, "Default values")."""
-    default = (field.metadata or {}).get(DEFAULT)
-    if default is None:
-        return pa.nulls(count, field.type)
-    value = json.loads(default)
-    if pa.types.is_binary(field.type):
-        value = bytes.fromhex(value)
-    elif pa.types.is_fixed_size_binary(field.type):
-        value = uuid.UUID(value).bytes
-    scalar = pa.scalar(value)
-    return pa.repeat(scalar if scalar.type == field.type else scalar.cast(field.type), count)
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -16,14 +16,11 @@ import pyarrow as pa
 from kuvasz import typemap
 from kuvasz.errors import SchemaError
 from kuvasz.model import Column, Kind, Relation, TableType, ValueType, Wire
-from kuvasz.modes import own
+from kuvasz.modes import defaults, own
 from kuvasz.ports import Target
 
 #: Name of the column that says which source a row came from.
 SID = "sid"
-
-#: Metadata of an Arrow field: its initial default as JSON. It goes to executors, not into files.
-DEFAULT = b"kuvasz.default"
 
 _NO_IDENTIFIER = frozenset({Kind.FLOAT, Kind.DOUBLE, Kind.LIST, Kind.MAP})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -68,9 +65,7 @@ def arrow_field(field: Field) -> pa.Field:
     elif field.type.kind is Kind.MAP:
         key = pa.field("key", pa.string(), nullable=False, metadata=_id(field.inner_ids[0]))
         kind = pa.map_(key, pa.field("value", pa.string(), metadata=_id(field.inner_ids[1])))
-    metadata = _id(field.field_id)
-    if field.initial_default is not None:
-        metadata |= {DEFAULT: json.dumps(field.initial_default).encode()}
+    metadata = _id(field.field_id) | defaults.metadata(field.initial_default)
     return pa.field(field.name, kind, nullable=not field.required, metadata=metadata)
 
 

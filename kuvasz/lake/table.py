@@ -21,14 +21,24 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
-from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, SchemaError, TableError
+from kuvasz.errors import (
+    CopyNeeded,
+    ForeignChange,
+    LakeError,
+    LateCommit,
+    OutcomeUnknown,
+    SchemaError,
+    SchemaHeld,
+    TableError,
+)
+from kuvasz.evolve import known as known_columns
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import layout, source_columns
+from kuvasz.lake import evolution, layout
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
-from kuvasz.lake.binding import bind, no_earlier_version
+from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
 from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
 from kuvasz.lake.era import Era
@@ -75,6 +85,9 @@ PARTS_PREFIX = "kuvasz.partitions."
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
+
+#: The first format version with defaults of fields.
+_DEFAULT_FORMAT = 3
 
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
@@ -132,7 +145,6 @@ class LakeTable:
         properties: Of the FileIO.
         index_folder: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
-        is_looking: Another process writes the table: nothing of it is changed.
         expressions: Checks those of the map.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
             without the index.
@@ -147,8 +159,6 @@ class LakeTable:
         read_keys: Callable[[LakeTable], ReadKeys],
         expressions: Expressions,
         read_versions: Callable[[LakeTable], ReadVersions] | None = None,
-        *,
-        is_looking: bool = False,
     ) -> None:
         self._expressions = expressions
         self.lock = threading.RLock()
@@ -164,7 +174,8 @@ class LakeTable:
         if SEED_PROPERTY not in found or KEY_PROPERTY not in found:
             message = f"table {target.name} exists in the lake and was not made by kuvasz"
             raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
-        self.layout = table.layout() if is_looking else self._settle_layout()
+        self.layout = table.layout()
+        self.definition = threading.RLock()  #: held while schema, key, layout and shapes change together
         made_as = found.get(TYPE_PROPERTY, TableType.CLONE)
         if made_as != target.type:
             message = f"table {target.name} was made as {made_as}, and the map says {target.type}"
@@ -176,7 +187,8 @@ class LakeTable:
             message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
             raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
         self.positions: dict[str, Position] = position_properties.parse(found, target.name)
-        self.source_columns = source_columns.parse(found, target.name)
+        self.columns = known_columns.parse(found, target.name)
+        self.generations: dict[str, int] = {}  #: source -> how often its position was forgotten
         self.snapshot_id: int | None = None
         self.files = FileTable(properties)
         self.open: dict[str, OpenTransaction] = {}
@@ -194,8 +206,16 @@ class LakeTable:
         self._yielded = ""  #: to which value of it we have yielded already
         self.era = Era.begin(self.positions)
 
+    def settle_layout(self) -> None:
+        """Take over the layout that the map asks for; files that are there keep their own.
+
+        Raises:
+            SchemaError: It names a column that is not there.
+        """
+        with self.definition:
+            self.layout = self._settle_layout()
+
     def _settle_layout(self) -> Layout:
-        """Return the layout that files to come are to have: the map's; files that are there keep their own."""
         asked = layout.wanted(self.target, self.schema.fields)
         now = self.table.layout()
         if set(asked.partition) == set(now.partition) and asked.order == now.order:
@@ -415,15 +435,21 @@ class LakeTable:
         Raises:
             SchemaError: The table cannot hold them.
         """
-        cached = self._shapes.get((feed.source, relation))
-        if cached is None:
-            known = self.source_columns.get(feed.source)
-            if known is not None:
-                source_columns.check_table(known, relation, _place(feed), self.name)
-            view = self.project(feed, relation)
-            cached = view.apply(bind(self.target, self.schema, self.key, self.seed, feed, view.relation), relation)
-            self._shapes[feed.source, relation] = cached
-        return cached
+        with self.definition:
+            cached = self._shapes.get((feed.source, relation))
+            if cached is None:
+                cached = self._shapes[feed.source, relation] = self._shape(feed, relation)
+            return cached
+
+    def _shape(self, feed: Feed, relation: Relation) -> Shape:
+        known = self.columns.get(feed.source)
+        if known is not None and known.oid != relation.oid:
+            evolution.refuse_another(known, relation, _place(feed), self.name)
+        fields = NO_FIELDS if known is None else known.fields
+        view = self.project(feed, relation)
+        live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
+        bound = bind(self.target, self.schema, self.key, self.seed, feed, view.relation, fields, live)
+        return view.apply(bound, relation)
 
     def project(self, feed: Feed, relation: Relation) -> Projection:
         """Return how a relation looks from this table.
@@ -433,22 +459,108 @@ class LakeTable:
         """
         return self._expressions.project(self.target, relation, _place(feed), self.key)
 
-    def check_columns(self, feed: Feed, relation: Relation) -> None:
-        """Refuse what happened to a source table that the rows already here do not show; see `source_columns`.
+    def evolve(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool) -> tuple[str, ...]:
+        """Make the table fit a source table as its catalog shows it; return what was done.
+
+        Args:
+            target: What the map says of the table.
+            feed: The source table.
+            relation: From the catalog.
+            is_streaming: Whether its changes are being applied: then nothing is done that needs a copy.
 
         Raises:
-            SchemaError: The table has to be copied again.
+            SchemaError: The table cannot follow, or must not.
+            CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
         """
-        known = self.source_columns.get(feed.source)
-        if known is not None and feed.source in self.positions:
-            source_columns.check(known, relation, _place(feed), self.target)
+        planned, relation, is_numbered = self._plan_for(target, feed, relation)
+        place = _place(feed)
+        if planned.is_change and target.on_schema_change != "evolve":
+            raise _not_followed(target, feed, planned.told or (planned.why_copy,))
+        why = planned.why_copy
+        if target.type is not TableType.CLONE and planned.has_other_key:
+            message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
+            raise SchemaError(message, hint="change the key back, or choose another `target`")
+        if self.is_bag and planned.steps:
+            why = why or "rows without a key are found by all of their columns"
+        # What keeps the past has it as it was: another copy would lose it.
+        needs_copy = bool(why) and feed.source in self.positions and target.type is TableType.CLONE
+        if needs_copy and is_streaming:
+            raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
+        self._check_dropped(planned)
+        if needs_copy:
+            # Before anything else: whatever happens from here on, the copy is made.
+            self.forget_position(feed.source)
+        self._change(feed, relation, planned, is_remembered=is_numbered)
+        return (*planned.told, f"its rows are copied again: {why}") if needs_copy else planned.told
 
-    def remember_columns(self, feed: Feed, relation: Relation) -> None:
-        """Store a source table's columns, now that the lake agrees with them."""
-        now = source_columns.of(self.target, relation)
-        if self.source_columns.get(feed.source) != now:
-            self.table.set_properties({source_columns.PREFIX + feed.source: now.render()})
-            self.source_columns[feed.source] = now
+    def check_columns(self, feed: Feed, relation: Relation) -> None:
+        """Refuse a source table that changed in a way that this table has not followed yet.
+
+        Raises:
+            SchemaError: It has.
+        """
+        planned, _, _ = self._plan_for(self.target, feed, relation)
+        if planned.is_change or planned.steps or planned.why_copy:
+            what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
+            raise SchemaError(f"{_place(feed)}: {what}", hint="let kuvasz run until it has followed, then compare")
+
+    def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[evolution.Evolution, Relation, bool]:
+        """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""
+        known = self.columns.get(feed.source)
+        is_numbered = all(column.attnum for column in relation.columns)
+        view = self.project(feed, relation).relation
+        is_by_number = target.set is None and is_numbered
+        if is_by_number:
+            relation = view
+        others = {field for source, columns in self.columns.items() if source != feed.source
+                  for column in columns.live.values() if (field := self._field_of(column)) is not None}  # fmt: skip
+        place = _place(feed)
+        if is_by_number:
+            planned = evolution.plan(
+                target, self.schema, self.key, view, known, frozenset(others), place,
+                takes_defaults=self.format_version >= _DEFAULT_FORMAT,
+            )  # fmt: skip
+        else:
+            planned = evolution.plan(target, self.schema, self.key, _numbered(view), None, frozenset(others), place)
+            planned = evolution.by_name(planned, relation, known if is_numbered else None, place, self.name)
+        return planned, relation, is_numbered
+
+    def _field_of(self, column: known_columns.KnownColumn) -> int | None:
+        if column.is_bound:
+            return column.field or None
+        field = self.schema.by_name(column.name)
+        return None if field is None else field.field_id
+
+    def _check_dropped(self, planned: evolution.Evolution) -> None:
+        dropped = set(planned.added.values()) & self.table.dropped_columns() if planned.added else set()
+        if dropped:
+            message = f"table {self.name}: column {', '.join(sorted(dropped))} was dropped in the lake"
+            hint = f"added anew it would be empty: copy the table again: kuvasz resync --table {self.name}"
+            raise SchemaError(message, hint=hint)
+
+    def _change(self, feed: Feed, relation: Relation, planned: evolution.Evolution, *, is_remembered: bool) -> None:
+        """Change schema and properties in one commit, if they change."""
+        before = self.columns.get(feed.source)
+        remembered: list[known_columns.SourceColumns] = []
+
+        def properties(schema: LakeSchema) -> dict[str, str]:
+            remembered.append(planned.columns(relation, schema, before))
+            if (remembered[-1] == before and planned.key == self.key) or not is_remembered:
+                return {}
+            return {
+                known_columns.PREFIX + feed.source: remembered[-1].render(),
+                KEY_PROPERTY: json.dumps(list(planned.key)),
+            }
+
+        if planned.steps:
+            self.table.change_schema(planned.steps, properties)
+        elif values := properties(self.schema):
+            self.table.set_properties(values)
+        with self.definition:
+            if is_remembered:
+                self.columns[feed.source] = remembered[-1]
+            self.key = planned.key
+            self.reload_schema()
 
     def parts(self, source: str) -> frozenset[str] | None:
         """Return the partitions of a source's table whose rows are all here; None: nobody said."""
@@ -461,10 +573,11 @@ class LakeTable:
             self.table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
 
     def forget_position(self, source: str) -> None:
-        """Drop a source's position."""
+        """Drop a source's position; what was written of it and is not committed yet never will be."""
         self.table.remove_properties([position_properties.PREFIX + source])
         self.positions.pop(source, None)
-        self.era = Era.begin(self.positions)
+        self.era.accepted.pop(source, None)
+        self.generations[source] = self.generations.get(source, 0) + 1
 
     @property
     def io_properties(self) -> Mapping[str, str]:
@@ -478,11 +591,12 @@ class LakeTable:
 
     def reload_schema(self) -> None:
         """Read the schema again after it was changed."""
-        self.schema = self.table.schema()
-        self.layout = self.table.layout()
-        self._shapes.clear()
-        if self.is_bag:
-            self.reset_index()
+        with self.definition:
+            self.schema = self.table.schema()
+            self.layout = self.table.layout()
+            self._shapes.clear()
+            if self.is_bag:
+                self.reset_index()
 
     # Resolving
 
@@ -1016,6 +1130,23 @@ def newest(keys: Keys) -> npt.NDArray[np.bool_]:
     backwards = Keys(hi=np.ascontiguousarray(keys.hi[::-1]), lo=np.ascontiguousarray(keys.lo[::-1]))
     is_newest[len(keys) - 1 - duplicates(backwards)] = False
     return is_newest
+
+
+def _numbered(relation: Relation) -> Relation:
+    """Return a relation of which only names are known with numbers that mean nothing."""
+    columns = tuple(dataclasses.replace(column, attnum=place) for place, column in enumerate(relation.columns, 1))
+    return dataclasses.replace(relation, columns=columns)
+
+
+def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaError:
+    message = f"{_place(feed)}: {'; '.join(told)}"
+    if target.on_schema_change == "hold":
+        hint = (
+            f"the map says `on_schema_change: hold`, and its changes are kept at the source: to follow,"
+            f" kuvasz retry --table {target.name}"
+        )
+        return SchemaHeld(message, hint=hint)
+    return SchemaError(message, hint="the map says `on_schema_change: stop`: set it to `evolve`, or change it back")
 
 
 def _place(feed: Feed) -> str:

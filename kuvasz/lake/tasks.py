@@ -197,7 +197,7 @@ class CompleteRows:
 def read_scattered(
     properties: Mapping[str, str], files: Sequence[str], file_of: Int32s, position_of: Int32s, schema: pa.Schema
 ) -> pa.Table:
-    """Return n rows that lie anywhere in several data files; columns that a file lacks are NULL.
+    """Return n rows that lie anywhere in several data files; see `read_rows` for columns that a file lacks.
 
     Args:
         properties: Of the FileIO.
@@ -210,21 +210,10 @@ def read_scattered(
     order = []
     for index, path in enumerate(files):
         rows = np.flatnonzero(file_of == index)
-        pieces.append(with_schema(read_rows(properties, path, position_of[rows].tolist(), schema.names), schema))
+        pieces.append(read_rows(properties, path, position_of[rows].tolist(), schema))
         order.append(rows)
     back = np.argsort(np.concatenate(order), kind="stable")
     return pa.concat_tables(pieces).take(pa.array(back))
-
-
-def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema; those that the table lacks are NULL."""
-    columns = []
-    for field in schema:
-        column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
-        if isinstance(column.type, pa.UuidType):
-            column = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.binary(16))
-        columns.append(column.cast(field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType
+from kuvasz.modes import defaults
 from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
 
 #: `Binding.column` of the field that holds the sid, of one that the source lacks, of one that the mode fills, and of
@@ -23,6 +24,7 @@ from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
 SID_COLUMN = -2
 NO_COLUMN = -1
 OWN_COLUMN = -3
+DEFAULT_COLUMN = -4  #: of one that rows of the relation's time are older than: they have the field's default
 COMPUTED = -10
 
 
@@ -121,6 +123,8 @@ class Shape:
             return pa.repeat(pa.scalar(self.sid, pa.string()), count)
         if binding.column in {NO_COLUMN, OWN_COLUMN}:
             return pa.nulls(count, self.schema.field(index).type)
+        if binding.column == DEFAULT_COLUMN:
+            return defaults.column(self.schema.field(index), count)
         if binding.computed is not None:
             values = cells.computed[binding.computed]
             return self._masked(binding, values if rows is None else values.take(pa.array(rows)))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kuvasz.ports import Routes
 
 TypeLookup: TypeAlias = Callable[[list[int]], dict[int, PgType]]
+Follow: TypeAlias = Callable[[Relation, int, int], Relation]
 Change: TypeAlias = Segment | Truncation
 
 #: Counted against the memory budget for what a change holds besides its rows.
@@ -55,9 +56,14 @@ class Assembler:
         routes: Says which worker applies a relation's changes.
         types: Resolves type oids; may ask the source's catalog. Oids it leaves out are taken as unknown types.
         spill_bytes: An open transaction goes out in parts once its rows have so many bytes.
+        follow: Told of every Relation message within a transaction, with its commit LSN and xid; returns the relation
+            with what the catalog adds to it. May ask the catalog.
     """
 
-    def __init__(self, source: str, routes: Routes, types: TypeLookup, spill_bytes: int) -> None:
+    def __init__(
+        self, source: str, routes: Routes, types: TypeLookup, spill_bytes: int, *, follow: Follow | None = None
+    ) -> None:
+        self._follow = follow or _as_it_is
         self._source = source
         self._routes = routes
         self._types = types
@@ -173,7 +179,7 @@ class Assembler:
     def _take(self, cut: Cut, message: messages.Message) -> None:
         match message:
             case messages.RelationShape():
-                self._describe(message)
+                self._describe(cut, message)
             case messages.TypeName():
                 named = PgType(oid=message.oid, name=message.name, schema=message.schema)
                 self._type_names[message.oid] = named
@@ -182,8 +188,11 @@ class Assembler:
             case _:
                 pass  # Origin and Message carry no rows
 
-    def _describe(self, shape: messages.RelationShape) -> None:
+    def _describe(self, cut: Cut, shape: messages.RelationShape) -> None:
         relation = self._relation(shape)
+        if cut.is_open:
+            number, sheet = cut.last_transaction, cut.sheet
+            relation = self._follow(relation, int(sheet.commit_lsn[number]), int(sheet.xid[number]))
         worker = self._routes.worker(self._source, relation)
         number = self._lane_of.get(relation.oid, scan.NO_LANE)
         if worker is None:
@@ -347,8 +356,12 @@ class Assembler:
         self._has_stale_lanes = len(self._lanes) > len(current - {scan.NO_LANE})
 
 
+def _as_it_is(relation: Relation, _commit_lsn: int, _xid: int) -> Relation:
+    return relation
+
+
 def _carried(pending: PendingTruncation) -> PendingTruncation:
     return PendingTruncation(place=pending.place, worker=pending.worker, relation=pending.relation, transaction=0)
 
 
-__all__ = ["Assembler", "TypeLookup"]
+__all__ = ["Assembler", "Follow", "TypeLookup"]

@@ -33,6 +33,9 @@ c.reltuples::float8 AS tuples, row_security_active(c.oid) AS has_policies,
 CASE WHEN c.relkind = 'r' THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END AS main_bytes,
 CASE WHEN c.reltoastrelid <> 0 THEN coalesce(pg_relation_size(c.reltoastrelid), 0) ELSE 0 END AS toast_bytes,
 current_setting('block_size')::int AS page_bytes,
+coalesce(pg_relation_filenode(c.oid), 0)::bigint AS file, c.relnatts::int AS attributes,
+ARRAY(SELECT a.attnum::int FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attisdropped
+    ORDER BY a.attnum) AS dropped,
 pg_has_role(c.relowner, 'USAGE') AS is_owned,
 has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, 'SELECT') OR NOT EXISTS (
     SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -63,7 +66,8 @@ ORDER BY n.nspname, c.relname
 _COLUMNS = """
 SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
     atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated, attndims > 1 AS is_grid,
-    atthasdef OR atthasmissing OR attidentity <> '' AS has_default
+    atthasdef OR atthasmissing OR attidentity <> '' AS has_default, xmin::text::bigint AS version,
+    CASE WHEN atthasmissing THEN coalesce((attmissingval::text::text[])[1], '') END AS missing
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
 ORDER BY attrelid, attnum
 """
@@ -255,7 +259,10 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
     rows = (row, *leaves)
     why_unsupported = _why_unsupported(row, leaves)
     return SourceTable(
-        relation=Relation(oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen)),
+        relation=Relation(
+            oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen),
+            file=row.file if row.relkind == "r" else 0, attributes=row.attributes, dropped=tuple(row.dropped),
+        ),
         kind=_kind(row), pages=sum(_pages(part) for part in rows), page_bytes=row.page_bytes,
         toast_bytes=sum(part.toast_bytes for part in rows), row_estimate=_estimate(leaves or (row,)),
         primary_key=next((index.columns for index in indexes if index.is_primary), ()),
@@ -296,7 +303,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key) -> tuple[Column, ...]:
         Column(
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
             attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
-            has_default=row.has_default,
+            has_default=row.has_default, version=row.version, missing=row.missing,
         )
         for row in catalog.columns.get(oid, ()) if not row.is_generated
     )  # fmt: skip

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz import errors, failpoints, lsn
 from kuvasz.route import scan
-from kuvasz.route.assembler import Assembler, TypeLookup
+from kuvasz.route.assembler import Assembler, Follow, TypeLookup
 from kuvasz.source.connection import Connection
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class Reader:
         progress: Where deliveries are registered and what may be confirmed is read.
         budget: Bytes in flight; the reader adds each delivery's bytes, the worker removes them.
         types: Resolves type oids; may block, a Relation message is routed in a thread.
+        follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
         system_id: The cluster the lake's positions belong to; None accepts any.
         options: What may be tuned.
     """
@@ -121,6 +122,7 @@ class Reader:
         progress: Progress,
         budget: Budget,
         types: TypeLookup,
+        follow: Follow | None = None,
         system_id: str | None = None,
         options: ReaderOptions | None = None,
     ) -> None:
@@ -144,7 +146,7 @@ class Reader:
         self._system_id = system_id
         self._options = options or ReaderOptions()
         self._random = random.Random()  # noqa: S311 - jitter
-        self._assembler = Assembler(source, routes, types, self._options.spill_bytes)
+        self._assembler = Assembler(source, routes, types, self._options.spill_bytes, follow=follow)
         self._connection: Connection | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._patience: asyncio.Timeout | None = None

@@ -23,20 +23,23 @@ from kuvasz import failpoints, lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
     ConfigError,
+    CopyNeeded,
     ExpressionRefused,
     InternalError,
     KuvaszError,
     LakeError,
     MapMismatch,
     SchemaError,
+    SchemaHeld,
     SlotLost,
     SourceError,
     SourceRefused,
     TableError,
 )
 from kuvasz.model import PgType, Position, TableName
-from kuvasz.ports import Inbox, Lake, Routes
+from kuvasz.ports import Inbox, Lake, Routes, Target
 from kuvasz.source import conninfo, failure, inserts, introspect, partitions, publication, slots, snapshot
+from kuvasz.source.look import wal_end
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
@@ -44,6 +47,7 @@ from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync import keyless
 from kuvasz.sync.plan import copy_ranges
+from kuvasz.sync.schema_watch import SchemaWatch, tell
 from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
 
 _log = logging.getLogger(__name__)
@@ -56,6 +60,8 @@ _LOOK_S = 1.0
 
 #: Seconds between two looks at the partitions of partitioned tables.
 _PARTITIONS_S = 5.0
+#: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key.
+PATROL_S = 30.0
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
@@ -110,6 +116,22 @@ class SourceSync:
         self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
+        self._unfit: set[str] = set()  #: targets whose source table cannot be replicated as it is
+        self._approved: set[str] = set()  #: targets that follow a schema change because a person said so
+        self._stale: set[str] = set()  #: targets to be copied again whatever their columns say
+        self._is_starting = False
+        self._again = asyncio.Event()  #: set: try again now
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._restart: asyncio.Task[None] | None = None
+        self._watch = SchemaWatch(
+            source,
+            around.lake,
+            around.states,
+            target_of=self._target_of,
+            checked=self._checked,
+            on_trouble=self._on_trouble,
+            on_followed=lambda spec: self._approved.discard(spec.identifier),
+        )
         for spec in source.tables:
             around.states.add(spec.identifier, source.name, str(spec.table))
 
@@ -126,6 +148,7 @@ class SourceSync:
         Raises:
             SlotLost: A person is needed.
         """
+        self._loop = asyncio.get_running_loop()
         wait = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
             begin = time.monotonic()
@@ -142,22 +165,32 @@ class SourceSync:
             if time.monotonic() - begin > _LAST_BACKOFF_S:
                 wait = _FIRST_BACKOFF_S
             if not self._stopping.is_set():
-                await _either(self._stopping, wait * (0.5 + random.random()))  # noqa: S311 (jitter)
+                self._again.clear()
+                await _either(self._again, wait * (0.5 + random.random()))  # noqa: S311 (jitter)
             wait = min(2 * wait, _LAST_BACKOFF_S)
 
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
         self._stopping.set()
+        self._again.set()
         if self.reader is not None:
             self.reader.quiesce()
 
     def stop(self) -> None:
         """Confirm what is durable and end."""
         self._stopping.set()
+        self._again.set()
         if self.reader is not None:
             self.reader.stop()
 
     async def _once(self) -> None:
+        self._is_starting = True
+        try:
+            await self._begin()
+        finally:
+            self._is_starting = False
+
+    async def _begin(self) -> None:
         start = await asyncio.to_thread(self._start)
         self.error = None
         self.has_started = True
@@ -202,24 +235,42 @@ class SourceSync:
             progress=around.progress,
             budget=around.budget,
             types=self._types,
+            follow=self._watch.follow,
             system_id=start.system_id,
             options=ReaderOptions(spill_bytes=around.spill_bytes),
         )
         reader.epoch = self._epoch
         self.reader = reader
+        self._is_starting = False
         if self._stopping.is_set():
             return
         async with asyncio.TaskGroup() as tasks:
             copying = tasks.create_task(self._copy_beside(reader, new, start.system_id), name=f"copy {self._slot}")
             waiting = tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}")
             watching = tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}")
+            patrol = tasks.create_task(self._patrol(), name=f"patrol {self._slot}")
             try:
                 await reader.run()
             finally:
+                self.reader = None
                 self._epoch = reader.epoch
                 copying.cancel()
                 waiting.cancel()
                 watching.cancel()
+                patrol.cancel()
+
+    async def _patrol(self) -> None:
+        """Look now and then at what the stream does not tell."""
+        while not self._stopping.is_set():
+            await _either(self._stopping, PATROL_S)
+            try:
+                is_fit = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.identifier in self._unfit)
+            except KuvaszError as error:  # the stream itself will tell, if it lasts
+                _log.debug("the catalog cannot be looked at", extra={
+                    "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
+            else:
+                if is_fit:
+                    self._restart_soon()
 
     async def _await_inserts(self, reader: Reader, start: _Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
@@ -275,23 +326,54 @@ class SourceSync:
         epoch = reader.epoch + 1
         around.states.activate(target, self.source.name, epoch)
         reader.rewind()
-        while reader.epoch < epoch and not self._stopping.is_set():
+        while reader.epoch < epoch and reader is self.reader and not self._stopping.is_set():
             await _either(self._stopping, 0.05)
+        if reader is not self.reader:
+            return  # the source begins anew: it looks at all of its tables
         if around.states.is_streaming(target, self.source.name):  # else someone has stopped it meanwhile
             around.progress.release(self.source.name, target)
 
     async def retry(self, target: str) -> None:
         """Try a table again that is in error."""
         if self._around.lake.positions(target).get(self.source.name) is None:
-            # It was never copied, so the cause is in the source's catalog: look at that anew, but tear no copy.
-            while self._is_copying() and not self._stopping.is_set():
-                await _either(self._stopping, 0.2)
-            if self.reader is not None:
-                self.reader.stop()
+            # It was never copied, so the cause is in the source's catalog.
+            await self._begin_anew()
             return
+        self._approved.add(target)
         await asyncio.to_thread(self._around.lake.resume, target)
+        while self._is_starting and not self._stopping.is_set():
+            await _either(self._stopping, 0.05)
         if self.reader is not None:
             await self.rejoin(target, self.reader)
+        else:
+            self._again.set()
+
+    async def _begin_anew(self) -> None:
+        """Look at the catalog anew, publish and copy what is due; no copy that runs is torn."""
+        while self._is_copying() and not self._stopping.is_set():
+            await _either(self._stopping, 0.2)
+        self._again.set()
+        if self.reader is not None:
+            self.reader.stop()
+
+    def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
+        """Take a table out of the stream because of what happened to it at the source; from any thread."""
+        # Hold first: what comes from now on is not applied, and must come again.
+        self._around.progress.hold(self.source.name, spec.identifier)
+        if isinstance(error, CopyNeeded):
+            self._stale.add(spec.identifier)
+            self._around.states.set(spec.identifier, self.source.name, State.NEW)
+            _log.info("a table is copied again", extra={
+                "event": "copied_again", "source": self.source.name, "table": spec.identifier,
+                "reason": error.message})  # fmt: skip
+        else:
+            self._fail(spec, error)
+        if not isinstance(error, SchemaHeld) and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._restart_soon)
+
+    def _restart_soon(self) -> None:
+        if self._restart is None or self._restart.done():
+            self._restart = asyncio.ensure_future(self._begin_anew())
 
     def _is_copying(self) -> bool:
         mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
@@ -313,18 +395,25 @@ class SourceSync:
             if self.target_lsn is None:
                 (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
                 self.target_lsn = lsn.parse(row[0])
+            seen_at = wal_end(connection)
             found = introspect.load_relations(connection, [spec.table for spec in self.source.tables])
             usable = [
                 (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
             ]
-            prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table)]
-            if not prepared:
+            prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table, seen_at)]
+            self._watch.begin(prepared, seen_at)
+            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED]
+            if not prepared and not held:
+                if publication.load(connection, self._slot) is not None:
+                    # A table without key must not stay published: the application's own UPDATE would fail.
+                    full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
+                    self._publish(connection, self._slot, full, [])
                 told = [str(state.error) for state in self._around.states.snapshot()
                         if state.source == self.source.name and state.error is not None]  # fmt: skip
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
             system_id = str(facts.system_identifier)
             self._check_partitions(connection, prepared)
-            has_slot = self._check_slot(connection, [spec for spec, _ in prepared], system_id)
+            has_slot = self._check_slot(connection, [*(spec for spec, _ in prepared), *held], system_id)
             specs = [spec for spec, _ in prepared]
             # A column list made by hand may leave out what the map does.
             full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
@@ -379,32 +468,48 @@ class SourceSync:
                       "statements": [*done.statements, *done.tidying]})  # fmt: skip
 
     def _usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
-        table = found.get(spec.table)
-        place = f"source {self.source.name}, table {spec.table}"
-        error: TableError | None = None
-        if table is None:
-            error = SchemaError(f"{place}: there is no such table", hint="create it, or take it out of the map")
-        elif table.why_unsupported:
-            error = SchemaError(
-                f"{place} cannot be replicated: {table.why_unsupported}", hint="take it out of the map"
-            )
-        elif not table.relation.key:
-            why = keyless.why_not(table, spec.config)
-            table = keyless.with_key(table, spec.config)
-            if why:
-                error = SchemaError(f"{place}: {why}", hint=table.mend or None)
-        if table is not None and error is None and (why := why_not_taken(spec, table.relation)):
-            error = SchemaError(f"{place}: {why}", hint="mend the entry in the map")
-        if error is not None:
+        try:
+            table = self._checked(spec, found.get(spec.table))
+        except TableError as error:
+            self._unfit.add(spec.identifier)
             self._fail(spec, error)
             return None
+        self._unfit.discard(spec.identifier)
         return table
 
-    def _prepare(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+    def _checked(self, spec: SourceTableSpec, table: SourceTable | None) -> SourceTable:
+        """Return a table with its key.
+
+        Raises:
+            SchemaError: It cannot be replicated.
+        """
+        place = f"source {self.source.name}, table {spec.table}"
+        if table is None:
+            raise SchemaError(f"{place}: there is no such table", hint="create it, or take it out of the map")
+        if table.why_unsupported:
+            message = f"{place} cannot be replicated: {table.why_unsupported}"
+            raise SchemaError(message, hint="take it out of the map")
+        keyed = table
+        if not table.relation.key:
+            if why := keyless.why_not(table, spec.config):
+                raise SchemaError(f"{place}: {why}", hint=table.mend or None)
+            keyed = keyless.with_key(table, spec.config)
+        if why := why_not_taken(spec, keyed.relation):
+            raise SchemaError(f"{place}: {why}", hint="mend the entry in the map")
+        return keyed
+
+    def _target_of(self, spec: SourceTableSpec) -> Target:
+        target = target_of(spec, self._around.mask_secret)
+        is_approved = spec.identifier in self._approved and target.on_schema_change == "hold"
+        return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
+
+    def _prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
+        lake = self._around.lake
         try:
-            self._around.lake.prepare(
-                target_of(spec, self._around.mask_secret), feed_of(self.source, spec), table.relation
-            )
+            done = lake.prepare(self._target_of(spec), feed_of(self.source, spec), table.relation)
+            tell(self.source, spec, done, at)
+            if spec.identifier in self._stale and self._position(spec) is not None:
+                lake.forget(spec.identifier, self.source.name)
         except TableError as error:
             if isinstance(error, ExpressionRefused) and not self.has_started:
                 raise MapMismatch(
@@ -415,7 +520,9 @@ class SourceSync:
             self._fail(spec, error)
             return False
         self._unprepared.discard(spec.identifier)
-        if self._state(spec) is State.ERROR:
+        self._stale.discard(spec.identifier)
+        self._approved.discard(spec.identifier)
+        if self._state(spec) in {State.ERROR, State.PAUSED}:
             if spec.identifier not in self._refused:
                 # The lake ignores what is written behind a failure: it must know that the table begins again.
                 self._around.lake.resume(spec.identifier)
@@ -570,18 +677,14 @@ class SourceSync:
     def _copy_now(
         self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
     ) -> None:
-        table = _narrowed(spec, table)
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
             parts = self._partitions_of(connection, seen)
-        names = [column.name for column in table.relation.columns]
-        if seen is None or [column.name for column in _narrowed(spec, seen).relation.columns] != names:
-            raise SourceError(f"source {self.source.name}: table {spec.table} changed while the copy began")
-        # The partitions that the snapshot knows, not those of an earlier look.
-        table = dataclasses.replace(table, leaves=seen.leaves, pages=seen.pages, toast_bytes=seen.toast_bytes)
+        table = _narrowed(spec, self._changed_since(spec, table, self._checked(spec, seen), taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
+            # The partitions that the snapshot knows, not those of an earlier look.
             self._around.lake.remember_parts(spec.identifier, self.source.name, parts)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
@@ -616,6 +719,14 @@ class SourceSync:
         oid = table.relation.oid
         return frozenset(partition.links for partition in partitions.load(connection, [oid])[oid])
 
+    def _changed_since(self, spec: SourceTableSpec, before: SourceTable, now: SourceTable, at: int) -> SourceTable:
+        """Return the table as the snapshot of its copy has it, after the lake followed what changed meanwhile."""
+        if now.relation != before.relation:
+            done = self._around.lake.prepare(self._target_of(spec), feed_of(self.source, spec), now.relation)
+            tell(self.source, spec, done, at)
+        self._watch.begin([(spec, now)], at)
+        return now
+
     def _position(self, spec: SourceTableSpec) -> Position | None:
         return self._around.lake.positions(spec.identifier).get(self.source.name)
 
@@ -628,7 +739,8 @@ class SourceSync:
 
     def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         self._refused.add(spec.identifier)
-        self._around.states.set(spec.identifier, self.source.name, State.ERROR, error)
+        state = State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR
+        self._around.states.set(spec.identifier, self.source.name, state, error)
         _log.error("a table stops", extra={
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip

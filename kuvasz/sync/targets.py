@@ -56,6 +56,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         partition_by=spec.config.partition_by,
         sort_by=spec.config.sort_by,
         type=spec.config.type,
+        on_schema_change=str(spec.config.on_schema_change),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kuvasz.errors import DecodeError, SchemaError, SourceError, TableError
+from kuvasz.errors import DecodeError, Retry, SchemaError, SourceError, TableError
 from kuvasz.model import Column, PgType, Position, ReplicaIdentity
 from kuvasz.ports import Failure, Receipt, Target
 from tests.contract.changes import (
@@ -378,6 +378,23 @@ def test_a_failure_forgets_open_transactions(world: World) -> None:
     world.lake.resume(TARGET)
     world.applied(work(us.segment([(lsn, [insert(1), insert(2)])])))
     assert world.of("us").keys() == {1, 2}
+    assert world.orphans() == []
+
+
+def test_to_forget_one_source_loses_nothing_that_another_has_written(world: World) -> None:
+    world.prepare("eu", "us")
+    eu, us = Sender("eu"), Sender("us")
+    written = world.lake.write([work(us.one(insert(1)))])
+    of_both = world.lake.write([work(eu.one(insert(7)), us.one(insert(2)))])
+    world.lake.forget(TARGET, "eu")
+    (receipt,) = world.lake.commit(written)
+    assert isinstance(receipt, Receipt)
+    assert world.of("us").keys() == {1}
+    (failure,) = world.lake.commit(of_both)
+    assert isinstance(failure, Failure)
+    assert failure.error.retry is Retry.TIMED
+    assert world.of("eu") == {}
+    assert "eu" not in world.lake.positions(TARGET)
     assert world.orphans() == []
 
 

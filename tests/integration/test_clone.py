@@ -314,27 +314,16 @@ def test_columns_added_while_it_was_down_are_taken_over(database: Database, lake
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ("ALTER TABLE items RENAME n TO number", "column n was renamed to number"),
-        ("ALTER TABLE items ADD c int DEFAULT 5", "column c was added with a default"),
-        ("ALTER TABLE items DROP n; ALTER TABLE items ADD n int", "column n was dropped and added again"),
-        ("DROP TABLE items; " + ITEMS, "dropped and created again"),
-    ],
-)
-def test_changes_that_old_rows_do_not_show_stop_the_table(
-    database: Database, lake_folder: LakeFolder, change: str, told: str
-) -> None:
+def test_another_table_of_the_name_stops_it(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
     database.execute("INSERT INTO items (id, n) VALUES (1, 1)")
     config = lake_folder.config(group({"eu": database}, {"items": None}))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
     with database.connect() as session:
-        session.execute(change)
+        session.execute("DROP TABLE items; " + ITEMS)
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
         errors = "\n".join(pipeline.errors())
-        assert told in errors
+        assert "dropped and created again" in errors
         assert "copied anew" in errors

@@ -16,6 +16,8 @@ ELSEWHERE = {
     "failpoints.py": "acceptance/test_crash.py",
     "sync/source_sync.py": "integration/test_clone.py",
     "sync/verification.py": "integration/test_verify.py",
+    "sync/schema_watch.py": "integration/test_evolve.py",
+    "source/look.py": "integration/test_evolve.py",
     "demo/__main__.py": "unit/demo/test_run.py",
     "demo/comparison.py": "integration/test_demo_comparison.py",
     "demo/servers.py": "unit/demo/test_run.py",

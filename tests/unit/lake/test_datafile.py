@@ -5,6 +5,7 @@ import json
 import uuid
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -115,15 +116,30 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> str:
 @given(st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=30))
 def test_rows_are_read_by_position_over_row_groups(grouped: str, positions: list[int]) -> None:
     assert pq.ParquetFile(grouped.removeprefix("file://")).num_row_groups == 7
-    found = datafile.read_rows({}, grouped, positions, ["id", "u", "not there"])
-    assert found.column("id").to_pylist() == positions
-    assert found.column_names == ["id", "u"]
+    schema = pa.schema([field("new name", pa.int64()), field("u", pa.binary(16), 2), field("later", pa.string(), 3)])
+    found = datafile.read_rows({}, grouped, positions, schema)
+    assert found.schema == schema
+    assert found.column("new name").to_pylist() == positions
+    assert found.column("later").null_count == len(positions)
+
+
+def test_rows_are_read_into_wider_types(tmp_path: Path) -> None:
+    schema = pa.schema([field("a", pa.int32()), field("b", pa.decimal128(5, 2), 2), field("c", pa.float32(), 3)])
+    rows = pa.table([[1, None], [decimal.Decimal("1.25"), None], [0.1, None]], schema=schema)
+    wider = pa.schema([field("a", pa.int64()), field("b", pa.decimal128(9, 2), 2), field("c", pa.float64(), 3)])
+    found = datafile.read_rows({}, write(tmp_path, rows, ()).path, [1, 0], wider)
+    assert found.to_pydict() == {
+        "a": [None, 1], "b": [None, decimal.Decimal("1.25")], "c": [None, float(np.float32(0.1))]
+    }  # fmt: skip
 
 
 def test_uuids_are_annotated_and_read_back(grouped: str) -> None:
     schema = pq.ParquetFile(grouped.removeprefix("file://")).schema
     assert "UUID" in str(schema.column(1).logical_type)
-    assert datafile.read_columns({}, grouped, [2, 1]).column_names == ["u", "id"]
+    found = datafile.read_columns({}, grouped, [2, 1, 9])
+    assert found.column_names == ["2", "1", "9"]
+    assert found.column("1").to_pylist()[:3] == [0, 1, 2]
+    assert found.column("9").null_count == ROWS
 
 
 def test_a_file_whose_writing_fails_is_gone(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""What happened to a source table since it was last looked at: remembered columns against the catalog's. Pure.
+
+The catalog shows what a table is, not how it became so. Where that leaves open whether rows which the lake has show
+other values at the source now, the change says that a copy is needed: a copy is always right. What tells that nothing
+of the kind happened is the table's file (``pg_relation_filenode``): while it is the same, no row was rewritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+
+from kuvasz.evolve.known import KnownColumn, SourceColumns
+from kuvasz.model import Column, Relation
+from kuvasz.typemap import numeric_modifier
+
+_NUMERIC, _TEXT, _VARCHAR = 1700, 25, 1043
+_CONSTANT = "rows that were there before have its default"
+
+
+class Kind(enum.Enum):
+    """Kinds of changes."""
+
+    ADD = "added"
+    DROP = "dropped"
+    RENAME = "renamed"
+    RETYPE = "given another type"
+    REWRITE = "rewritten"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One column's change."""
+
+    kind: Kind
+    number: int  #: the column's
+    name: str  #: as it is now; of a dropped column, as it was
+    before: str = ""  #: of a RENAME
+    why_copy: str = ""  #: why rows that the lake has may show other values now; empty if they do not
+    is_constant: bool = False  #: all of them show the same value in it, `Column.missing`
+
+    def describe(self) -> str:
+        """Return it in words."""
+        if self.kind is Kind.RENAME:
+            return f"column {self.before} was renamed to {self.name}"
+        return f"column {self.name} was {self.kind.value}"
+
+
+def compare(known: SourceColumns, relation: Relation) -> list[Change]:
+    """Return the changes from what is remembered to what the catalog shows, renames first.
+
+    Both are of the same table (OID).
+    """
+    changes = list(_changes(known, relation))
+    return sorted(changes, key=lambda change: change.kind is not Kind.RENAME)
+
+
+def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
+    is_rewritten = 0 not in (known.file, relation.file) and known.file != relation.file
+    numbers = set()
+    for column in relation.columns:
+        numbers.add(column.attnum)
+        before = known.columns.get(column.attnum)
+        if before is None or not before.is_live:
+            why = _why_values(known, column, relation, is_rewritten=is_rewritten)
+            yield Change(
+                kind=Kind.ADD, number=column.attnum, name=column.name, why_copy=why, is_constant=why == _CONSTANT
+            )
+            continue
+        if before.name != column.name:
+            yield Change(kind=Kind.RENAME, number=column.attnum, name=column.name, before=before.name)
+        if before.type_oid and (before.type_oid, before.typmod) != (column.pg_type.oid, column.typmod):
+            is_known = 0 not in (known.file, relation.file)
+            keeps = not is_rewritten and (_is_same(before, column) if is_known else _is_wider(before, column))
+            why = "" if keeps else "the source has rewritten its values"
+            yield Change(kind=Kind.RETYPE, number=column.attnum, name=column.name, why_copy=why)
+        elif is_rewritten and before.version and before.version != column.version:
+            # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
+            why = "the table was rewritten and the column altered"
+            yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
+    for number, before in known.columns.items():
+        if before.is_live and number not in numbers:
+            yield Change(kind=Kind.DROP, number=number, name=before.name)
+
+
+def _why_values(known: SourceColumns, column: Column, relation: Relation, *, is_rewritten: bool) -> str:
+    """Say why a new column may have values in rows that were there before it; empty if it is NULL in them."""
+    if column.name in known.live and column.attnum != known.live[column.name].number:
+        return "a column of its name was there before"
+    if column.attnum in known.columns or 0 < column.attnum <= known.attributes:
+        return "it was there before, generated or left out"
+    if known.attributes and any(known.attributes < number < column.attnum for number in relation.dropped):
+        return "another column came and went before it, perhaps by its name"
+    if column.missing is not None:
+        return _CONSTANT
+    if is_rewritten:
+        return "the source has rewritten the table"
+    is_sure = 0 not in (known.file, relation.file)  # a default that is not constant rewrites the table
+    if not is_sure and (column.has_default or not column.is_nullable):
+        return "rows that were there before may have its default"
+    return ""
+
+
+def _is_same(before: KnownColumn, column: Column) -> bool:
+    """Whether values that were not rewritten have the same text in both types."""
+    return before.type_oid == column.pg_type.oid or {before.type_oid, column.pg_type.oid} <= {_TEXT, _VARCHAR}
+
+
+def _is_wider(before: KnownColumn, column: Column) -> bool:
+    """Whether PostgreSQL changes the type without a look at the values."""
+    old, new = (before.type_oid, before.typmod), (column.pg_type.oid, column.typmod)
+    if old[0] == _VARCHAR:
+        return new[0] == _TEXT or (new[0] == _VARCHAR and (new[1] == -1 or -1 < old[1] <= new[1]))
+    if old[0] == new[0] == _NUMERIC:
+        if -1 in (old[1], new[1]):
+            return new[1] == -1
+        (digits, scale), (more, same) = numeric_modifier(old[1]), numeric_modifier(new[1])
+        return scale == same and more >= digits
+    return False

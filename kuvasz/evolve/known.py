@@ -1,0 +1,146 @@
+"""What a source table's columns were when the lake last agreed with them, as a table property. Pure.
+
+``kuvasz.columns.<source>`` holds JSON: the table's OID, ``columns`` (live ones: name -> number, which is all that
+earlier versions wrote), and ``details`` of every column there ever was. Names alone do not tell a renamed column from
+a dropped and an added one, nor a table from another that took its name; whoever goes by names then fills old rows
+wrongly, without an error. The numbers (``pg_attribute.attnum``, which are never used twice) tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kuvasz.errors import LakeError
+from kuvasz.model import Relation
+
+PREFIX = "kuvasz.columns."
+
+#: Names of a column that are kept: what is still in a backlog may go by any of them.
+_NAMES_KEPT = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnownColumn:
+    """One column of a source table. What is 0 is unknown: an earlier version of kuvasz did not write it."""
+
+    number: int  #: pg_attribute.attnum
+    names: tuple[str, ...]  #: it had, the newest last
+    type_oid: int = 0
+    typmod: int = -1
+    version: int = 0  #: as `Column.version`
+    field: int = 0  #: id of the lake's field that takes its values
+    is_live: bool = True  #: False once it was dropped
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether `field` says which one it fills, 0 for none; otherwise the name does."""
+        return self.type_oid != 0
+
+    @property
+    def name(self) -> str:
+        """Its newest name."""
+        return self.names[-1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceColumns:
+    """A source table's OID and columns, dropped ones included."""
+
+    oid: int
+    columns: Mapping[int, KnownColumn]  #: by number
+    file: int = 0  #: as `Relation.file`
+    attributes: int = 0  #: as `Relation.attributes`
+
+    @property
+    def live(self) -> dict[str, KnownColumn]:
+        """The columns it has, by name."""
+        return {column.name: column for column in self.columns.values() if column.is_live}
+
+    @property
+    def fields(self) -> dict[int, int]:
+        """Number -> id of the lake's field, dropped columns included, unknown ids left out."""
+        return {number: column.field for number, column in self.columns.items() if column.field}
+
+    def render(self) -> str:
+        """Return the property's value."""
+        return json.dumps(
+            {
+                "oid": self.oid,
+                "columns": {name: column.number for name, column in self.live.items()},
+                "file": self.file,
+                "attributes": self.attributes,
+                "details": {
+                    str(number): {
+                        "names": column.names, "type": column.type_oid, "typmod": column.typmod,
+                        "version": column.version, "field": column.field,
+                    }
+                    for number, column in self.columns.items()
+                },
+            }
+        )  # fmt: skip
+
+
+def of(relation: Relation, fields: Mapping[int, int], before: SourceColumns | None = None) -> SourceColumns:
+    """Return what is to be remembered of a relation as the catalog describes it.
+
+    Args:
+        relation: From the catalog.
+        fields: Number -> id of the lake's field.
+        before: What was remembered; its columns that are gone stay as dropped ones.
+    """
+    earlier = {} if before is None or before.oid != relation.oid else before.columns
+    columns = {number: dataclasses.replace(column, is_live=False) for number, column in earlier.items()}
+    for column in relation.columns:
+        names = [name for name in (earlier[column.attnum].names if column.attnum in earlier else ())
+                 if name != column.name]  # fmt: skip
+        columns[column.attnum] = KnownColumn(
+            number=column.attnum,
+            names=(*names, column.name)[-_NAMES_KEPT:],
+            type_oid=column.pg_type.oid,
+            typmod=column.typmod,
+            version=column.version,
+            field=fields.get(column.attnum, 0),
+        )
+    return SourceColumns(oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes)
+
+
+def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]:
+    """Return source -> columns from a table's properties.
+
+    Raises:
+        LakeError: A property was damaged by someone.
+    """
+    found = {}
+    for name, value in properties.items():
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            found[name.removeprefix(PREFIX)] = _parse(json.loads(value))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"table {table}: property {name} does not describe columns: {value[:120]!r}"
+            raise LakeError(message, hint="restore the property, or drop it") from error
+    return found
+
+
+def _parse(facts: Mapping[str, Any]) -> SourceColumns:
+    live = {int(number): str(name) for name, number in facts["columns"].items()}
+    columns = {number: KnownColumn(number=number, names=(name,)) for number, name in live.items()}
+    for text, detail in facts.get("details", {}).items():
+        columns[int(text)] = KnownColumn(
+            number=int(text),
+            names=tuple(map(str, detail["names"])) or ("",),
+            type_oid=int(detail["type"]),
+            typmod=int(detail["typmod"]),
+            version=int(detail["version"]),
+            field=int(detail["field"]),
+            is_live=int(text) in live,
+        )
+    return SourceColumns(
+        oid=int(facts["oid"]),
+        columns=columns,
+        file=int(facts.get("file", 0)),
+        attributes=int(facts.get("attributes", 0)),
+    )

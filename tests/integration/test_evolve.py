@@ -1,0 +1,332 @@
+"""Schema changes of a source table that streams: real PostgreSQL, Spark and Iceberg; PostgreSQL is the oracle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kuvasz.state.tables import State
+from tests import oracle
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ITEMS = "CREATE TABLE items (id int PRIMARY KEY, n int, name text, price numeric(8,2), ratio real)"
+ROWS = "INSERT INTO items SELECT i, i, 'item ' || i, i * 1.25, i / 7.0 FROM generate_series({}, {}) i"
+
+
+def start(database: Database, lake_folder: LakeFolder, **options: object) -> Pipeline:
+    database.execute(ITEMS)
+    database.execute(ROWS.format(1, 200))
+    return Pipeline(lake_folder.config(group({"eu": database}, {"items": options or None})), lake_folder)
+
+
+def assert_same(
+    pipeline: Pipeline,
+    *databases: Database,
+    table: str = "items",
+    key: tuple[str, ...] = ("id",),
+    columns: dict[str, str] | None = None,
+) -> None:
+    """Every reader shows the columns that the source has with the source's values."""
+    expected = [oracle.source_rows(one.url, table, sid=sid, rename=columns) for one, sid in zip(
+        databases, ("eu", "us"), strict=False)]  # fmt: skip
+    total = expected[0]
+    for more in expected[1:]:
+        total = total + more
+    lake, name = pipeline.folder, f"shop.{table}"
+    wanted = list(total.columns)
+    quoted = [f"`{column}`" for column in wanted]
+    for rows in (
+        oracle.lake_rows_pyiceberg(lake.pyiceberg, name, wanted, catalog=lake.catalog),
+        oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.`{table}`", quoted),
+        oracle.lake_rows_duckdb(lake.pyiceberg, name, wanted, catalog=lake.catalog),
+    ):
+        oracle.assert_equal(total, rows, key=key)
+
+
+def fields(pipeline: Pipeline, table: str = "items") -> dict[str, str]:
+    """Name -> Iceberg type of the lake table's columns."""
+    opened = oracle.open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
+    return {field.name: str(field.field_type) for field in opened.schema().fields}
+
+
+@pytest.fixture
+def copied() -> Iterator[list[str]]:
+    """The tables that were copied, in order, first copies included."""
+    found: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if getattr(record, "event", "") == "copied":
+                found.append(record.table)
+
+    log, handler = logging.getLogger("kuvasz.sync.source_sync"), Handler(logging.INFO)
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    yield found
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def change(database: Database, *statements: str) -> None:
+    """Run statements in transactions of their own, and row changes around them."""
+    database.execute("UPDATE items SET id = id + 1000000 WHERE id % 17 = 0 AND id < 1000000")
+    for statement in statements:
+        database.execute(statement)
+    database.execute("UPDATE items SET ratio = 0.5 WHERE id % 5 = 0")
+    database.execute("INSERT INTO items (id) SELECT max(id) + 1 FROM items")
+    database.execute("DELETE FROM items WHERE id IN (SELECT min(id) FROM items)")
+
+
+# (statements, fields the lake must have, whether rows are copied again)
+CHANGES = {
+    "add": (["ALTER TABLE items ADD note text"], {"note": "string"}, False),
+    "add and fill": (
+        ["ALTER TABLE items ADD note text", "UPDATE items SET note = 'x' || id WHERE id % 3 = 0"],
+        {"note": "string"}, False,
+    ),
+    "add and set a default": (
+        ["ALTER TABLE items ADD note text", "INSERT INTO items (id) VALUES (1000)",
+         "ALTER TABLE items ALTER note SET DEFAULT 'later'"],
+        {"note": "string"}, False,
+    ),
+    "drop": (["ALTER TABLE items DROP name"], {"name": "string"}, False),
+    "rename": (["ALTER TABLE items RENAME name TO label"], {"label": "string"}, False),
+    "rename the key": (["ALTER TABLE items RENAME id TO number", "ALTER TABLE items RENAME number TO id"], {}, False),
+    "swap": (
+        ["ALTER TABLE items RENAME n TO x; ALTER TABLE items RENAME ratio TO n; ALTER TABLE items RENAME x TO ratio",
+         "ALTER TABLE items ADD more date"],
+        {"n": "float", "ratio": "int", "more": "date"}, False,
+    ),
+    "more digits": (["ALTER TABLE items ALTER price TYPE numeric(12,2)"], {"price": "decimal(12, 2)"}, False),
+    "int to bigint": (["ALTER TABLE items ALTER n TYPE bigint"], {"n": "long"}, True),
+    "the key to bigint": (["ALTER TABLE items ALTER id TYPE bigint"], {"id": "long"}, True),
+    "real to double": (["ALTER TABLE items ALTER ratio TYPE double precision"], {"ratio": "double"}, True),
+    "int to text": (["ALTER TABLE items ALTER n TYPE text USING 'n' || n", "UPDATE items SET n = 'm'"
+                     " WHERE id % 2 = 0"], {"n": "string", "n__old": "int"}, True),
+    "text to int": (["ALTER TABLE items ALTER name TYPE int USING length(name)"],
+                    {"name": "int", "name__old": "string"}, True),
+    "same type, other values": (["ALTER TABLE items ALTER price TYPE numeric(8,2) USING price * 2"], {}, True),
+    "add with a default": (["ALTER TABLE items ADD c int NOT NULL DEFAULT 5"], {"c": "int"}, False),
+    "add with a default and change it": (
+        ["ALTER TABLE items ADD c numeric(8,2) DEFAULT 12.5, ADD d text DEFAULT 'it''s \"d\"', ADD e timestamptz"
+         " DEFAULT '2024-02-29 01:02:03.456+05', ADD f bool NOT NULL DEFAULT false, ADD g jsonb DEFAULT '{}'",
+         "UPDATE items SET c = NULL, d = NULL WHERE id % 3 = 0", "ALTER TABLE items RENAME d TO h",
+         "ALTER TABLE items ALTER c TYPE numeric(12,2), ALTER c SET DEFAULT 7"],
+        {"c": "decimal(12, 2)", "h": "string", "f": "boolean"}, False,
+    ),
+    "add with a default and drop it": (
+        ["ALTER TABLE items ADD c int DEFAULT 5", "UPDATE items SET c = 6 WHERE id < 50",
+         "ALTER TABLE items DROP c"],
+        {"c": "int"}, False,
+    ),
+    "a default that is widened": (
+        ["ALTER TABLE items ADD c int DEFAULT 5", "UPDATE items SET c = 6 WHERE id % 3 = 0",
+         "ALTER TABLE items ALTER c TYPE bigint"], {"c": "long"}, True,
+    ),
+    "a default of an array": (["ALTER TABLE items ADD c int[] DEFAULT '{1,2}'"], {}, True),
+    "add with a volatile default": (["ALTER TABLE items ADD c float DEFAULT random()"], {"c": "double"}, True),
+    "identity": (["ALTER TABLE items ADD c int GENERATED ALWAYS AS IDENTITY"], {"c": "int"}, True),
+    "add after drop": (["ALTER TABLE items DROP name", "ALTER TABLE items ADD name text"],
+                       {"name": "string", "name__old": "string"}, True),
+    "another type after drop": (["ALTER TABLE items DROP name", "INSERT INTO items (id) VALUES (1000)",
+                                 "ALTER TABLE items ADD name int"], {"name": "int", "name__old": "string"}, True),
+    "default that is gone": (["ALTER TABLE items ADD c int DEFAULT 5", "ALTER TABLE items ALTER c DROP DEFAULT"],
+                             {"c": "int"}, False),
+    "not null and not": (["ALTER TABLE items ALTER n SET NOT NULL", "ALTER TABLE items ALTER n DROP NOT NULL"],
+                         {"n": "int"}, False),
+    "another key": (["ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items ADD PRIMARY KEY (id, n)"],
+                    {}, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_change_of_a_table_that_streams(
+    database: Database, lake_folder: LakeFolder, copied: list[str], case: str
+) -> None:
+    statements, expected, is_copied = CHANGES[case]
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        if case == "another key":
+            database.execute("UPDATE items SET n = 0 WHERE n IS NULL")
+            statements = [*statements, "ALTER TABLE items ALTER n SET DEFAULT 1"]
+        change(database, *statements)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        change(database)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert expected.items() <= fields(pipeline).items()
+        assert (len(copied) > 1) == is_copied
+
+
+def test_rolled_back_changes_change_nothing(database: Database, lake_folder: LakeFolder) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("SAVEPOINT s")
+            session.execute("ALTER TABLE items RENAME name TO label")
+            session.execute("UPDATE items SET label = 'no'")
+            session.execute("ROLLBACK TO s")
+            session.execute("UPDATE items SET name = 'yes' WHERE id = 3")
+        with database.connect() as session:
+            session.execute("ALTER TABLE items ADD c int")
+            session.rollback()
+        change(database)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert list(fields(pipeline)) == ["sid", "id", "n", "name", "price", "ratio"]
+
+
+def test_changes_between_the_rows_of_one_transaction(
+    database: Database, lake_folder: LakeFolder, copied: list[str]
+) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("UPDATE items SET name = 'a' WHERE id < 20")
+            session.execute("ALTER TABLE items RENAME name TO label")
+            session.execute("UPDATE items SET label = 'b' WHERE id < 15")
+            session.execute("ALTER TABLE items ADD more int")
+            session.execute("UPDATE items SET more = 1, label = 'c' WHERE id < 10")
+            session.execute("ALTER TABLE items DROP price")
+            session.execute("INSERT INTO items (id, label) VALUES (999, 'd')")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert len(copied) == 1
+
+
+def test_a_backlog_with_many_changes(database: Database, lake_folder: LakeFolder, copied: list[str]) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    for number in range(4):
+        change(database, f"ALTER TABLE items ADD c{number} int", f"UPDATE items SET c{number} = id WHERE id % 4 = 1")
+    change(database, "ALTER TABLE items RENAME name TO label", "ALTER TABLE items DROP price")
+    change(database, "ALTER TABLE items RENAME label TO title")
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        change(database, "ALTER TABLE items RENAME title TO label")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert len(copied) == 1
+
+
+def test_a_backlog_in_which_a_column_came_and_went_is_copied_again(
+    database: Database, lake_folder: LakeFolder, copied: list[str]
+) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    change(database, "ALTER TABLE items ADD c int", "UPDATE items SET c = id")
+    change(database, "ALTER TABLE items DROP c", "ALTER TABLE items ADD c int")
+    change(database, "UPDATE items SET c = 1 WHERE id % 3 = 0")
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "UPDATE items SET c = 2 WHERE id % 3 = 1")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert len(copied) == 2
+
+
+def test_hold_waits_for_a_person(database: Database, lake_folder: LakeFolder) -> None:
+    with start(database, lake_folder, on_schema_change="hold") as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items RENAME name TO label")
+        pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
+        (error,) = pipeline.errors()
+        assert "column name was renamed to label" in error
+        assert "hint: the map says `on_schema_change: hold`" in error
+        assert "name" in fields(pipeline)
+        change(database)
+        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        change(database, "ALTER TABLE items ADD more int")
+        pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
+        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+
+
+def test_stop_stops(database: Database, lake_folder: LakeFolder) -> None:
+    with start(database, lake_folder, on_schema_change="stop") as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items ADD more int")
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        assert "column more was added" in pipeline.errors()[0]
+        database.execute("ALTER TABLE items DROP more")
+        change(database)
+        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+
+
+def test_the_other_tables_stream_on_while_one_is_copied_again(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE others (id int PRIMARY KEY, n int)")
+    database.execute(ITEMS)
+    database.execute(ROWS.format(1, 200))
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(20):
+            if number == 5:
+                database.execute("ALTER TABLE items ALTER n TYPE text")
+            database.execute("INSERT INTO others VALUES (%s, 1)", (number + 100,))
+            database.execute("INSERT INTO items (id, n) VALUES (%s, 1)", (number + 1000,))
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert_same(pipeline, database, table="others")
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the catalog often."""
+    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["ALTER TABLE items RENAME TO things", "INSERT INTO things (id) VALUES (901)"], "renamed to public.things"),
+        (["ALTER TABLE items RENAME TO things"], "renamed to public.things"),
+        (["DROP TABLE items", ITEMS, "INSERT INTO items (id) VALUES (901)"], "dropped and created again"),
+        (["DROP TABLE items"], "there is no such table"),
+    ],
+)
+def test_what_cannot_be_followed_stops_the_table(
+    database: Database, lake_folder: LakeFolder, often: None, statements: list[str], told: str
+) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for statement in statements:
+            database.execute(statement)
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        assert told in pipeline.errors()[0], pipeline.errors()
+
+
+def test_a_table_without_its_key_leaves_the_publication_and_comes_back(
+    database: Database, lake_folder: LakeFolder, often: None
+) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items DROP CONSTRAINT items_pkey")
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        published = "SELECT tablename FROM pg_publication_tables"
+        wait_until(lambda: database.execute(published) == [], "it is not published")
+        database.execute("UPDATE items SET n = 0 WHERE id = 3")
+        database.execute("ALTER TABLE items ADD PRIMARY KEY (id)")
+        pipeline.wait_streaming()
+        change(database)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)

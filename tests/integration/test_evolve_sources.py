@@ -1,0 +1,204 @@
+"""Schema changes with several sources, while kuvasz is down, during a copy, in format 2, and after a kill."""
+
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.state.tables import State
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.integration.test_evolve import ITEMS, ROWS, assert_same, change, copied, fields, start
+from tests.oracle import Rows, lake_rows_pyiceberg
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+__all__ = ["copied"]
+
+
+@pytest.fixture
+def second(postgres16) -> Database:
+    created = create_database(postgres16)
+    yield created
+    drop_database(created)
+
+
+def two(database: Database, second: Database, lake_folder: LakeFolder) -> Pipeline:
+    for source in (database, second):
+        source.execute(ITEMS)
+        source.execute(ROWS.format(1, 100))
+    return Pipeline(lake_folder.config(group({"eu": database, "us": second}, {"items": None})), lake_folder)
+
+
+def rows_of(pipeline: Pipeline, sid: str, *columns: str) -> Rows:
+    """The lake's rows of one source."""
+    lake = pipeline.folder
+    found = lake_rows_pyiceberg(lake.pyiceberg, "shop.items", ["sid", *columns], catalog=lake.catalog)
+    return sorted((row[1:] for row in found.rows if row[0] == sid), key=repr)
+
+
+def test_a_rename_comes_to_one_source_first(database: Database, second: Database, lake_folder: LakeFolder) -> None:
+    with two(database, second, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items RENAME name TO label")
+        change(second, "UPDATE items SET name = 'still here' WHERE id % 9 = 0")
+        pipeline.wait_applied(database, second)
+        assert "name" not in fields(pipeline)
+        names = second.execute("SELECT id, name FROM items")
+        assert rows_of(pipeline, "us", "id", "label") == sorted(names, key=repr)
+        change(second, "ALTER TABLE items RENAME name TO label")
+        change(second, "UPDATE items SET label = 'now too' WHERE id % 8 = 0")
+        pipeline.wait_applied(database, second)
+        assert_same(pipeline, database, second, key=("sid", "id"))
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database)
+        change(second)
+        pipeline.wait_applied(database, second)
+        assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_a_column_and_a_type_come_to_one_source_first(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    with two(database, second, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items ADD extra int DEFAULT 7", "ALTER TABLE items ALTER n TYPE text")
+        change(second)
+        pipeline.wait_applied(database, second)
+        assert rows_of(pipeline, "eu", "id", "n", "extra") == sorted(
+            database.execute("SELECT id, n, extra FROM items"), key=repr
+        )
+        assert rows_of(pipeline, "us", "id", "n__old", "n", "extra") == sorted(
+            second.execute("SELECT id, n, NULL, NULL FROM items"), key=repr
+        )
+        change(second, "ALTER TABLE items ALTER n TYPE text", "ALTER TABLE items ADD extra int DEFAULT 8")
+        pipeline.wait_applied(database, second)
+        assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_another_key_in_one_of_two_sources_stops_that_one(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    with two(database, second, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET name = 'x' WHERE name IS NULL")
+        database.execute(
+            "ALTER TABLE items DROP CONSTRAINT items_pkey, ALTER name SET DEFAULT 'x', ADD PRIMARY KEY (id, name)"
+        )
+        change(database)
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        assert "its key is (id, name) now, but other sources of shop.items have (id)" in pipeline.errors()[0]
+        change(second)
+        expected = sorted(second.execute("SELECT id, n, name FROM items"), key=repr)
+        wait_until(lambda: rows_of(pipeline, "us", "id", "n", "name") == expected, "the other streams on")
+
+
+DOWN = {
+    "rename": (["ALTER TABLE items RENAME name TO label"], False),
+    "default": (["ALTER TABLE items ADD c int DEFAULT 5"], True),
+    "drop and add": (["ALTER TABLE items DROP n", "ALTER TABLE items ADD n int"], True),
+    "type": (["ALTER TABLE items ALTER n TYPE numeric(12,3)"], True),
+    "digits": (["ALTER TABLE items ALTER price TYPE numeric(20,2)"], False),
+    "using": (["ALTER TABLE items ALTER n TYPE int USING n * 10"], True),
+}
+
+
+@pytest.mark.parametrize("case", DOWN)
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_changes_while_it_was_down(
+    database: Database, spark_session: object, copied: list[str], format_version: int, case: str
+) -> None:
+    statements, is_copied = DOWN[case]
+    folder = LakeFolder(spark_session, format_version=format_version)
+    with start(database, folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database)
+        pipeline.wait_applied(database)
+    change(database, *statements)
+    with Pipeline(pipeline.config, folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert (len(copied) > 1) == (is_copied and (case != "default" or format_version == 2))
+    folder.remove()
+
+
+def test_large_unchanged_values_survive_a_new_name_and_a_wider_type(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """The earlier version of a row is read from files that were written under the old name and type."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, body text, price numeric(6,2), ratio real)")
+    database.execute("ALTER TABLE items ALTER body SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO items SELECT i, repeat('x', 4000) || i, i, i FROM generate_series(1, 50) i")
+    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items RENAME body TO content")
+        database.execute("ALTER TABLE items ALTER price TYPE numeric(9,2)")
+        database.execute("ALTER TABLE items ADD note text")
+        database.execute("UPDATE items SET ratio = 2, note = 'n' WHERE id % 2 = 0")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+    import shutil
+
+    shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET ratio = 3 WHERE id % 3 = 0")
+        database.execute("DELETE FROM items WHERE id % 7 = 0")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+
+
+def test_a_key_that_was_renamed_and_an_index_that_was_lost(database: Database, lake_folder: LakeFolder) -> None:
+    with start(database, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items RENAME id TO number")
+        database.execute("UPDATE items SET n = 0 WHERE number < 9")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database, key=("number",))
+    import shutil
+
+    shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 1 WHERE number % 3 = 0")
+        database.execute("DELETE FROM items WHERE number % 4 = 0")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database, key=("number",))
+
+
+def test_changes_during_the_first_copy(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(ITEMS)
+    database.execute(ROWS.format(1, 60000))
+    with Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline:
+        wait_until(lambda: State.COPYING in pipeline.states().values(), "the copy begins")
+        change(database, "ALTER TABLE items ADD note text", "UPDATE items SET note = 'x' WHERE id % 1000 = 0")
+        change(database, "ALTER TABLE items RENAME name TO label", "ALTER TABLE items DROP price")
+        wait_until(lambda: State.STREAMING in pipeline.states().values(), "it streams")
+        change(database)
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+
+
+def test_a_partitioned_table(database: Database, lake_folder: LakeFolder, copied: list[str]) -> None:
+    database.execute(
+        "CREATE TABLE items (id int, n int, name text, ratio real, PRIMARY KEY (id)) PARTITION BY RANGE (id)"
+    )
+    database.execute("CREATE TABLE low PARTITION OF items FOR VALUES FROM (0) TO (100)")
+    # Its columns have other numbers than the root's.
+    database.execute("CREATE TABLE high (gone int, name text, id int NOT NULL, n int, ratio real)")
+    database.execute("ALTER TABLE high DROP gone")
+    database.execute("ALTER TABLE items ATTACH PARTITION high FOR VALUES FROM (100) TO (10000000)")
+    database.execute("INSERT INTO items SELECT i, i, 'item ' || i FROM generate_series(1, 200) i")
+    with Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items RENAME name TO label", "ALTER TABLE items ADD more int",
+               "UPDATE items SET more = id, label = 'l' WHERE id % 3 = 0")  # fmt: skip
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert len(copied) == 1
+        change(database, "ALTER TABLE items ALTER n TYPE bigint USING n * 2", "ALTER TABLE items DROP more")
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)

@@ -1,0 +1,103 @@
+"""What happened to a source table since it was last looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from kuvasz.evolve import known
+from kuvasz.evolve.changes import Change, Kind, compare
+from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, TEXT, VARCHAR, SourceTable, numeric
+
+
+def changes(make: Callable[[SourceTable], object], table: SourceTable | None = None) -> list[Change]:
+    table = table or SourceTable()
+    before = known.of(table.catalog(), {})
+    make(table)
+    return compare(before, table.catalog())
+
+
+def retyped(table: SourceTable, attnum: int, kind: object, typmod: int = -1, *, is_rewritten: bool = True) -> None:
+    table.alter(attnum, pg_type=kind, typmod=typmod)
+    table.file += is_rewritten
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "is_copied"),
+    [
+        (lambda t: None, [], False),
+        (lambda t: t.add("c"), [(Kind.ADD, "c")], False),
+        (lambda t: t.add("c", default="{5}"), [(Kind.ADD, "c")], True),
+        (lambda t: t.add("c", is_volatile=True), [(Kind.ADD, "c")], True),
+        (lambda t: (t.add("c"), t.alter(4, has_default=True)), [(Kind.ADD, "c")], False),
+        (lambda t: (t.add("c"), t.alter(4, is_nullable=False)), [(Kind.ADD, "c")], False),
+        (lambda t: (t.add("c", default="{5}"), t.alter(4, has_default=False)), [(Kind.ADD, "c")], True),
+        (lambda t: (t.add("c", default="{5}"), t.alter(4, has_default=False, missing=None), t.rewrite()),
+         [(Kind.ADD, "c")], True),
+        (lambda t: t.drop(2), [(Kind.DROP, "n")], False),
+        (lambda t: t.alter(2, name="m"), [(Kind.RENAME, "m")], False),
+        (lambda t: (t.drop(2), t.add("n")), [(Kind.ADD, "n"), (Kind.DROP, "n")], True),
+        (lambda t: (t.drop(2), t.alter(3, name="n")), [(Kind.RENAME, "n"), (Kind.DROP, "n")], False),
+        (lambda t: retyped(t, 2, BIGINT), [(Kind.RETYPE, "n")], True),
+        (lambda t: retyped(t, 3, VARCHAR, 14, is_rewritten=False), [(Kind.RETYPE, "name")], False),
+        (lambda t: retyped(t, 3, VARCHAR, 14), [(Kind.RETYPE, "name")], True),
+        (lambda t: t.rewrite(), [], False),
+        (lambda t: t.alter(2, is_nullable=False), [], False),
+        (lambda t: (t.rewrite(), t.alter(2)), [(Kind.REWRITE, "n")], True),
+        (lambda t: (t.add("c"), t.rewrite()), [(Kind.ADD, "c")], True),
+        (lambda t: (t.add("c"), t.drop(4)), [], False),
+    ],
+)  # fmt: skip
+def test_changes(make: Callable[[SourceTable], object], expected: list[tuple[Kind, str]], is_copied: bool) -> None:
+    found = changes(make)
+    assert sorted((change.kind.value, change.name) for change in found) == sorted((k.value, n) for k, n in expected)
+    assert any(change.why_copy for change in found) == is_copied
+    assert all(change.name in change.describe() for change in found)
+
+
+def test_a_generated_column_that_becomes_an_ordinary_one_has_values() -> None:
+    table = SourceTable()
+    attnum = table.add("total")
+    hidden = table.live.pop(attnum)
+    before = known.of(table.catalog(), {})
+    table.live[attnum] = hidden
+    (change,) = compare(before, table.catalog())
+    assert change.why_copy == "it was there before, generated or left out"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_copied"),
+    [
+        ((NUMERIC, numeric(8, 2)), (NUMERIC, numeric(12, 2)), False),
+        ((NUMERIC, numeric(8, 2)), (NUMERIC, -1), False),
+        ((NUMERIC, numeric(8, 2)), (NUMERIC, numeric(12, 4)), True),
+        ((NUMERIC, -1), (NUMERIC, numeric(8, 2)), True),
+        ((VARCHAR, 14), (VARCHAR, 24), False),
+        ((VARCHAR, 14), (TEXT, -1), False),
+        ((VARCHAR, 14), (VARCHAR, -1), False),
+        ((VARCHAR, 24), (VARCHAR, 14), True),
+        ((VARCHAR, -1), (VARCHAR, 14), True),
+        ((TEXT, -1), (VARCHAR, -1), True),
+        ((INT, -1), (BIGINT, -1), True),
+    ],
+)
+def test_without_a_file_only_what_keeps_every_value_is_trusted(old: tuple, new: tuple, is_copied: bool) -> None:
+    table = SourceTable(("id", INT), ("x", old[0]))
+    table.alter(2, typmod=old[1])
+    table.file = 0
+    (change,) = changes(lambda t: retyped(t, 2, new[0], new[1], is_rewritten=False), table)
+    assert bool(change.why_copy) == is_copied
+
+
+def test_nothing_is_made_of_what_an_earlier_version_did_not_write() -> None:
+    table = SourceTable()
+    (old,) = known.parse({known.PREFIX + "eu": '{"oid": 100, "columns": {"id": 1, "n": 2, "name": 3}}'}, "t").values()
+    assert compare(old, table.catalog()) == []
+    table.alter(2, name="m")
+    assert [change.kind for change in compare(old, table.catalog())] == [Kind.RENAME]
+    table.add("c")
+    table.alter(4, has_default=True)
+    assert [bool(change.why_copy) for change in compare(old, table.catalog())] == [False, True]
+    assert dataclasses.replace(old, oid=1).oid == 1

@@ -1,0 +1,293 @@
+"""What a lake table does about a changed source table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.errors import SchemaError
+from kuvasz.evolve.known import SourceColumns
+from kuvasz.lake.evolution import AddField, Evolution, RelaxFields, RenameField, Step, WidenField, plan
+from kuvasz.lake.schema import Field, LakeSchema, wanted
+from kuvasz.ports import Target
+from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, REAL, TEXT, SourceTable, numeric
+
+TARGET = Target(name="shop.items")
+
+
+class LakeTable:
+    """A lake's schema that takes steps as a catalog does."""
+
+    def __init__(self, table: SourceTable) -> None:
+        self.fields = list(wanted(TARGET, table.catalog()))
+        self.key = table.key
+        self.known: dict[str, SourceColumns] = {}
+        self.follow(table)
+
+    @property
+    def schema(self) -> LakeSchema:
+        return LakeSchema(schema_id=0, fields=tuple(self.fields))
+
+    def plan(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
+        others = {field for name, columns in self.known.items() if name != source
+                  for column in columns.live.values() for field in [column.field]}  # fmt: skip
+        known_now = self.known.get(source)
+        return plan(target, self.schema, self.key, table.catalog(), known_now, frozenset(others), "place")
+
+    def follow(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
+        planned = self.plan(table, source, target)
+        for step in planned.steps:
+            self._take(step)
+            names = [field.name for field in self.fields]
+            assert len(set(names)) == len(names), (step, names)
+        self.key = planned.key
+        self.known[source] = planned.columns(table.catalog(), self.schema, self.known.get(source))
+        return planned
+
+    def _take(self, step: Step) -> None:
+        match step:
+            case AddField():
+                number = 1 + max(field.field_id for field in self.fields)
+                self.fields.append(dataclasses.replace(step.field, field_id=number))
+            case RenameField():
+                self._replace(step.name, name=step.to)
+            case WidenField():
+                self._replace(step.name, type=step.type)
+            case RelaxFields():
+                for name in step.names:
+                    self._replace(name, required=False)
+
+    def _replace(self, of: str, **facts: object) -> None:
+        (place,) = [place for place, field in enumerate(self.fields) if field.name == of]
+        self.fields[place] = dataclasses.replace(self.fields[place], **facts)
+
+    def field_of(self, table: SourceTable, name: str, source: str = "eu") -> Field:
+        number = self.known[source].columns[table.number(name)].field
+        return next(field for field in self.fields if field.field_id == number)
+
+    @property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+
+def test_nothing_happened() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    planned = lake.follow(table)
+    assert (planned.steps, planned.told, planned.why_copy) == ((), (), "")
+
+
+@pytest.mark.parametrize(
+    ("make", "names", "is_copied"),
+    [
+        (lambda t: t.add("c"), ["id", "n", "name", "c"], False),
+        (lambda t: t.add("c", default="{1}"), ["id", "n", "name", "c"], True),
+        (lambda t: t.drop(2), ["id", "n", "name"], False),
+        (lambda t: t.alter(2, name="m"), ["id", "m", "name"], False),
+        (lambda t: t.alter(1, name="number"), ["number", "n", "name"], False),
+        (lambda t: (t.alter(2, name="x"), t.alter(3, name="n"), t.alter(2, name="name")), ["id", "name", "n"], False),
+        (lambda t: (t.drop(2), t.add("n", TEXT)), ["id", "n__old", "name", "n"], True),
+        (lambda t: (t.drop(2), t.alter(3, name="n")), ["id", "n__old", "n"], False),
+        (lambda t: (t.alter(2, pg_type=BIGINT), t.rewrite()), ["id", "n", "name"], True),
+        (lambda t: (t.alter(2, pg_type=TEXT), t.rewrite()), ["id", "n__old", "name", "n"], True),
+        (lambda t: (t.alter(3, pg_type=INT), t.rewrite()), ["id", "n", "name__old", "name"], True),
+        (lambda t: (t.alter(1, pg_type=TEXT), t.rewrite()), ["id__old", "n", "name", "id"], True),
+        (lambda t: (t.alter(2, name="m", pg_type=TEXT), t.rewrite()), ["id", "m__old", "name", "m"], True),
+    ],
+)
+def test_names_after_a_change(make: Callable[[SourceTable], object], names: list[str], is_copied: bool) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    make(table)
+    planned = lake.follow(table)
+    assert lake.names == names
+    assert bool(planned.why_copy) == is_copied
+    assert planned.told
+    again = lake.follow(table)
+    assert (again.steps, again.told, again.why_copy) == ((), (), "")
+
+
+def test_old_ones_are_counted() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    for _ in range(3):
+        table.drop(table.number("n"))
+        table.add("n")
+        lake.follow(table)
+    assert lake.names == ["id", "n__old", "name", "n__old2", "n__old3", "n"]
+
+
+def test_decimals_widen_in_place_and_change_scale_beside() -> None:
+    table = SourceTable(("id", INT), ("price", NUMERIC), ("ratio", REAL))
+    table.alter(2, typmod=numeric(8, 2))
+    lake = LakeTable(table)
+    table.alter(2, typmod=numeric(12, 2))
+    assert lake.follow(table).why_copy == ""
+    assert (lake.fields[1].type.precision, lake.names) == (12, ["id", "price", "ratio"])
+    table.alter(2, typmod=numeric(10, 2))
+    table.rewrite()
+    assert lake.follow(table).why_copy
+    assert (lake.fields[1].type.precision, lake.names) == (12, ["id", "price", "ratio"])
+    table.alter(2, typmod=numeric(12, 4))
+    table.rewrite()
+    lake.follow(table)
+    assert lake.names == ["id", "price__old", "ratio", "price"]
+
+
+def test_another_key() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    table.key = ("name",)
+    table.alter(1, is_key=False)
+    table.alter(3, is_key=True, is_nullable=False)
+    planned = lake.follow(table)
+    assert lake.key == ("name",)
+    assert planned.why_copy == "the key was changed"
+    assert planned.is_change
+    assert planned.steps == (RelaxFields(("id",)),)
+
+
+def test_another_table_is_refused() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    table.oid = 101
+    with pytest.raises(SchemaError, match=r"not the table that was copied \(OID 100, now 101\)"):
+        lake.plan(table)
+
+
+def test_what_was_masked_is_not_laid_open_by_a_new_name() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    table.alter(2, name="spare")
+    table.alter(3, name="n")
+    masked = dataclasses.replace(TARGET, mask={"n": "hmac"})
+    with pytest.raises(SchemaError, match="column n was renamed to spare, and the map masks it by its earlier"):
+        plan(masked, lake.schema, lake.key, table.catalog(), lake.known["eu"], frozenset(), "place")
+
+
+def test_columns_that_the_map_leaves_out_change_nothing() -> None:
+    table = SourceTable()
+    without = dataclasses.replace(TARGET, columns=frozenset({"id", "name"}))
+    lake = LakeTable(table)
+    assert lake.follow(table, target=without).told == ()
+    table.alter(2, name="m", pg_type=TEXT)
+    table.rewrite()
+    table.drop(table.add("x", default="{1}"))
+    table.add("y", default="{1}")
+    planned = lake.follow(table, target=without)
+    assert (planned.steps, planned.told, planned.why_copy) == ((), (), "")
+    table.drop(2)
+    assert lake.follow(table, target=without).told == ()
+
+
+def test_a_column_that_is_taken_again_is_copied() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    lake.follow(table, target=dataclasses.replace(TARGET, exclude=frozenset({"n"})))
+    planned = lake.follow(table)
+    assert planned.why_copy == "column n was left out until now"
+    assert lake.names == ["id", "n", "name"]
+    assert lake.follow(table).why_copy == ""
+
+
+def test_a_new_source_of_other_types_is_refused() -> None:
+    lake = LakeTable(SourceTable())
+    with pytest.raises(SchemaError, match="column n is string by its type text, but int in the lake"):
+        lake.plan(SourceTable(("id", INT), ("n", TEXT)), "us")
+
+
+class TestTwoSources:
+    """The lake's column follows the first source that changes; the other goes on filling it, by number."""
+
+    def setup_method(self) -> None:
+        self.eu, self.us = SourceTable(), SourceTable()
+        self.lake = LakeTable(self.eu)
+        self.lake.follow(self.us, "us")
+
+    def test_a_rename_comes_first_to_one(self) -> None:
+        self.eu.alter(2, name="amount")
+        self.lake.follow(self.eu)
+        assert self.lake.names == ["id", "amount", "name"]
+        assert self.lake.follow(self.us, "us").steps == ()
+        assert self.lake.field_of(self.us, "n", "us").name == "amount"
+        self.us.alter(2, name="amount")
+        assert self.lake.follow(self.us, "us").steps == ()
+        assert self.lake.field_of(self.us, "amount", "us").name == "amount"
+
+    def test_a_rename_to_a_name_that_the_other_has(self) -> None:
+        self.us.add("amount")
+        self.lake.follow(self.us, "us")
+        self.eu.alter(2, name="amount")
+        planned = self.lake.follow(self.eu)
+        assert planned.why_copy
+        assert self.lake.names == ["id", "n", "name", "amount"]
+        assert self.lake.field_of(self.eu, "amount").name == "amount"
+
+    def test_a_type_comes_first_to_one(self) -> None:
+        self.eu.alter(2, pg_type=TEXT)
+        self.eu.rewrite()
+        assert self.lake.follow(self.eu).why_copy
+        assert self.lake.field_of(self.us, "n", "us").name == "n__old"
+        assert self.lake.follow(self.us, "us").why_copy == ""
+        self.us.alter(2, pg_type=TEXT)
+        self.us.rewrite()
+        self.lake.follow(self.us, "us")
+        assert self.lake.field_of(self.us, "n", "us") == self.lake.field_of(self.eu, "n")
+
+    def test_a_column_added_to_one_and_then_the_other(self) -> None:
+        self.eu.add("c")
+        self.lake.follow(self.eu)
+        self.us.add("c")
+        planned = self.lake.follow(self.us, "us")
+        assert (planned.steps, planned.why_copy) == ((), "")
+        assert self.lake.field_of(self.us, "c", "us") == self.lake.field_of(self.eu, "c")
+
+    def test_another_key_is_refused(self) -> None:
+        self.eu.alter(1, is_key=False)
+        self.eu.alter(3, is_key=True)
+        with pytest.raises(SchemaError, match=r"its key is \(name\) now, but other sources of shop\.items have"):
+            self.lake.plan(self.eu)
+
+
+_names = st.sampled_from(["a", "b", "c", "n", "name"])
+_steps = st.lists(
+    st.tuples(st.sampled_from(["add", "drop", "rename", "retype", "look", "look"]), st.integers(0, 5), _names),
+    max_size=20,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_steps)
+def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: list[tuple[str, int, str]]) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    values = {number: lake.known["eu"].columns[number].field for number in table.live}
+    for what, place, name in [*steps, ("look", 0, "")]:
+        names = {column.name for column in table.live.values()}
+        rest = [number for number in table.live if number != 1]
+        chosen = rest[place % len(rest)] if rest else None
+        if what == "add" and name not in names:
+            table.add(name, TEXT if place % 2 else INT)
+        elif what == "drop" and chosen:
+            table.drop(chosen)
+        elif what == "rename" and chosen and name not in names:
+            table.alter(chosen, name=name)
+        elif what == "retype" and chosen:
+            table.alter(chosen, pg_type=[INT, BIGINT, TEXT][place % 3])
+            table.rewrite()
+        elif what == "look":
+            planned = lake.follow(table)
+            used = set()
+            for number, column in table.live.items():
+                field = lake.field_of(table, column.name)
+                assert field.name == column.name
+                assert field.field_id not in used
+                used.add(field.field_id)
+                # A field only changes under a column when the rows are copied again.
+                assert planned.why_copy or values.get(number, field.field_id) == field.field_id
+                values[number] = field.field_id
+            assert not lake.follow(table).steps
