@@ -374,8 +374,11 @@ class IcebergTable:
 
     def list_data(self) -> Iterator[tuple[str, float]]:
         """Yield path and unix seconds of the last change of every file in the table's data folder."""
+        folder = f"{self.location}/data/"
         with translated(f"table {self.name}"):
-            files = self._handle.io().listPrefix(f"{self.location}/data/").iterator()
+            if self._is_local and not Path(folder.removeprefix("file://")).is_dir():
+                return  # nothing was written yet
+            files = self._handle.io().listPrefix(folder).iterator()
             while files.hasNext():
                 info = files.next()
                 yield str(info.location()), info.createdAtMillis() / 1000

@@ -157,10 +157,11 @@ class IcebergLake:
         self._spool.clear()
         self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
         self._warm_up()
-        self._maintainer = Maintainer(
-            self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of, self._state
-        )
-        self._maintainer.start()
+        if self._maintainer is None:  # whoever opens twice gets one
+            self._maintainer = Maintainer(
+                self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of, self._state
+            )
+            self._maintainer.start()
 
     def _known_tables(self) -> list[LakeTable]:
         with self._lock:
