@@ -52,11 +52,14 @@ def _search(message: Sequence[Column], now: Relation, known: SourceColumns | Non
     for attnum, column in ({} if known is None else known.columns).items():
         names.setdefault(attnum, set()).update(column.names)
     live = {column.attnum for column in now.columns}
-    ways = _ways([column.name for column in message], names, live)
+    texts = [column.name for column in message]
+    ways = _ways(texts, names, live)
     if not ways:
-        # A name that nobody remembers: only where the count alone leaves one way.
-        everything = {attnum: set[str]() for attnum in range(1, max([now.attributes, *names]) + 1)}
-        ways = _ways([None] * len(message), everything, live)
+        # A name that nobody remembers: any number may have had it, the other names tell which.
+        everything = {number: names.get(number, set()) for number in range(1, max([now.attributes, *names]) + 1)}
+        remembered = set().union(*names.values())
+        ways = _ways([text if text in remembered else None for text in texts], everything, live)
+        ways = ways or _ways([None] * len(texts), everything, live)
     return ways[0] if len(ways) == 1 else None
 
 

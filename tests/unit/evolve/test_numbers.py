@@ -39,7 +39,7 @@ def test_a_name_nobody_remembers_is_told_by_the_count() -> None:
     assert numbers(message, table, remembered) == [1, 2, 3]
 
 
-def test_what_cannot_be_told_is_not_guessed() -> None:
+def test_a_name_nobody_remembers_beside_a_dropped_column() -> None:
     table = SourceTable()
     table.drop(2)
     table.add("x")
@@ -49,6 +49,16 @@ def test_what_cannot_be_told_is_not_guessed() -> None:
     table.alter(3, name="z")
     table.drop(4)
     table.add("w")
+    assert numbers(message, table, remembered) == [1, 3, 4]
+
+
+def test_what_cannot_be_told_is_not_guessed() -> None:
+    table = SourceTable()
+    remembered = known.of(table.catalog(), {})
+    table.drop(table.add("p"))
+    last = table.add("q")
+    message = table.message()
+    table.drop(last)
     assert numbers(message, table, remembered) is None
 
 
