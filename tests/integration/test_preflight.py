@@ -214,10 +214,5 @@ def test_a_table_that_does_with_inserts_alone_is_told_and_gets_a_publication_of_
     key = the(findings, "key", "logs")
     assert (key.ok, key.severity) == (False, Severity.ADVICE)
     assert "only its INSERTs are replicated" in key.value
-    published = [one.fix for one in findings if one.check == "publication"]
-    assert ['"public"."t"' in published[0], '"public"."logs"' in published[0]] == [True, False]
-    assert (
-        'CREATE PUBLICATION "kuvasz_shop_eu_ins" FOR TABLE ONLY "public"."logs" WITH (publish = \'insert\''
-        in (published[1])
-    )
+    assert [(one.ok, one.value) for one in findings if one.check == "publication"] == [(True, "may be made so")] * 2
     assert the(check(source.url, "logs"), "key", "logs").is_blocking
