@@ -278,13 +278,13 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     world.copy("eu", (1, 0, "x"))
     eu = Sender()
     world.applied(work(eu.one(insert(2))))
-    table, late = _late(world, 1308)
+    table, late = _late(world, 1208)
     table.commit(late)
     (outcome,) = world.apply(work(eu.one(insert(3))))
     assert isinstance(outcome, Failure)
     assert isinstance(outcome.error, LateCommit)
     assert outcome.error.message == "table shop.items: another process has committed changes of source eu"
-    assert world.position("eu") == 1308
+    assert world.position("eu") == 1208
     world.lake.resume(TARGET)
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))

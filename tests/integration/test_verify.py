@@ -134,7 +134,7 @@ def test_rows_of_every_type_are_equal_and_every_column_counts(database: Database
     columns = {
         "n2": ("int2", "1"), "f4": ("float4", "'-0'"), "f8": ("float8", "'NaN'"), "d": ("numeric(30,7)", "-1.5"),
         "dt": ("numeric", "1e40"), "b": ("bool", "true"), "t": ("text", "e'a\\tb\\\\'"), "y": ("bytea", "'\\x00ff'"),
-        "dd": ("date", "'0044-03-15 BC'"), "ts": ("timestamp", "'2024-02-29 12:00:00.000001'"),
+        "dd": ("date", "'0044-03-15'"), "ts": ("timestamp", "'2024-02-29 12:00:00.000001'"),
         "tz": ("timestamptz", "'2024-02-29 12:00:00+05'"), "u": ("uuid", "gen_random_uuid()"),
         "j": ("jsonb", "'{\"a\": [1, null]}'"), "a": ("int[]", "'{1,NULL}'"), "at": ("text[]", "'{}'"),
         "an": ("numeric(10,2)[]", "'{1.50,NULL}'"),
