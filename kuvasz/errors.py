@@ -13,10 +13,12 @@
     │   │   ├── ExpressionRefused  2 human   table     an expression of the map does not fit its table
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
-    │   └── ForeignChange        1   human   table     someone else changed the table in the lake
+    │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
+    │   └── TableGone            1   human   table     someone dropped the table from the lake
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
+    ├── StateError               1   human   process   the state folder cannot be read or written
     └── InternalError            1   never   process   a broken promise of our own code
 
 Messages are lower case, carry the value and the place (source, table, LSN, column), and end with a ``hint:`` line
@@ -175,6 +177,10 @@ class ForeignChange(TableError):
     """Someone else changed a table of ours in the lake in a way that cannot be followed."""
 
 
+class TableGone(TableError):
+    """Someone dropped a table of ours from the lake."""
+
+
 class LakeError(KuvaszError):
     """Catalog or storage failed and nothing was committed."""
 
@@ -188,6 +194,12 @@ class LateCommit(LakeError):
 
 class OutcomeUnknown(LakeError):
     """A commit was sent and its answer lost."""
+
+
+class StateError(KuvaszError):
+    """The state folder cannot be read or written."""
+
+    retry = Retry.HUMAN
 
 
 class InternalError(KuvaszError):

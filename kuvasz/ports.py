@@ -204,9 +204,13 @@ class Lake(Protocol):
         """
 
     def forget(self, target: str, source: str) -> None:
-        """Drop a source's position from a prepared target: it missed changes and has to be copied again.
+        """Drop a source's position from a target, prepared or not: the source has to be copied again.
 
-        Its rows stay until the copy replaces them.
+        Its rows stay until the copy replaces them. What other sources have under way goes on; of this source
+        nothing may be written and not committed.
+
+        Raises:
+            TableGone: Someone dropped the target from the lake; `prepare` makes it anew.
         """
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:
@@ -223,7 +227,11 @@ class Lake(Protocol):
         """Let a target that failed be written again; its sources begin again at their positions.
 
         After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap.
+        Without effect on a target that did not fail, so that each of its sources may call it.
         """
+
+    def failure(self, target: str) -> KuvaszError | None:
+        """Return why a target's writes are ignored; None if they are not."""
 
     def upkeep(self) -> Mapping[str, Upkeep]:
         """Return the state of the files of each target that maintenance has looked at."""

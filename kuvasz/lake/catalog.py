@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableError
+from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableGone
 from kuvasz.lake import layout, localfs
 from kuvasz.lake.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.layout import Layout
@@ -561,8 +561,7 @@ def translated(place: str) -> Iterator[None]:
         if kind.endswith(("ValidationException", "CommitFailedException")):
             raise ForeignChange(text, hint="another writer changed the table at the same time") from error
         if kind.endswith("NoSuchTableException"):
-            hint = "someone dropped it in the lake: restore it, or start again to copy its sources anew"
-            raise TableError(text, hint=hint) from error
+            raise gone(place.rpartition(" ")[2]) from error
         if kind.endswith("AlreadyExistsException"):
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
         raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error
@@ -571,6 +570,12 @@ def translated(place: str) -> Iterator[None]:
         raise SchemaError(message, hint="report it with the table's definition") from error
     except (Py4JError, ConnectionError) as error:
         raise LakeError(f"{place}: spark's jvm does not answer: {error}", hint="see its log; start again") from error
+
+
+def gone(name: str) -> TableGone:
+    """Return the error of a table that is no longer in the lake."""
+    hint = f"restore it, or copy it again: kuvasz resync --table {name}"
+    return TableGone(f"table {name}: someone dropped it from the lake", hint=hint)
 
 
 def _class(error: Py4JJavaError) -> str:

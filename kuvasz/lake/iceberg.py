@@ -26,14 +26,15 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, layout, spark, transforming
+from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
-from kuvasz.lake.catalog import Catalog, IcebergTable
+from kuvasz.lake.catalog import Catalog, IcebergTable, gone
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.comparison import OnProgress
 from kuvasz.lake.copy import CopyJob
@@ -212,7 +213,7 @@ class IcebergLake:
         with self._lock:
             self._feeds.add(feed)
             table = self._tables.get(target.name)
-            if table is None:
+            if table is None or isinstance(table.era.error, TableGone):
                 table = self._load(target, feed, relation)
                 self._tables[target.name] = table
         with table.lock:
@@ -440,8 +441,16 @@ class IcebergLake:
 
     def forget(self, target: str, source: str) -> None:
         """See `kuvasz.ports.Lake.forget`."""
-        table = self._tables[target]
+        table, found = self._tables.get(target), self._catalog.load(target)
+        if table is None:
+            if found is not None:
+                found.remove_properties([position_properties.PREFIX + source])
+            return
         with table.lock:
+            if found is None:  # a table that was loaded before does not say so twice
+                error = gone(target)
+                table.era = Era(accepted={}, error=error)
+                raise error
             table.forget_position(source)
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:
@@ -458,7 +467,12 @@ class IcebergLake:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]
         with table.lock:
-            table.era = Era.begin(table.positions)
+            if table.era.error is not None:
+                table.era = Era.begin(table.positions)
+
+    def failure(self, target: str) -> KuvaszError | None:
+        """See `kuvasz.ports.Lake.failure`."""
+        return self._tables[target].era.error
 
     def _commit_table(self, job: _TableJob) -> Receipt | Failure | None:
         table = self._tables[job.work.target]

@@ -267,11 +267,13 @@ class MemoryLake(Lake):
     @override
     def forget(self, target: str, source: str) -> None:
         """See `kuvasz.ports.Lake.forget`."""
-        table = self._tables[target]
-        with table.lock:
-            table.positions.pop(source, None)
-            table.era.accepted.pop(source, None)
-            table.forgotten[source] = table.forgotten.get(source, 0) + 1
+        table = self._tables.get(target)
+        if table is not None:
+            with table.lock:
+                table.open.pop(source, None)
+                table.positions.pop(source, None)
+                table.era.accepted.pop(source, None)
+                table.forgotten[source] = table.forgotten.get(source, 0) + 1
 
     @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:
@@ -288,7 +290,13 @@ class MemoryLake(Lake):
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]
         with table.lock:
-            table.era = Era.begin(table.positions)
+            if table.era.error is not None:
+                table.era = Era.begin(table.positions)
+
+    @override
+    def failure(self, target: str) -> KuvaszError | None:
+        """See `kuvasz.ports.Lake.failure`."""
+        return self._tables[target].era.error
 
     # First stage
 

@@ -575,6 +575,7 @@ class LakeTable:
     def forget_position(self, source: str) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be."""
         self.table.remove_properties([position_properties.PREFIX + source])
+        self.abandon(source)
         self.positions.pop(source, None)
         self.era.accepted.pop(source, None)
         self.generations[source] = self.generations.get(source, 0) + 1

@@ -398,6 +398,35 @@ def test_to_forget_one_source_loses_nothing_that_another_has_written(world: Worl
     assert world.orphans() == []
 
 
+def test_resume_changes_nothing_for_a_target_that_did_not_fail(world: World) -> None:
+    world.prepare("eu", "us")
+    written = world.lake.write([work(Sender("us").one(insert(1)))])
+    assert world.lake.failure(TARGET) is None
+    world.lake.resume(TARGET)
+    (receipt,) = world.lake.commit(written)
+    assert isinstance(receipt, Receipt)
+    assert world.of("us").keys() == {1}
+
+
+def test_forgetting_a_source_leaves_its_rows_and_the_other_sources_changes_under_way(world: World) -> None:
+    world.prepare("eu", "us")
+    eu, us = Sender("eu"), Sender("us")
+    world.applied(work(eu.one(insert(1), insert(2))))
+    lsn = us.commit_lsn()
+    world.applied(work(us.part(lsn, insert(1)), open_sources=["us"]))
+    written = world.lake.write([work(us.segment([(lsn, [insert(2)])]))])
+    world.lake.forget(TARGET, "eu")
+    (receipt,) = world.lake.commit(written)
+    assert isinstance(receipt, Receipt)
+    assert (world.of("eu").keys(), world.of("us").keys()) == ({1, 2}, {1, 2})
+    assert world.lake.positions(TARGET).keys() == {"us"}
+    world.lake.forget(TARGET, "eu")  # and once more, as after a crash
+    world.copy("eu", (2, 20, "copied"), lsn=3000)
+    assert world.of("eu") == {2: (20, "copied")}
+    world.applied(work(eu.one(insert(99))))  # before the snapshot
+    assert world.of("eu").keys() == {2}
+
+
 # Copy
 
 
