@@ -1,1 +1,4 @@
-"""What is known while running: progress of each source, bytes in flight, state of each table. Thread-safe, no I/O."""
+"""What is known while running: progress of each source, bytes in flight, state of each table. Thread-safe.
+
+Only `notes` does input and output.
+"""

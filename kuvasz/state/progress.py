@@ -38,11 +38,12 @@ class _Lane:
 
 
 class _Source:
-    __slots__ = ("confirmable", "epoch", "holds", "lanes", "received")
+    __slots__ = ("confirmable", "epoch", "holds", "lanes", "received", "routed")
 
     def __init__(self) -> None:
         self.epoch = 0
         self.received = 0
+        self.routed = 0
         self.confirmable = 0
         self.lanes: dict[int, _Lane] = {}
         self.holds: set[str] = set()
@@ -80,6 +81,7 @@ class Progress:
         with self._lock:
             entry = self._source(source)
             lane = entry.lane(worker)
+            entry.routed = max(entry.routed, through)
             if through > lane.routed:
                 # Only a caller that did not say `restarted` can route what was received: then nothing is assumed.
                 floor = max(entry.received, lane.routed) if through > entry.received else entry.confirmable
@@ -132,6 +134,11 @@ class Progress:
         """Return the LSN up to which everything has been received and routed."""
         with self._lock:
             return self._source(source).received
+
+    def routed_lsn(self, source: str) -> int:
+        """Return the end of the last transaction that was ever given to a worker; 0 if there was none."""
+        with self._lock:
+            return self._source(source).routed
 
     def pending(self, source: str) -> bool:
         """Tell whether any worker was given something that is not durable yet."""

@@ -3,7 +3,9 @@
     new ──> copying ──> catching_up ──> streaming        error, paused <── any of these
      set by the source's task      set by workers         set by whoever finds out
 
-Only the positions in the lake are stored; after a restart every state is found again from them.
+After a restart most states are found again from the positions in the lake. What is not to be found there is noted in
+the state folder: that a table is paused, that it is to be copied again, and since when it fails
+(`kuvasz.state.notes`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, TableError
+from kuvasz.state.notes import Note, NoteFile
 
 
 class State(enum.Enum):
@@ -37,8 +40,12 @@ class TableState:
     table: str
     state: State = State.NEW
     error: KuvaszError | None = None
-    since: float = 0.0  #: monotonic seconds of the last change of state
+    since: float = 0.0  #: monotonic seconds of the last change of state; of an error that comes again, of its first
+    retry_at: float | None = None  #: monotonic seconds of the next attempt; None: none by itself
+    is_paused: bool = False  #: a person wants it so, whatever else happens to it
+    is_resync_due: bool = False  #: it is to be copied again
     rows: int = 0  #: row messages applied since the start
+    copies: int = 0  #: that ended well since the start
     copied_rows: int = 0
     copy_done: int = 0  #: ranges
     copy_total: int = 0
@@ -48,29 +55,106 @@ class TableState:
 
 
 class TableStates:
-    """All tables. The clock is a parameter so that tests can turn it."""
+    """All tables. The clocks are parameters so that tests can turn them.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        clock: Monotonic seconds.
+        wall: Unix seconds.
+        file: Where notes are kept over restarts; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        file: NoteFile | None = None,
+    ) -> None:
         self._clock = clock
+        self._wall = wall
+        self._file = file
         self._lock = threading.Lock()
         self._states: dict[tuple[str, str], TableState] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        self._notes: dict[tuple[str, str], Note] = {} if file is None else file.load()
 
     def add(self, target: str, source: str, table: str) -> None:
-        """Make a table known."""
+        """Make a table known, in the state that was noted of it."""
         with self._lock:
-            self._states.setdefault(
-                (target, source), TableState(target=target, source=source, table=table, since=self._clock())
-            )
+            if (target, source) in self._states:
+                return
+            note = self._notes.get((target, source), Note())
+            made = TableState(target=target, source=source, table=table, since=self._clock())
+            made.is_resync_due = note.is_resync_due
+            if note.failed_at is not None:
+                made.state, made.error = State.ERROR, TableError(note.message, hint=note.hint)
+                made.since = self._monotonic(note.failed_at)
+            if note.paused_at is not None:
+                made.state, made.error, made.is_paused = State.PAUSED, None, True
+                made.since = self._monotonic(note.paused_at)
+            self._states[target, source] = made
 
     def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
-        """Change a table's state."""
+        """Change a table's state. A paused table stays paused, but for the copy that is under way."""
+        with self._lock:
+            self._set(self._states[target, source], state, error)
+
+    def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
+        if found.is_paused and state is not State.COPYING:
+            state, error = State.PAUSED, None
+        key = (found.target, found.source)
+        note = self._notes.get(key, Note())
+        if found.state is not state:
+            found.since = self._clock()
+        found.state = state
+        found.error = error
+        found.retry_at = None
+        if error is not None:
+            failed_at = self._wall() if note.failed_at is None else note.failed_at
+            found.since = self._monotonic(failed_at)
+            self._note(key, dataclasses.replace(note, failed_at=failed_at, message=error.message, hint=error.hint))
+        elif state in {State.STREAMING, State.PAUSED}:
+            self._note(key, dataclasses.replace(note, failed_at=None, message="", hint=None))
+
+    def _monotonic(self, unix_s: float) -> float:
+        return self._clock() - (self._wall() - unix_s)
+
+    def _note(self, key: tuple[str, str], note: Note) -> None:
+        if self._notes.get(key, Note()) != note:
+            self._notes[key] = note
+            if self._file is not None:
+                self._file.save(self._notes)
+
+    def pause(self, target: str, source: str) -> None:
+        """Have a table stay where it is until `unpause`, over restarts too; a copy under way is finished first."""
         with self._lock:
             found = self._states[target, source]
-            if found.state is not state:
-                found.since = self._clock()
-            found.state = state
-            found.error = error
+            found.is_paused = True
+            key = (target, source)
+            self._note(key, dataclasses.replace(self._notes.get(key, Note()), paused_at=self._wall()))
+            if found.state is not State.COPYING:
+                self._set(found, State.PAUSED)
+
+    def unpause(self, target: str, source: str) -> None:
+        """Undo `pause`; the table is new until its source takes it up again."""
+        with self._lock:
+            found = self._states[target, source]
+            found.is_paused = False
+            key = (target, source)
+            self._note(key, dataclasses.replace(self._notes.get(key, Note()), paused_at=None))
+            if found.state is State.PAUSED:
+                self._set(found, State.NEW)
+
+    def resync(self, target: str, source: str, *, is_due: bool) -> None:
+        """Note that a table is to be copied again, or that this now stands in the lake: it has no position there."""
+        with self._lock:
+            self._states[target, source].is_resync_due = is_due
+            key = (target, source)
+            self._note(key, dataclasses.replace(self._notes.get(key, Note()), is_resync_due=is_due))
+
+    def get(self, target: str, source: str) -> TableState:
+        """Return a copy of a table's state."""
+        with self._lock:
+            return dataclasses.replace(self._states[target, source])
 
     def activate(self, target: str, source: str, epoch: int) -> None:
         """Let changes be applied that come with this epoch of the reader or a later one.
@@ -96,14 +180,19 @@ class TableStates:
         with self._lock:
             return [source for name, source in self._states if name == target]
 
+    def retry_at(self, target: str, source: str, at: float | None) -> None:
+        """Set the time of the next attempt, monotonic seconds."""
+        with self._lock:
+            self._states[target, source].retry_at = at
+
     def note(self, target: str, source: str, **facts: float) -> None:
-        """Set facts; rows and commits are added, and the newest commit time stays."""
+        """Set facts; rows, commits and copies are added, and the newest commit time stays."""
         with self._lock:
             found = self._states.get((target, source))
             if found is None:
                 return
             for name, value in facts.items():
-                if name in {"rows", "commits"}:
+                if name in {"rows", "commits", "copies"}:
                     value += getattr(found, name)  # noqa: PLW2901
                 elif name == "last_commit_us":
                     value = max(value, found.last_commit_us)  # noqa: PLW2901 (a commit without rows has none)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kuvasz.errors import TableError
-from kuvasz.state.tables import State, TableStates
+from kuvasz.state.notes import NoteFile
+from kuvasz.state.tables import State, TableState, TableStates
 
 T, S = "shop.items", "eu"
 
@@ -77,3 +80,87 @@ def test_snapshots_are_copies_in_order(states: TableStates) -> None:
     found[0].rows = 99
     assert states.snapshot()[0].rows == 0
     assert states.sources_of(T) == [S]
+
+
+class Home:
+    """States that are made anew from one folder, as at each start, with a wall clock far from the monotonic one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now = 0.0
+        self.started = 0.0
+
+    def start(self) -> TableStates:
+        self.started = self.now
+        made = TableStates(lambda: self.now - self.started, lambda: 1000.0 + self.now, NoteFile(self.folder))
+        made.add(T, S, "public.items")
+        return made
+
+    def age(self, state: TableState) -> float:
+        return self.now - self.started - state.since
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_a_paused_table_is_paused_after_a_restart_until_it_is_resumed(home: Home) -> None:
+    home.start().pause(T, S)
+    home.now = 7.0
+    states = home.start()
+    found = states.get(T, S)
+    assert (found.state, found.is_paused, home.age(found)) == (State.PAUSED, True, 7.0)
+    for state in (State.NEW, State.CATCHING_UP, State.STREAMING, State.ERROR):
+        states.set(T, S, state, TableError("x") if state is State.ERROR else None)
+        assert (states.get(T, S).state, states.get(T, S).error) == (State.PAUSED, None)
+    states.activate(T, S, 1)
+    assert not states.is_active(T, S, 1)
+    states.unpause(T, S)
+    assert states.get(T, S).state is State.NEW
+    assert home.start().get(T, S).state is State.NEW
+
+
+def test_a_copy_under_way_is_finished_before_the_pause_shows(home: Home) -> None:
+    states = home.start()
+    states.set(T, S, State.COPYING)
+    states.pause(T, S)
+    assert states.get(T, S).state is State.COPYING
+    assert home.start().get(T, S).state is State.PAUSED
+    states.set(T, S, State.CATCHING_UP)
+    assert states.get(T, S).state is State.PAUSED
+
+
+def test_an_error_keeps_its_since_until_the_table_streams(home: Home) -> None:
+    states = home.start()
+    states.set(T, S, State.ERROR, TableError("first", hint="mend it"))
+    home.now = 4.0
+    states = home.start()
+    found = states.get(T, S)
+    assert (found.state, str(found.error), home.age(found)) == (State.ERROR, "first\nhint: mend it", 4.0)
+    states.set(T, S, State.NEW)
+    states.set(T, S, State.CATCHING_UP)
+    home.now = 9.0
+    states.set(T, S, State.ERROR, TableError("second"))
+    assert (str(states.get(T, S).error), home.age(states.get(T, S))) == ("second", 9.0)
+    states.set(T, S, State.STREAMING)
+    assert home.start().get(T, S).state is State.NEW
+    states.set(T, S, State.ERROR, TableError("third"))
+    assert home.age(states.get(T, S)) == 0.0
+
+
+def test_a_copy_that_is_due_is_due_after_a_restart(home: Home) -> None:
+    states = home.start()
+    states.resync(T, S, is_due=True)
+    states = home.start()
+    assert states.get(T, S).is_resync_due
+    states.resync(T, S, is_due=False)
+    assert not home.start().get(T, S).is_resync_due
+
+
+def test_the_next_attempt_is_forgotten_with_the_state(states: TableStates) -> None:
+    states.set(T, S, State.ERROR, TableError("wrong"))
+    states.retry_at(T, S, 12.0)
+    assert states.get(T, S).retry_at == 12.0
+    states.set(T, S, State.NEW)
+    assert states.get(T, S).retry_at is None
