@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 
 from kuvasz.model import Delivery, Relation, Segment, Truncation
 from kuvasz.ports import TableWork
 
-#: (source, relation, epoch) -> target, None if its changes are not to be applied now.
-TargetOf = Callable[[str, Relation, int], str | None]
+#: (source, relation) -> target, None if the map has none.
+TargetOf = Callable[[str, Relation], str | None]
+
+#: (target, source, epoch) -> whether changes that came with this connection are to be applied now.
+IsActive = Callable[[str, str, int], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +32,13 @@ class Gatherer:
         self._epochs: dict[str, int] = {}
         self._open: dict[str, set[str]] = {}
 
-    def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf) -> Gathered:
-        """Sort deliveries by target."""
+    def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf, is_active: IsActive) -> Gathered:
+        """Sort deliveries by target.
+
+        Whether a target follows a source is asked once: were it paused in between, its position would pass the
+        changes that were left out.
+        """
+        asked = functools.cache(is_active)
         changes: dict[str, list[Segment | Truncation]] = {}
         touched: dict[str, dict[str, int]] = {}
         abandoned: dict[str, set[str]] = {}
@@ -50,9 +59,13 @@ class Gatherer:
                 for broken in self._open.pop(source, set()) | closed.pop(source, set()):
                     abandoned.setdefault(broken, set()).add(source)
             targets = set()
+            for paused in [name for name in self._open.get(source, ()) if not asked(name, source, delivery.epoch)]:
+                # It stopped following in the middle of a transaction, which begins again when it follows again.
+                self._open[source].discard(paused)
+                abandoned.setdefault(paused, set()).add(source)
             for change in delivery.changes:
-                target = target_of(source, change.relation, delivery.epoch)
-                if target is not None:
+                target = target_of(source, change.relation)
+                if target is not None and asked(target, source, delivery.epoch):
                     changes.setdefault(target, []).append(change)
                     targets.add(target)
             if delivery.is_open:

@@ -71,6 +71,8 @@ class Worker:
         self._waiting_bytes = 0
         self._wake = threading.Condition()
         self._stopping = False
+        self._begun = 0  # mini-transactions
+        self._ended = 0
         self._gatherer = Gatherer()
         self._written: queue.Queue[tuple[Gathered, Any] | None] = queue.Queue(maxsize=1)
         self._threads = [
@@ -101,6 +103,24 @@ class Worker:
             self._waiting_bytes += delivery.bytes
             self._wake.notify_all()
 
+    def begun(self) -> int:
+        """Return the number of mini-transactions that have begun."""
+        with self._wake:
+            return self._begun
+
+    def has_ended(self, begun: int) -> bool:
+        """Whether so many mini-transactions are committed or have failed.
+
+        A target that was taken out of `TableStates.is_active` before `begun` was asked has nothing under way then.
+        """
+        with self._wake:
+            return self._ended >= begun
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, or died."""
+        return self._stopping
+
     # Writing
 
     def _write_loop(self) -> None:
@@ -111,7 +131,7 @@ class Worker:
                 self._hand_over(None)
                 return
             last_begin = time.monotonic()
-            gathered = self._gatherer.gather(deliveries, self._active_target)
+            gathered = self._gatherer.gather(deliveries, self._find_target, self._states.is_active)
             written = self._write(gathered)
             _log.debug("written", extra={
                 "event": "written", "worker": self._number, "bytes": gathered.bytes,
@@ -144,11 +164,8 @@ class Worker:
             size += delivery.bytes
             taken.append(delivery)
         self._waiting_bytes -= size
+        self._begun += 1
         return taken
-
-    def _active_target(self, source: str, relation: Relation, epoch: int) -> str | None:
-        target = self._find_target(source, relation)
-        return target if target is not None and self._states.is_active(target, source, epoch) else None
 
     def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
         wait = 0.5
@@ -188,6 +205,8 @@ class Worker:
                 self._progress.durable(source, self._number, through, epoch)
             failpoints.hit("after_durable")
             self._budget.remove(gathered.bytes)
+            with self._wake:
+                self._ended += 1
             _log.debug("durable", extra={
                 "event": "durable", "worker": self._number, "bytes": gathered.bytes,
                 "seconds": round(time.monotonic() - begin, 4),

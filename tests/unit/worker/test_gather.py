@@ -7,8 +7,12 @@ from tests.contract.changes import Sender, insert, relation
 OTHER = TableName(schema="public", name="others")
 
 
-def target_of(source: str, found: Relation, epoch: int) -> str | None:
+def target_of(source: str, found: Relation) -> str | None:
     return {"items": "shop.items", "others": "shop.others"}.get(found.table.name)
+
+
+def always(target: str, source: str, epoch: int) -> bool:
+    return True
 
 
 def delivery(
@@ -27,7 +31,9 @@ def test_sorts_changes_by_target_and_keeps_their_order() -> None:
     eu, us = Streams(), Streams("us")
     one, two, three, four = eu.items.one(insert(1)), eu.others.one(insert(1)), eu.items.one(insert(2)), us.items.one()
     gathered = Gatherer().gather(
-        [delivery(one, two, through=5), delivery(four, through=9, source="us"), delivery(three, through=7)], target_of
+        [delivery(one, two, through=5), delivery(four, through=9, source="us"), delivery(three, through=7)],
+        target_of,
+        always,
     )
     items, others = gathered.works
     assert items.changes == (one, four, three)
@@ -39,44 +45,64 @@ def test_sorts_changes_by_target_and_keeps_their_order() -> None:
 
 def test_a_relation_without_an_active_target_is_left_out_but_counts_as_durable() -> None:
     eu = Streams()
-    gathered = Gatherer().gather([delivery(eu.items.one(insert(1)), through=5)], lambda *_: None)
+    gathered = Gatherer().gather([delivery(eu.items.one(insert(1)), through=5)], lambda *_: None, always)
     assert (gathered.works, gathered.through) == ((), {"eu": (5, 1)})
 
 
-def test_the_target_is_asked_with_the_deliverys_epoch() -> None:
+def test_whether_a_target_follows_is_asked_once_and_with_the_deliverys_epoch() -> None:
+    # Paused between two changes, its position would pass the second, which was left out.
     eu = Streams()
-    asked = []
-    Gatherer().gather(
-        [delivery(eu.items.one(insert(1)), through=5, epoch=7)],
-        lambda source, _, epoch: asked.append((source, epoch)),
-    )
-    assert asked == [("eu", 7)]
+    asked: list[tuple[str, str, int]] = []
+
+    def once(*key: object) -> bool:
+        asked.append(key)
+        return len(asked) == 1
+
+    deliveries = [delivery(eu.items.one(insert(n)), eu.items.one(insert(n + 1)), through=n, epoch=7) for n in (1, 3)]
+    (work,) = Gatherer().gather(deliveries, target_of, once).works
+    assert asked == [("shop.items", "eu", 7)]
+    assert (len(work.changes), work.through) == (4, {"eu": 3})
+
+
+def test_a_target_that_stops_following_within_a_transaction_abandons_its_parts() -> None:
+    eu, gatherer = Streams(), Gatherer()
+    lsn = eu.items.commit_lsn()
+    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of, always)
+    last = delivery(eu.items.segment([(lsn, [insert(2)])]), through=lsn + 8)
+    (work,) = gatherer.gather([last], target_of, lambda *_: False).works
+    assert (work.target, work.changes, work.through) == ("shop.items", (), {})
+    assert (work.abandoned, work.open_sources) == ({"eu"}, frozenset())
+    assert gatherer.gather([delivery(through=lsn + 9)], target_of, always).works == ()
 
 
 def test_open_parts_are_remembered_over_mini_transactions() -> None:
     eu, gatherer = Streams(), Gatherer()
     lsn = eu.items.commit_lsn()
-    (first,) = gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of).works
+    (first,) = gatherer.gather(
+        [delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of, always
+    ).works
     assert (first.open_sources, first.through) == ({"eu"}, {"eu": 5})
-    (other,) = gatherer.gather([delivery(eu.others.part(lsn, insert(1)), through=5, is_open=True)], target_of).works
+    (other,) = gatherer.gather(
+        [delivery(eu.others.part(lsn, insert(1)), through=5, is_open=True)], target_of, always
+    ).works
     assert (other.target, other.open_sources) == ("shop.others", {"eu"})
     # The last part has rows for neither: both are told that the transaction is whole.
-    works = gatherer.gather([delivery(through=9)], target_of).works
+    works = gatherer.gather([delivery(through=9)], target_of, always).works
     assert [(work.target, work.changes, work.through, work.open_sources) for work in works] == [
         ("shop.items", (), {"eu": 9}, frozenset()),
         ("shop.others", (), {"eu": 9}, frozenset()),
     ]
-    assert gatherer.gather([delivery(through=10)], target_of).works == ()
+    assert gatherer.gather([delivery(through=10)], target_of, always).works == ()
 
 
 def test_a_new_connection_abandons_parts_of_earlier_mini_transactions() -> None:
     eu, gatherer = Streams(), Gatherer()
     part = eu.items.part(eu.items.commit_lsn(), insert(1))
-    gatherer.gather([delivery(part, through=5, is_open=True)], target_of)
-    (work,) = gatherer.gather([delivery(through=4, epoch=2)], target_of).works
+    gatherer.gather([delivery(part, through=5, is_open=True)], target_of, always)
+    (work,) = gatherer.gather([delivery(through=4, epoch=2)], target_of, always).works
     assert (work.target, work.changes, work.through) == ("shop.items", (), {})
     assert (work.abandoned, work.open_sources) == ({"eu"}, frozenset())
-    assert gatherer.gather([delivery(through=5, epoch=2)], target_of).works == ()
+    assert gatherer.gather([delivery(through=5, epoch=2)], target_of, always).works == ()
 
 
 def test_a_new_connection_forgets_what_this_mini_transaction_took_of_the_last_one() -> None:
@@ -91,6 +117,7 @@ def test_a_new_connection_forgets_what_this_mini_transaction_took_of_the_last_on
             delivery(last, through=1108, epoch=2),
         ],
         target_of,
+        always,
     )
     (work,) = gathered.works
     assert work.changes == (kept, last)
@@ -102,9 +129,9 @@ def test_a_new_connection_forgets_what_this_mini_transaction_took_of_the_last_on
 def test_the_end_of_a_transaction_that_is_forgotten_abandons_its_earlier_parts() -> None:
     eu, gatherer = Streams(), Gatherer()
     lsn = eu.items.commit_lsn()
-    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of)
+    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of, always)
     again = delivery(eu.items.part(lsn, insert(1)), through=5, epoch=2, is_open=True)
-    (work,) = gatherer.gather([delivery(through=lsn + 8), again], target_of).works
+    (work,) = gatherer.gather([delivery(through=lsn + 8), again], target_of, always).works
     assert work.changes == again.changes
     assert (work.abandoned, work.open_sources, work.through) == ({"eu"}, {"eu"}, {"eu": 5})
 
@@ -112,16 +139,21 @@ def test_the_end_of_a_transaction_that_is_forgotten_abandons_its_earlier_parts()
 def test_a_truncate_in_an_open_part_is_forgotten_with_it() -> None:
     eu, gatherer = Streams(), Gatherer()
     truncation = eu.items.truncation(is_open=True)
-    works = gatherer.gather([delivery(truncation, through=5, is_open=True), delivery(through=5, epoch=2)], target_of)
+    works = gatherer.gather(
+        [delivery(truncation, through=5, is_open=True), delivery(through=5, epoch=2)], target_of, always
+    )
     assert [work.changes for work in works.works] == [()]
 
 
 def test_a_source_that_reconnects_leaves_others_alone() -> None:
     eu, us, gatherer = Streams(), Streams("us"), Gatherer()
     lsn = us.items.commit_lsn()
-    gatherer.gather([delivery(us.items.part(lsn, insert(1)), through=5, source="us", is_open=True)], target_of)
+    gatherer.gather(
+        [delivery(us.items.part(lsn, insert(1)), through=5, source="us", is_open=True)], target_of, always
+    )
     (work,) = gatherer.gather(
         [delivery(eu.items.one(insert(1)), through=3), delivery(eu.items.one(insert(1)), through=3, epoch=2)],
         target_of,
+        always,
     ).works
     assert (work.abandoned, work.open_sources) == (frozenset(), {"us"})

@@ -233,3 +233,36 @@ def test_parts_of_a_transaction_that_begins_again_are_applied_once(bench: Bench)
     bench.put(eu.segment([(lsn, [insert(3)])]), through=lsn + 8, epoch=2)
     bench.wait(lambda: bench.progress.confirmable("eu") == lsn + 8, "all is confirmed")
     assert bench.ids() == [1, 2, 3]
+
+
+def test_what_has_begun_has_ended_once_it_is_committed(bench: Bench) -> None:
+    assert bench.worker.has_ended(bench.worker.begun())
+    bench.lake.commits_go_on.clear()
+    bench.worker.start()
+    bench.put(Sender().one(insert(1)), through=1108)
+    assert bench.lake.is_committing.wait(30)
+    begun = bench.worker.begun()
+    assert not bench.worker.has_ended(begun)
+    bench.lake.commits_go_on.set()
+    bench.wait(lambda: bench.worker.has_ended(begun), "it has ended")
+    assert bench.ids() == [1]
+
+
+def test_a_table_paused_within_a_large_transaction_shows_nothing_of_it_until_it_comes_again(bench: Bench) -> None:
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    bench.worker.start()
+    bench.put(eu.part(lsn, insert(1)), through=1000, is_open=True)
+    bench.wait_done()
+    bench.progress.hold("eu", TARGET)
+    bench.states.pause(TARGET, "eu")
+    bench.put(eu.segment([(lsn, [insert(2)])]), through=lsn + 8)
+    bench.wait_done()
+    assert (bench.ids(), bench.lake.positions(TARGET)["eu"].lsn) == ([], 1000)
+    bench.states.unpause(TARGET, "eu")
+    bench.states.activate(TARGET, "eu", 2)
+    bench.progress.restarted("eu", 2)
+    bench.put(eu.segment([(lsn, [insert(1), insert(2)])]), through=lsn + 8, epoch=2)
+    bench.progress.release("eu", TARGET)
+    bench.wait(lambda: bench.progress.confirmable("eu") == lsn + 8, "all is confirmed")
+    assert bench.ids() == [1, 2]
