@@ -15,12 +15,14 @@ from collections.abc import Callable
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config
-from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry
+from kuvasz.config.model import Config, OnSlotLost
+from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
+from kuvasz.route.hashing import worker_of
 from kuvasz.source.reader import ReaderState
 from kuvasz.state.budget import Budget
+from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
 from kuvasz.sync.source_sync import SourceSync, Surroundings
@@ -34,6 +36,9 @@ _log = logging.getLogger(__name__)
 _STOP_S = 20.0
 
 _LOOK_S = 0.2
+
+#: Between looks at a worker that is to finish what it has begun.
+_SETTLE_S = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,7 @@ class SourceView:
     last_message_at: float | None  #: monotonic seconds
     is_pending: bool  #: something was handed to the workers that is not in the lake yet
     is_paused: bool  #: it is not read now, because `pipeline.memory` is full
+    retry_at: float | None = None  #: monotonic seconds of the next attempt after a failure
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,7 @@ class App:
     def __init__(self, config: Config, *, lake: Lake | None = None, until_caught_up: bool = False) -> None:
         refuse_unsupported(config)
         self.config = config
-        self.states = TableStates()
+        self.states = TableStates(file=NoteFile(config.pipeline.state_folder))
         self.progress = Progress()
         self.budget = Budget(config.pipeline.memory)
         self.phase = "starting"
@@ -98,6 +104,8 @@ class App:
             states=self.states,
             spill_bytes=config.pipeline.transaction_spill_bytes,
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
+            state_folder=config.pipeline.state_folder,
+            settle=self._settle,
             on_copy=self._on_copy,
             mask_secret=(config.pipeline.mask_secret or "").encode(),
         )
@@ -218,7 +226,7 @@ class App:
 
     def _is_caught_up(self) -> bool:
         for sync in self.sources:
-            if sync.source.name in self._ended:
+            if self._is_ended(sync):
                 continue
             if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
                 return False
@@ -236,9 +244,12 @@ class App:
             sync.stop()
 
     def _is_hopeless(self, sync: SourceSync) -> bool:
-        """Whether a source ended, or did not even pass its checks and waits for a person."""
+        """Whether a source lost its stream, or did not even pass its checks, and waits for a person."""
         is_refused = sync.error is not None and sync.error.retry is Retry.HUMAN and not sync.has_started
-        return sync.source.name in self._ended or is_refused
+        return self._is_ended(sync) or is_refused
+
+    def _is_ended(self, sync: SourceSync) -> bool:
+        return sync.is_lost or sync.source.name in self._ended
 
     def _exit_code(self) -> int:
         if all(self._is_hopeless(sync) for sync in self.sources):
@@ -250,18 +261,26 @@ class App:
     def _on_failure(self, failure: Failure) -> None:
         _log.error("a table stops", extra={"event": "table_failed", "table": failure.target,
                                            "error": str(failure.error)})  # fmt: skip
-        if failure.error.retry is Retry.TIMED and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._retry_later, failure.target)
+        if failure.error.retry is Retry.TIMED:
+            for source in self.states.sources_of(failure.target):
+                self.sync(source).retry_later(failure.target)
 
-    def _retry_later(self, target: str, delay_s: float = 5.0) -> None:
-        assert self._loop is not None
-        self._loop.call_later(delay_s, lambda: self._loop and self._loop.create_task(self.retry(target)))
+    def sync(self, source: str) -> SourceSync:
+        """Return what keeps a source replicated; pause, resume, retry and resync its tables there, on the loop."""
+        return next(sync for sync in self.sources if sync.source.name == source)
 
-    async def retry(self, target: str) -> None:
-        """Try a table again that is in error, for all of its sources."""
-        for sync in self.sources:
-            if any(spec.identifier == target for spec in sync.source.tables):
-                await sync.retry(target)
+    async def _settle(self, target: str) -> None:
+        """Return when no mini-transaction that has begun can touch a target any more.
+
+        Raises:
+            SourceError: kuvasz stops.
+        """
+        worker = self.workers[worker_of(target, len(self.workers))]
+        begun = worker.begun()
+        while not worker.has_ended(begun):
+            if worker.is_stopping:
+                raise SourceError(f"stopped while changes of table {target} were under way")
+            await asyncio.sleep(_SETTLE_S)
 
     def _on_receipt(self, receipt: Receipt) -> None:
         log_receipt(receipt)
@@ -295,7 +314,7 @@ class App:
         error = sync.error or (reader.error if reader is not None else None)
         return SourceView(
             name=sync.source.name,
-            state="error" if sync.source.name in self._ended else "waiting" if reader is None and error else state,
+            state="error" if self._is_ended(sync) else "waiting" if reader is None and error else state,
             error=None if error is None else str(error),
             received_lsn=0 if reader is None else reader.received_lsn,
             confirmed_lsn=0 if reader is None else reader.confirmed_lsn,
@@ -306,6 +325,7 @@ class App:
             last_message_at=None if reader is None else reader.last_message_at,
             is_pending=self.progress.pending(sync.source.name),
             is_paused=reader is not None and reader.is_paused,
+            retry_at=sync.retry_at if reader is None else reader.retry_at,
         )
 
 
@@ -331,11 +351,11 @@ def refuse_unsupported(config: Config) -> None:
             if used:
                 message = f"database {group.database}, table {name}: {used[0]} is not supported by this version"
                 raise ConfigError(message, hint="take it out; the table is replicated as a clone")
-        if group.on_slot_lost != "stop":
+        if group.on_slot_lost is OnSlotLost.REPAIR:
             message = (
                 f"database {group.database}: on_slot_lost: {group.on_slot_lost} is not supported by this version"
             )
-            raise ConfigError(message, hint="leave it at `stop`")
+            raise ConfigError(message, hint="leave it at `stop`, or have it copied again: `resync`")
 
 
 def _first(group: BaseExceptionGroup[KuvaszError]) -> KuvaszError:

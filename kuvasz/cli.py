@@ -229,22 +229,69 @@ def status(
             live.update(remote.render(remote.status(loaded.config)))
 
 
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="The table, as the source or the lake calls it.", show_default=False)
+]
+SidOption = Annotated[
+    str | None, typer.Option("--sid", help="Of this source alone; without --table: all of it.", show_default=False)
+]
+
+
+@app.command("pause")
+def pause(
+    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Have tables stay where they are until `resume`, over restarts too; their changes wait at the source."""
+    _command(_loaded(context, config, settings), "pause", table, sid, as_json=as_json)
+
+
+@app.command("resume")
+def resume(
+    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Let paused tables follow again, from where they are."""
+    _command(_loaded(context, config, settings), "resume", table, sid, as_json=as_json)
+
+
 @app.command("retry")
 def retry(
-    context: typer.Context,
-    table: Annotated[str, typer.Option("--table", help="The table, as the source or the lake calls it.")],
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Have the running kuvasz try a table again that is in error."""
-    from kuvasz.verbs import remote
+    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Have the running kuvasz try tables again that are in error."""
+    _command(_loaded(context, config, settings), "retry", table, sid, as_json=as_json)
 
-    answer = remote.retry(_loaded(context, config, settings).config, table)
+
+@app.command("resync")
+def resync(
+    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Copy tables again; what the lake has of them stays until the new rows replace it at once."""
+    _command(_loaded(context, config, settings), "resync", table, sid, as_json=as_json)
+
+
+def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
+    from kuvasz.admin.commands import VERBS
+    from kuvasz.verbs import offline, remote
+
+    if table is None and sid is None:
+        raise ConfigError(f"kuvasz {verb}: which table?", hint="name it: --table items, or a source: --sid eu")
+    try:
+        answer = remote.command(loaded.config, verb, table=table, sid=sid)
+    except remote.NotRunning:
+        if verb not in offline.VERBS:
+            raise
+        answer = offline.command(loaded.config, verb, table=table, sid=sid)
     if as_json:
         _print_json(answer)
-    else:
-        print(f"tried again: {', '.join(answer['retrying'])}; see `kuvasz status`")
+        return
+    done = next(known.done for known in VERBS if known.name == verb)
+    tables = ", ".join(f"{one['target']} of {one['source']}" for one in answer["tables"])
+    where = "no kuvasz runs here: noted for its next start" if answer.get("is_noted") else "see `kuvasz status`"
+    print(f"{done}: {tables}; {where}")
 
 
 @app.command("maintain")

@@ -24,6 +24,8 @@ VARIABLE = "KUVASZ_FAILPOINTS"
 
 #: Every point there is, in the order of a change's way.
 NAMES = (
+    "position_forgotten",
+    "slot_dropped",
     "slot_created",
     "snapshot_taken",
     "copy_range_done",

@@ -133,6 +133,15 @@ class Pipeline:
         """Run a coroutine on the pipeline's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
 
+    def tell(self, verb: str, target: str, *sources: str) -> None:
+        """Have sources pause, resume, retry or resync a target, as the HTTP server does."""
+
+        async def command() -> None:
+            for source in sources:
+                getattr(self.app.sync(source), verb)(target)
+
+        self.call(command())
+
     def states(self) -> Mapping[tuple[str, str], State]:
         """(source, target) -> state."""
         return {(state.source, state.target): state.state for state in self.app.states.snapshot()}

@@ -34,6 +34,7 @@ HELP = {
     "kuvasz_lag_bytes": "WAL of the source, as it was last asked, whose changes are not in the lake yet.",
     "kuvasz_freshness_timestamp_seconds": "Unix time up to which all commits of the source are in the lake.",
     "kuvasz_slot_retained_bytes": "WAL that the source keeps for the slot of kuvasz, asked every ten seconds.",
+    "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
     "kuvasz_table_state": "1 for the state a table of a source is in, 0 for all others.",
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages; since this start.",
     "kuvasz_rows": "Row changes applied to the lake since the start, inserts, updates and deletes together.",
@@ -108,6 +109,10 @@ def _of_sources(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge(
         "kuvasz_slot_retained_bytes", labels,
         [((name,), None if slot is None else slot.retained_bytes) for name, slot in slots.items()],
+    )  # fmt: skip
+    yield _gauge(
+        "kuvasz_slot_safe_bytes", labels,
+        [((name,), None if slot is None else slot.safe_bytes) for name, slot in slots.items()],
     )  # fmt: skip
     yield _gauge(
         "kuvasz_last_wire_message_timestamp_seconds",

@@ -1,7 +1,7 @@
 """The HTTP server: health, status, metrics, and what a person may tell a running kuvasz. On the readers' loop.
 
 What only looks needs no password; what changes something needs the token that lies, readable by its owner alone,
-in the state folder, where `kuvasz retry` finds it.
+in the state folder, where the verbs find it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.admin import SERVER_FILE, upkeep, views
+from kuvasz.admin.commands import VERBS, Selection, Verb
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
-from kuvasz.config import names
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
-from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
     from kuvasz.app import App
@@ -90,7 +89,6 @@ class Server:
         self.metrics = Metrics(self.observer.snapshot)
         self._app = app
         self._redact = Redactor(secrets)
-        self._retries: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
         app.observe(self.metrics.note)
 
     def application(self) -> web.Application:
@@ -102,7 +100,7 @@ class Server:
                 web.get("/readyz", self._readyz),
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
-                web.post("/api/retry", self._guarded(self._retry)),
+                *(web.post(f"/api/{verb.name}", self._guarded(self._command(verb))) for verb in VERBS),
                 web.post("/api/maintain", self._guarded(self._maintain)),
             ]
         )
@@ -120,23 +118,28 @@ class Server:
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
-    async def _retry(self, request: web.Request) -> web.Response:
-        name = _text(await _body(request), "table")
-        states = self._app.states.snapshot()
-        targets = sorted({state.target for state in states if name in _names(state.target, state.table)})
-        if not targets:
-            known = ", ".join(sorted({state.target for state in states})[:20])
-            return _refusal(404, f"the map has no table {name!r}", f"it has: {known}")
-        failed = [target for target in targets if any(s.state is State.ERROR for s in states if s.target == target)]
-        if not failed:
-            return _refusal(409, f"table {', '.join(targets)} is not in error", "see `kuvasz status`")
-        for target in failed:
-            _log.info("a table is tried again", extra={"event": "retry", "table": target})
-            # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
-            task = asyncio.create_task(self._app.retry(target), name=f"retry {target}")
-            self._retries.add(task)
-            task.add_done_callback(self._retried)
-        return web.json_response({"retrying": failed}, status=202)
+    def _command(self, verb: Verb) -> _Handler:
+        async def command(request: web.Request) -> web.Response:
+            wanted = Selection.of(await _body(request))
+            states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
+            if not states:
+                known = ", ".join(sorted({state.target for state in self._app.states.snapshot()})[:20])
+                return _refusal(404, f"the map has no {wanted.describe()}", f"it has: {known}")
+            fit = [state for state in states if verb.fits(state)]
+            if not fit:
+                return _refusal(409, f"{wanted.describe()} is {verb.why_not}", "see `kuvasz status`")
+            for state in fit:
+                _log.info("told by a person", extra={"event": verb.name, "source": state.source,
+                                                     "table": state.target})  # fmt: skip
+                # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
+                getattr(self._app.sync(state.source), verb.name)(state.target)
+            tables = [{"source": state.source, "target": state.target} for state in fit]
+            return web.json_response({"verb": verb.name, "tables": tables}, status=202)
+
+        return command
+
+    def _sid_of(self, source: str) -> str | None:
+        return self._app.sync(source).source.sid
 
     async def _maintain(self, request: web.Request) -> web.Response:
         """Look after tables now; the answer comes when it is done."""
@@ -150,12 +153,6 @@ class Server:
             for target in targets
         ]
         return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
-
-    def _retried(self, task: asyncio.Task[None]) -> None:
-        self._retries.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a retry failed", extra={"event": "retry_failed", "table": task.get_name(),
-                                                "error": str(error)})  # fmt: skip
 
     def _guarded(self, handler: _Handler) -> _Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -228,7 +225,7 @@ async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
         if error.status < 400:
             raise
         hint = (
-            "there are /livez, /readyz, /status, /metrics, POST /api/retry and POST /api/maintain"
+            "there are /livez, /readyz, /status, /metrics and POST /api/{pause,resume,retry,resync,maintain}"
             if error.status == 404
             else None
         )
@@ -253,15 +250,3 @@ async def _body(request: web.Request) -> Mapping[str, Any]:
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(reason="The body is no JSON object")
     return body
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise web.HTTPBadRequest(reason=f"{name} is missing")
-    return value
-
-
-def _names(target: str, table: str) -> set[str]:
-    """Return what a person may call a table: its target, with or without namespace, or its name at the source."""
-    return {target, target.rpartition(".")[2], table, table.removeprefix(f"{names.DEFAULT_SCHEMA}.")}

@@ -39,6 +39,22 @@ class SlotFacts:
     status: str  #: reserved, extended, unreserved, lost
     wal_end: int  #: LSN of the source's WAL end
     asked_at: float  #: unix seconds, before the question: all that committed by then ends before `wal_end`
+    wal_rate: float | None = None  #: bytes per second that the source writes, smoothed; None after the first question
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the slot lasts if nothing is confirmed; None without limit, or while nothing is written."""
+        if self.safe_bytes is None or not self.wal_rate:
+            return None
+        return max(0, self.safe_bytes) / self.wal_rate
+
+    def after(self, before: SlotFacts) -> SlotFacts:
+        """Return these facts with the rate since earlier ones."""
+        seconds, written = self.asked_at - before.asked_at, self.wal_end - before.wal_end
+        if seconds <= 0 or written < 0:
+            return self
+        rate = written / seconds
+        return dataclasses.replace(self, wal_rate=rate if before.wal_rate is None else (rate + before.wal_rate) / 2)
 
 
 class SlotWatch:
@@ -82,7 +98,8 @@ class SlotWatch:
         if found is None:
             self.facts.pop(source.name, None)
         else:
-            self.facts[source.name] = found
+            before = self.facts.get(source.name)
+            self.facts[source.name] = found if before is None else found.after(before)
 
 
 def ask(source: Source) -> SlotFacts | None:

@@ -74,6 +74,7 @@ def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
         "source": source.name,
         "state": source.state,
         "error": source.error,
+        "retry_at": _at(source.retry_at, snapshot),
         "received_lsn": lsn.render(source.received_lsn),
         "durable_lsn": lsn.render(source.confirmable_lsn),
         "confirmed_lsn": lsn.render(source.confirmed_lsn),
@@ -87,6 +88,8 @@ def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
             "retained_bytes": facts.slot.retained_bytes,
             "safe_bytes": facts.slot.safe_bytes,
             "status": facts.slot.status,
+            "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
+            "seconds_left": _rounded(facts.slot.seconds_left),
         },
         "tables": [_table(table, snapshot) for table in snapshot.view.tables if table.source == source.name],
     }  # fmt: skip
@@ -97,8 +100,10 @@ def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
         "table": table.table,
         "target": table.target,
         "state": table.state.value,
-        "since": _instant(snapshot.now - (snapshot.clock - table.since)),
+        "since": _at(table.since, snapshot),
         "error": None if table.error is None else _error(table.error),
+        "retry_at": _at(table.retry_at, snapshot),
+        "is_resync_due": table.is_resync_due,
         "rows": table.rows,
         "copied_rows": table.copied_rows,
         "copy_progress": _rounded(copy_progress(table)),
@@ -117,6 +122,11 @@ def _error(error: KuvaszError) -> dict[str, Any]:
 def copy_progress(table: TableState) -> float | None:
     """Return the part of a table's copy that is done, 0 to 1; None if it was not copied since the start."""
     return None if not table.copy_total else min(1.0, table.copy_done / table.copy_total)
+
+
+def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:
+    """Return the instant of monotonic seconds."""
+    return None if clock_s is None else _instant(snapshot.now - (snapshot.clock - clock_s))
 
 
 def _instant(unix_s: float) -> str:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import dataclasses
 import ipaddress
+import json
 import re
 import socket
 import time
@@ -25,7 +26,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kuvasz import errors, lsn
 from kuvasz.decode import messages
-from kuvasz.source import drain, failure
+from kuvasz.source import continuity, drain, failure, slots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,11 @@ _DEFAULT_TIMEOUT_S = 10.0
 _POSTGRES_EPOCH_US = 946_684_800_000_000
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
+# The walsender looks the publication up as of the WAL it decodes, so one made later does not count.
+_PUBLICATION_HINT = (
+    "it was dropped, and one made anew lacks the changes in between: copy the source again (on_slot_lost: resync, or"
+    " kuvasz resync)"
+)
 _RESYNC_HINT = "the missed changes are gone: copy the source again (on_slot_lost: resync, or kuvasz resync)"
 
 
@@ -66,7 +72,7 @@ class Connection:
         self._is_writing = False
         self._slot = ""
         self._publication = ""
-        self._skipped: errors.SourceRefused | None = None
+        self._skipped: errors.SlotLost | None = None
         pgconn.notice_handler = self._notice
 
     @classmethod
@@ -115,6 +121,16 @@ class Connection:
         """Return the silence after which the server drops us; 0 if it never does."""
         return _seconds((await self._row("SHOW wal_sender_timeout"))[0])
 
+    async def slot(self, name: str) -> slots.SlotState | None:
+        """Return a slot's state, None if there is none of that name."""
+        query = f"SELECT (SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = {_literal(name)})"
+        text = (await self._row(query))[0]
+        return slots.state_of(name, json.loads(text)) if text else None
+
+    async def timeline_switches(self, timeline: int) -> dict[int, int]:
+        """Return where the timelines were left that led to this one: timeline -> LSN."""
+        return continuity.switches((await self._row(f"TIMELINE_HISTORY {timeline}"))[1])
+
     async def start_replication(
         self,
         slot: str,
@@ -154,8 +170,7 @@ class Connection:
 
         Raises:
             SourceError: The stream ended or broke, with the server's reason.
-            SlotLost: The slot was invalidated.
-            SourceRefused: The publication does not exist.
+            SlotLost: The slot was invalidated, or the publication did not exist when the changes were made.
         """
         try:
             added = self._drain.drain(limit)
@@ -231,7 +246,7 @@ class Connection:
             f'"{self._publication}"' in text and _field(result, pq.DiagnosticField.SQLSTATE) == "55000"
         ):
             told = f'{self._source}: publication "{self._publication}" does not exist: {_one_line(text)}'
-            self._skipped = errors.SourceRefused(told, hint=_publication_hint(self._publication))
+            self._skipped = errors.SlotLost(told, hint=_PUBLICATION_HINT)
 
     def _flush(self) -> None:
         try:
@@ -320,7 +335,7 @@ class Connection:
 def _known_refusal(state: str, text: str, told: str, publication: str) -> errors.SourceError | None:
     """Return what an error of the walsender means; None if it is nothing special (manual, appendix A)."""
     if state == "42704" and publication and f'"{publication}"' in text and "slot" not in text:
-        return errors.SourceRefused(told, hint=_publication_hint(publication))
+        return errors.SlotLost(told, hint=_PUBLICATION_HINT)
     if state == "42704":
         return errors.SlotLost(told, hint="the slot was dropped: copy the source again (on_slot_lost: resync)")
     if state in {"55000", "58P01"} and ("slot" in text or "WAL" in text or "wal" in text):
@@ -331,11 +346,6 @@ def _known_refusal(state: str, text: str, told: str, publication: str) -> errors
         hint = f"end the other reader, or: SELECT pg_terminate_backend({pid}); kuvasz waits and tries again"
         return errors.SourceError(told, hint=hint)
     return None
-
-
-def _publication_hint(publication: str) -> str:
-    # The walsender looks the publication up as of the WAL it decodes, so one made later does not count.
-    return f"create publication {_identifier(publication)} and copy the source again: a slot needs it from its start"
 
 
 def _field(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str:

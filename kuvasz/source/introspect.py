@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from psycopg.rows import namedtuple_row
 
+from kuvasz import lsn
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
 from kuvasz.source import failure, key
 from kuvasz.source.conninfo import place
@@ -131,6 +132,11 @@ SELECT current_setting('server_version_num')::int AS version, current_setting('s
     current_user::text AS role
 """
 
+_WAL_END = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
+    AS wal_end
+"""
+
 _UNSUPPORTED = {"v": "it is a view", "m": "it is a materialized view", "f": "it is a foreign table"}
 
 
@@ -157,6 +163,16 @@ class ServerFacts:
     def major(self) -> int:
         """The major version: 18."""
         return self.version // 10000
+
+
+def wal_end(connection: psycopg.Connection[Any]) -> int:
+    """Return the end of the server's WAL that a slot could have read.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    (row,) = _rows(connection, "read the end of the WAL", _WAL_END)
+    return lsn.parse(row.wal_end)
 
 
 def server(connection: psycopg.Connection[Any]) -> ServerFacts:

@@ -189,7 +189,11 @@ def reconcile(
         SourceRefused: A privilege or a table's identity is missing; the hint has the SQL.
         SourceError: The server failed, or a table is locked.
     """
-    changes = plan(load(connection, name), name, tables, operations)
+    return carry_out(connection, name, plan(load(connection, name), name, tables, operations))
+
+
+def carry_out(connection: psycopg.Connection[Any], name: str, changes: Changes) -> Changes:
+    """Do what was planned, see `reconcile`."""
     doing = f"{'create' if changes.is_new else 'alter'} publication {name}"
     role = connection.info.user
     with (
@@ -298,6 +302,7 @@ __all__ = [
     "Changes",
     "Member",
     "Publication",
+    "carry_out",
     "create_statement",
     "drop",
     "load",

@@ -25,14 +25,16 @@ from typing import TYPE_CHECKING, TypeVar
 from kuvasz import errors, failpoints, lsn
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler, Follow, TypeLookup
-from kuvasz.source.connection import Connection
+from kuvasz.source import continuity
+from kuvasz.source.connection import Connection, SystemIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from kuvasz.ports import Inbox, Routes
     from kuvasz.state.budget import Budget
     from kuvasz.state.progress import Progress
+    from kuvasz.state.standing import StandingFile
 
 T = TypeVar("T")
 
@@ -107,6 +109,8 @@ class Reader:
         types: Resolves type oids; may block, a Relation message is routed in a thread.
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
         system_id: The cluster the lake's positions belong to; None accepts any.
+        standing: What is known of the source from earlier connections; None compares nothing.
+        applied_lsn: Tells how far the source is in the lake.
         options: What may be tuned.
     """
 
@@ -124,6 +128,8 @@ class Reader:
         types: TypeLookup,
         follow: Follow | None = None,
         system_id: str | None = None,
+        standing: StandingFile | None = None,
+        applied_lsn: Callable[[], int] = lambda: 0,
         options: ReaderOptions | None = None,
     ) -> None:
         self.source = source
@@ -137,6 +143,7 @@ class Reader:
         self.epoch = 0  #: number of the connection
         self.timeline: int | None = None
         self.is_paused = False  #: blocked by the memory budget
+        self.retry_at: float | None = None  #: monotonic time of the next attempt, while waiting for it
         self._conninfo = conninfo
         self._slot = slot
         self._publication = publication
@@ -144,6 +151,8 @@ class Reader:
         self._progress = progress
         self._budget = budget
         self._system_id = system_id
+        self._standing = standing
+        self._applied_lsn = applied_lsn
         self._options = options or ReaderOptions()
         self._random = random.Random()  # noqa: S311 - jitter
         self._assembler = Assembler(source, routes, types, self._options.spill_bytes, follow=follow)
@@ -242,12 +251,13 @@ class Reader:
 
     async def _wait(self, delay_s: float) -> None:
         """Wait, or until stopped."""
-        deadline = time.monotonic() + delay_s
+        self.retry_at = deadline = time.monotonic() + delay_s
         while not self._is_stopping and (rest_s := deadline - time.monotonic()) > 0:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):
                     await self._wake.wait()
+        self.retry_at = None
 
     @contextlib.asynccontextmanager
     async def _streaming(self) -> AsyncIterator[Connection]:
@@ -297,12 +307,38 @@ class Reader:
                 f"{self.source}: cluster {identity.system_id} answers, not {self._system_id}",
                 hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
             )
+        await self._compare(connection, identity)
         self.timeline = identity.timeline
         timeout_s = await connection.wal_sender_timeout_s()
         wanted_s = self._options.status_interval_s
         # The server drops who is silent for its wal_sender_timeout; while paused we do not hear it ask.
         self._status_interval_s = min(wanted_s, timeout_s / 3) if timeout_s > 0 else wanted_s
         await connection.start_replication(self._slot, *self._publication.split(","))
+
+    async def _compare(self, connection: Connection, identity: SystemIdentity) -> None:
+        """Make sure that the source goes on from where it was left.
+
+        Raises:
+            SlotLost: It does not.
+        """
+        if self._standing is None:
+            return
+        known = self._standing.standing
+        is_later = 0 < known.timeline < identity.timeline
+        server = continuity.Server(
+            system_id=identity.system_id,
+            timeline=identity.timeline,
+            wal_lsn=identity.flush_lsn,
+            slot_name=self._slot,
+            slot=await connection.slot(self._slot),
+            switches=await connection.timeline_switches(identity.timeline) if is_later else None,
+        )
+        # What is on its way to the lake counts as there: it will be.
+        applied_lsn = max(self._applied_lsn(), self._progress.routed_lsn(self.source))
+        why = continuity.why_lost(known, applied_lsn, server)
+        if why is not None:
+            raise errors.SlotLost(f"source {self.source}: {why}", hint=continuity.hint(why, self._standing.path))
+        self._standing.update(dataclasses.replace(known, system_id=identity.system_id, timeline=identity.timeline))
 
     async def _stream(self, connection: Connection) -> None:
         pause = _Pause(self._options, is_local=connection.is_local)
@@ -418,6 +454,8 @@ class Reader:
         confirmable = self._progress.confirmable(self.source)
         try:
             failpoints.hit("before_status", errors.SourceError)
+            if self._standing is not None:
+                self._standing.confirming(confirmable)
             connection.send_status(written=self.received_lsn, flushed=confirmable, is_reply_wanted=is_reply_wanted)
             failpoints.hit("after_status", errors.SourceError)
         except errors.SourceError as error:

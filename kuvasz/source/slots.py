@@ -24,7 +24,7 @@ from kuvasz.source.conninfo import place
 from kuvasz.source.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from kuvasz.model import PgType, TableName
@@ -215,6 +215,11 @@ def describe(connection: psycopg.Connection[Any], name: str) -> SlotState | None
     if row is None:
         return None
     facts, retained_bytes = row
+    return state_of(name, facts, retained_bytes)
+
+
+def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = None) -> SlotState:
+    """Return a slot's state from its row of ``pg_replication_slots`` as JSON."""
     return SlotState(
         name=name, plugin=facts["plugin"], database=facts["database"], is_temporary=facts["temporary"],
         active_pid=facts["active_pid"], confirmed_flush_lsn=_lsn(facts["confirmed_flush_lsn"]),

@@ -6,6 +6,10 @@
 A table that is copied while the stream runs is *held*: nothing beyond the stream's place at that time is confirmed.
 When its copy is committed, the reader goes back to the confirmed LSN; every other table skips what it has by its
 position (invariant 3 in ARCHITECTURE.md), this one begins at the position of its snapshot.
+
+Commands (pause, resume, retry, resync) change what is wanted of a table and put it into one queue; `_readmit` looks
+at it anew and brings it back by what it lacks: a copy, or the stream from its position on. What is wanted survives a
+restart (`kuvasz.state.notes`, and for a table that is to be copied again: the position that is gone from the lake).
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kuvasz import failpoints, lsn
+from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
     ConfigError,
@@ -34,16 +42,29 @@ from kuvasz.errors import (
     SlotLost,
     SourceError,
     SourceRefused,
+    StateError,
     TableError,
+    TableGone,
 )
 from kuvasz.model import PgType, Position, TableName
 from kuvasz.ports import Inbox, Lake, Routes, Target
-from kuvasz.source import conninfo, failure, inserts, introspect, partitions, publication, slots, snapshot
+from kuvasz.source import (
+    conninfo,
+    continuity,
+    failure,
+    inserts,
+    introspect,
+    partitions,
+    publication,
+    slots,
+    snapshot,
+)
 from kuvasz.source.look import wal_end
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
+from kuvasz.state.standing import Standing, StandingFile
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync import keyless
 from kuvasz.sync.plan import copy_ranges
@@ -63,6 +84,13 @@ _PARTITIONS_S = 5.0
 #: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key.
 PATROL_S = 30.0
 
+#: Between looks at what a person wants while a source waits for that.
+_WAIT_S = 0.2
+
+#: Between attempts at a table whose error may be mended from outside, without a command.
+_FIRST_RETRY_S = 15.0
+_LAST_RETRY_S = 300.0
+
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
 
@@ -79,6 +107,9 @@ class Surroundings:
     states: TableStates
     spill_bytes: int
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
+    state_folder: Path
+    #: returns when nothing that has begun for a target is under way
+    settle: Callable[[str], Coroutine[Any, Any, None]]
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
@@ -113,16 +144,20 @@ class SourceSync:
         self._epoch = 0  #: of the last connection: numbers are never used twice
         self._stopping = asyncio.Event()
         self.has_started = False  #: it passed its checks at least once
-        self._refused: set[str] = set()  #: targets in error that never got as far as the lake's own work
-        self._unread: set[str] = set()  #: partitions that the role may not read
+        self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
+        self.is_lost = False  #: its stream cannot be continued, and it waits for a person
+        self._is_starting_over = False
+        self._standing = StandingFile(around.state_folder, source.name)
+        self._told: dict[str, str] = {}  #: errors that were logged, by target: the same again is no news
         self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
+        self._tables: dict[str, SourceTable] = {}  #: usable ones, by target, as last seen
+        self._readmissions: asyncio.Queue[str] = asyncio.Queue()  #: targets
+        self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
+        self._attempts: dict[str, int] = {}  #: by target: how often it was tried again by itself
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unread: set[str] = set()  #: partitions that the role may not read
         self._unfit: set[str] = set()  #: targets whose source table cannot be replicated as it is
         self._approved: set[str] = set()  #: targets that follow a schema change because a person said so
-        self._stale: set[str] = set()  #: targets to be copied again whatever their columns say
-        self._is_starting = False
-        self._again = asyncio.Event()  #: set: try again now
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._restart: asyncio.Task[None] | None = None
         self._watch = SchemaWatch(
             source,
             around.lake,
@@ -143,12 +178,18 @@ class SourceSync:
         return self.reader is not None and all(state.state in settled for state in mine)
 
     async def run(self) -> None:
-        """Replicate until stopped; ends early only with an error that a person has to mend.
+        """Replicate until stopped. When the stream is lost, it waits for a person, or begins again by itself.
 
         Raises:
-            SlotLost: A person is needed.
+            ConfigError: The map does not fit the source.
         """
         self._loop = asyncio.get_running_loop()
+        try:
+            await self._replicate()
+        finally:
+            self._standing.close()
+
+    async def _replicate(self) -> None:
         wait = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
             begin = time.monotonic()
@@ -158,72 +199,120 @@ class SourceSync:
                 error = _ours(caught)
                 self.error = error
                 self.reader = None
-                if isinstance(error, (SlotLost, ConfigError)):
+                if isinstance(error, ConfigError):
                     raise error from caught
+                if isinstance(error, SlotLost):
+                    await self._lost(error)
+                    continue
                 _log.warning("a source is not replicated now", extra={
                     "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             if time.monotonic() - begin > _LAST_BACKOFF_S:
                 wait = _FIRST_BACKOFF_S
             if not self._stopping.is_set():
-                self._again.clear()
-                await _either(self._again, wait * (0.5 + random.random()))  # noqa: S311 (jitter)
+                pause = wait * (0.5 + random.random())  # noqa: S311 (jitter)
+                self.retry_at = time.monotonic() + pause
+                await _either(self._stopping, pause)
+                self.retry_at = None
             wait = min(2 * wait, _LAST_BACKOFF_S)
+
+    async def _lost(self, error: SlotLost) -> None:
+        """Have everything copied again, if the map or a person says so; without a word, wait."""
+        if self.source.on_slot_lost is OnSlotLost.RESYNC or self._is_resync_wanted():
+            _log.warning("the stream was lost: the source is copied again", extra={
+                "event": "slot_lost", "source": self.source.name, "error": str(error)})  # fmt: skip
+        else:
+            _log.error("a source stops", extra={
+                "event": "source_stopped", "source": self.source.name, "error": str(error)})  # fmt: skip
+            self.is_lost = True
+            while not self._stopping.is_set() and not self._is_resync_wanted():
+                await _either(self._stopping, _WAIT_S)
+            self.is_lost = self._stopping.is_set()
+        if self._stopping.is_set():
+            return
+        self.error = None  # it is cured by what comes now; an error that stays would be taken for hopeless
+        self._is_starting_over = True
+        await _either(self._stopping, _FIRST_BACKOFF_S)
+
+    def _is_resync_wanted(self) -> bool:
+        """Whether every table is to be copied again, so that nothing of the old stream is needed."""
+        get, name = self._around.states.get, self.source.name
+        due = [get(spec.identifier, name).is_resync_due for spec in self.source.tables]
+        has_rows = [self._position(spec) is not None for spec in self.source.tables]
+        return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
         self._stopping.set()
-        self._again.set()
         if self.reader is not None:
             self.reader.quiesce()
 
     def stop(self) -> None:
         """Confirm what is durable and end."""
         self._stopping.set()
-        self._again.set()
         if self.reader is not None:
             self.reader.stop()
 
     async def _once(self) -> None:
-        self._is_starting = True
-        try:
-            await self._begin()
-        finally:
-            self._is_starting = False
-
-    async def _begin(self) -> None:
+        await self._leave_stream()
+        if self._is_starting_over:
+            await asyncio.to_thread(self._start_over)
+            self._is_starting_over = False
         start = await asyncio.to_thread(self._start)
         self.error = None
         self.has_started = True
-        positions = {spec.identifier: self._position(spec) for spec, _ in start.tables}
-        new = [(spec, table) for spec, table in start.tables if positions[spec.identifier] is None]
+        new = [spec for spec, _ in start.tables if self._position(spec) is None and not self._is_paused(spec)]
         try:
             if start.snapshot is not None:
-                for spec, table in new:
-                    await self._copy(spec, table, start.snapshot, start.system_id)
+                for spec in new:
+                    async with self._around.copies:
+                        await self._copy(spec, start.snapshot, start.system_id)
                 new = []
         finally:
             if start.snapshot is not None:
                 start.snapshot.close()
+        streamed = {spec.identifier for spec, _ in start.tables}
+        for spec in self.source.tables:
+            self._begin(spec, is_streamed=spec.identifier in streamed)
+        await self._stream(start, [spec for spec in new if self._state(spec) is not State.ERROR])
+
+    async def _leave_stream(self) -> None:
+        """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""
         # Before a hold is released: until the next connection nothing counts as received beyond the confirmable LSN.
         self._epoch += 1
         self._around.progress.restarted(self.source.name, self._epoch)
-        waiting = {spec.identifier for spec, _ in new}
-        for spec, _ in start.tables:
-            is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
-            if self._position(spec) is not None and not is_stopped:
-                self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
-                self._around.progress.release(self.source.name, spec.identifier)
-            elif self._position(spec) is not None or spec.identifier in waiting:
-                self._around.progress.hold(self.source.name, spec.identifier)
-        usable = {spec.identifier for spec, _ in start.tables}
         for spec in self.source.tables:
-            is_known = self._position(spec) is not None or spec.identifier in self._unprepared
-            if spec.identifier not in usable and is_known:
-                # It is in error and may have been copied before: what comes now must come again when it is mended.
-                self._around.progress.hold(self.source.name, spec.identifier)
-        await self._stream(start, [(spec, table) for spec, table in new if self._state(spec) is not State.ERROR])
+            if self._around.states.is_streaming(spec.identifier, self.source.name):
+                self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
+            await self._around.settle(spec.identifier)
 
-    async def _stream(self, start: _Start, new: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
+    def _begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
+        """Let a table follow the stream that is about to begin, or hold the source if it is needed later."""
+        target, name = spec.identifier, self.source.name
+        is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
+        if self._position(spec) is not None and is_streamed and not is_stopped:
+            self._around.progress.hold(name, target)
+            if self._activate(target, self._epoch + 1):
+                self._around.progress.release(name, target)
+        elif self._position(spec) is not None or target in self._unprepared:
+            self._around.progress.hold(name, target)
+        else:  # it is to be copied, from a snapshot that is still to be taken
+            self._around.progress.release(name, target)
+
+    def _activate(self, target: str, epoch: int) -> bool:
+        """Let a table follow from a connection on; returns whether it does.
+
+        Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
+        it is asked for when this one does: else its changes would be ignored and count as durable.
+        """
+        states, name = self._around.states, self.source.name
+        states.activate(target, name, epoch)
+        error = self._around.lake.failure(target)
+        if error is not None:
+            states.set(target, name, State.ERROR, error)
+            self.retry_later(target)
+        return states.is_streaming(target, name)
+
+    async def _stream(self, start: _Start, new: Sequence[SourceTableSpec]) -> None:
         around = self._around
         reader = Reader(
             self.source.name,
@@ -237,6 +326,8 @@ class SourceSync:
             types=self._types,
             follow=self._watch.follow,
             system_id=start.system_id,
+            standing=self._standing,
+            applied_lsn=self._applied_lsn,
             options=ReaderOptions(spill_bytes=around.spill_bytes),
         )
         reader.epoch = self._epoch
@@ -244,20 +335,24 @@ class SourceSync:
         self._is_starting = False
         if self._stopping.is_set():
             return
+        self._due = asyncio.Queue()
+        for spec in new:
+            self._due.put_nowait(spec)
         async with asyncio.TaskGroup() as tasks:
-            copying = tasks.create_task(self._copy_beside(reader, new, start.system_id), name=f"copy {self._slot}")
-            waiting = tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}")
-            watching = tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}")
-            patrol = tasks.create_task(self._patrol(), name=f"patrol {self._slot}")
+            beside = [
+                tasks.create_task(self._copy_beside(reader, start.system_id), name=f"copy {self._slot}"),
+                tasks.create_task(self._readmit_all(reader), name=f"readmit {self._slot}"),
+                tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}"),
+                tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}"),
+                tasks.create_task(self._patrol(), name=f"patrol {self._slot}"),
+            ]
             try:
                 await reader.run()
             finally:
                 self.reader = None
                 self._epoch = reader.epoch
-                copying.cancel()
-                waiting.cancel()
-                watching.cancel()
-                patrol.cancel()
+                for task in beside:
+                    task.cancel()
 
     async def _patrol(self) -> None:
         """Look now and then at what the stream does not tell."""
@@ -269,8 +364,8 @@ class SourceSync:
                 _log.debug("the catalog cannot be looked at", extra={
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             else:
-                if is_fit:
-                    self._restart_soon()
+                for target in tuple(self._unfit) if is_fit else ():
+                    self._readmissions.put_nowait(target)
 
     async def _await_inserts(self, reader: Reader, start: _Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
@@ -288,25 +383,8 @@ class SourceSync:
         except SourceError:
             return None  # the reader finds out that the source is gone
 
-    async def _copy_beside(
-        self, reader: Reader, new: Sequence[tuple[SourceTableSpec, SourceTable]], system_id: str
-    ) -> None:
-        """Copy tables that are new to a running stream, each with a snapshot of its own."""
-        for spec, table in new:
-            wait = _FIRST_BACKOFF_S
-            while self._position(spec) is None and self._state(spec) is not State.ERROR:
-                try:
-                    taken = await asyncio.to_thread(self._temporary_snapshot, spec)
-                    with taken:
-                        await self._copy(spec, table, taken, system_id)
-                except SourceError as error:
-                    _log.warning("a copy failed and is tried again", extra={
-                        "event": "copy_retry", "source": self.source.name, "table": str(spec.table),
-                        "error": str(error)})  # fmt: skip
-                    await asyncio.sleep(wait)
-                    wait = min(2 * wait, _LAST_BACKOFF_S)
-            if self._position(spec) is not None:
-                await self.rejoin(spec.identifier, reader)
+    def _is_copying(self) -> bool:
+        return any(self._state(spec) is State.COPYING for spec in self.source.tables)
 
     async def _watch_partitions(self, tables: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
         """Look now and then which partitions came and went: the stream does not tell."""
@@ -319,65 +397,176 @@ class SourceSync:
                 _log.debug("the partitions could not be looked at", extra={
                     "event": "partitions_unseen", "source": self.source.name, "error": str(error)})  # fmt: skip
 
-    async def rejoin(self, target: str, reader: Reader) -> None:
-        """Let a table follow the stream again from its position on: the reader goes back to the confirmed LSN."""
-        around = self._around
-        around.progress.hold(self.source.name, target)
+    async def _copy_beside(self, reader: Reader, system_id: str) -> None:
+        """Copy tables beside the running stream, each with a snapshot of its own."""
+        while True:
+            spec = await self._due.get()
+            await self._copy_one(spec, system_id)
+            if self._around.states.get(spec.identifier, self.source.name).is_resync_due:
+                self._readmissions.put_nowait(spec.identifier)
+            elif self._is_paused(spec):
+                self._around.states.set(spec.identifier, self.source.name, State.PAUSED)
+            elif self._position(spec) is not None and self._state(spec) is not State.ERROR:
+                await self._rejoin([spec.identifier], reader)
+
+    async def _copy_one(self, spec: SourceTableSpec, system_id: str) -> None:
+        """Copy a table unless it has its rows, is paused or in error; connections that fail are tried again."""
+        around, name = self._around, self.source.name
+        wait = _FIRST_BACKOFF_S
+        while self._position(spec) is None and self._state(spec) not in {State.PAUSED, State.ERROR}:
+            try:
+                async with around.copies:
+                    # Before the snapshot: what commits after it is needed from the stream.
+                    around.progress.hold(name, spec.identifier)
+                    with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
+                        await self._copy(spec, taken, system_id)
+            except SourceError as error:
+                _log.warning("a copy failed and is tried again", extra={
+                    "event": "copy_retry", "source": name, "table": str(spec.table),
+                    "error": str(error)})  # fmt: skip
+                around.states.retry_at(spec.identifier, name, time.monotonic() + wait)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LAST_BACKOFF_S)
+                with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
+                    await asyncio.to_thread(self._look, spec)
+        if self._position(spec) is None:
+            around.progress.release(name, spec.identifier)
+
+    # Commands: called on the loop
+
+    def pause(self, target: str) -> None:
+        """Have a table stay where it is, and its changes at the source; the others go on."""
+        spec = self._spec(target)
+        if self._position(spec) is not None:
+            # First: once it is paused, its changes are no longer applied.
+            self._around.progress.hold(self.source.name, target)
+        self._around.states.pause(target, self.source.name)
+
+    def resume(self, target: str) -> None:
+        """Let a paused table follow again, from where it is."""
+        self._around.states.unpause(target, self.source.name)
+        self._readmissions.put_nowait(target)
+
+    def retry(self, target: str) -> None:
+        """Try a table again that is in error, or waits for a person before it follows a change of its columns."""
+        self._attempts.pop(target, None)
+        self._approved.add(target)
+        self._readmissions.put_nowait(target)
+
+    def resync(self, target: str) -> None:
+        """Copy a table again beside the stream; its rows in the lake stay until the new ones replace them at once.
+
+        Survives a restart. Now if the source streams, else with its next start; a paused table waits until it is
+        resumed. Safe in any state, also when the table was dropped from the lake.
+        """
+        self._around.states.resync(target, self.source.name, is_due=True)
+        self._readmissions.put_nowait(target)
+
+    def _spec(self, target: str) -> SourceTableSpec:
+        return next(spec for spec in self.source.tables if spec.identifier == target)
+
+    async def _readmit_all(self, reader: Reader) -> None:
+        """Bring tables back that were paused, in error, or are to be copied again."""
+        while True:
+            targets = [await self._readmissions.get()]
+            while not self._readmissions.empty():
+                targets.append(self._readmissions.get_nowait())
+            ready = [target for target in dict.fromkeys(targets) if await self._readmit(self._spec(target))]
+            if ready:
+                await self._rejoin(ready, reader)
+
+    async def _readmit(self, spec: SourceTableSpec) -> bool:
+        """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
+        target, name = spec.identifier, self.source.name
+        state = self._around.states.get(target, name)
+        is_busy = state.state is State.COPYING or (
+            state.state in {State.CATCHING_UP, State.STREAMING} and not state.is_resync_due
+        )
+        if is_busy or state.is_paused:
+            return False  # what copies looks itself whether there is more to be done
+        _log.info("a table is taken up again", extra={
+            "event": "readmitted", "source": name, "table": target, "resync": state.is_resync_due})  # fmt: skip
+        if self._position(spec) is not None:
+            self._around.progress.hold(name, target)
+        self._around.states.set(target, name, State.NEW)
+        try:
+            await self._around.settle(target)
+            is_usable = await asyncio.to_thread(self._look, spec)
+        except (SourceError, LakeError, StateError) as error:
+            self._refuse(spec, error)
+            return False
+        if not is_usable:
+            return False
+        if keyless.has_only_inserts(self._tables[target]):
+            self._begin_again()  # whether the stream may name its publication is found out there
+            return False
+        if self._position(spec) is None:
+            self._due.put_nowait(spec)
+            return False
+        return True
+
+    def _begin_again(self) -> None:
+        """Leave the stream and look at everything anew, when no copy is torn by that."""
+        if self._is_copying():
+            self._call(asyncio.get_running_loop().call_later, _LOOK_S, self._begin_again)
+        elif self.reader is not None:
+            self.reader.stop()
+
+    async def _rejoin(self, targets: Sequence[str], reader: Reader) -> None:
+        """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN."""
+        around, name = self._around, self.source.name
+        for target in targets:
+            around.progress.hold(name, target)
+            if around.lake.failure(target) is not None:
+                await around.settle(target)
+                await asyncio.to_thread(around.lake.resume, target)
         epoch = reader.epoch + 1
-        around.states.activate(target, self.source.name, epoch)
+        for target in targets:
+            self._activate(target, epoch)
         reader.rewind()
         while reader.epoch < epoch and reader is self.reader and not self._stopping.is_set():
             await _either(self._stopping, 0.05)
         if reader is not self.reader:
             return  # the source begins anew: it looks at all of its tables
-        if around.states.is_streaming(target, self.source.name):  # else someone has stopped it meanwhile
-            around.progress.release(self.source.name, target)
-
-    async def retry(self, target: str) -> None:
-        """Try a table again that is in error."""
-        if self._around.lake.positions(target).get(self.source.name) is None:
-            # It was never copied, so the cause is in the source's catalog.
-            await self._begin_anew()
-            return
-        self._approved.add(target)
-        await asyncio.to_thread(self._around.lake.resume, target)
-        while self._is_starting and not self._stopping.is_set():
-            await _either(self._stopping, 0.05)
-        if self.reader is not None:
-            await self.rejoin(target, self.reader)
-        else:
-            self._again.set()
-
-    async def _begin_anew(self) -> None:
-        """Look at the catalog anew, publish and copy what is due; no copy that runs is torn."""
-        while self._is_copying() and not self._stopping.is_set():
-            await _either(self._stopping, 0.2)
-        self._again.set()
-        if self.reader is not None:
-            self.reader.stop()
+        for target in targets:
+            # Else it was paused again or has failed: its changes are still needed.
+            if around.states.is_streaming(target, name):
+                self._attempts.pop(target, None)
+                around.progress.release(name, target)
 
     def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
         # Hold first: what comes from now on is not applied, and must come again.
         self._around.progress.hold(self.source.name, spec.identifier)
         if isinstance(error, CopyNeeded):
-            self._stale.add(spec.identifier)
+            self._around.states.resync(spec.identifier, self.source.name, is_due=True)
             self._around.states.set(spec.identifier, self.source.name, State.NEW)
             _log.info("a table is copied again", extra={
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "reason": error.message})  # fmt: skip
         else:
             self._fail(spec, error)
-        if not isinstance(error, SchemaHeld) and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._restart_soon)
+        if not isinstance(error, SchemaHeld):
+            self._call(self._readmissions.put_nowait, spec.identifier)
 
-    def _restart_soon(self) -> None:
-        if self._restart is None or self._restart.done():
-            self._restart = asyncio.ensure_future(self._begin_anew())
+    def _again_later(self, spec: SourceTableSpec) -> None:
+        """Try a table again by itself after a while; called from any thread."""
+        target = spec.identifier
+        attempt = self._attempts.get(target, 0)
+        self._attempts[target] = attempt + 1
+        wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
+        self._around.states.retry_at(target, self.source.name, time.monotonic() + wait)
+        if self._loop is not None:
+            self._call(self._loop.call_later, wait, self._readmissions.put_nowait, target)
 
-    def _is_copying(self) -> bool:
-        mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
-        return any(state.state is State.COPYING for state in mine)
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Have the loop call a function; from any thread."""
+        if self._loop is not None and not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(functools.partial(function, *arguments))
+
+    def retry_later(self, target: str) -> None:
+        """Try a table again by itself after a while, longer each time; called from any thread."""
+        self._again_later(self._spec(target))
 
     # In threads
 
@@ -400,36 +589,51 @@ class SourceSync:
             usable = [
                 (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
             ]
+            self._tables = {spec.identifier: table for spec, table in usable}
             prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table, seen_at)]
             self._watch.begin(prepared, seen_at)
-            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED]
+            ready = {spec.identifier for spec, _ in prepared}
+            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED and spec.identifier not in ready]
             if not prepared and not held:
                 if publication.load(connection, self._slot) is not None:
                     # A table without key must not stay published: the application's own UPDATE would fail.
-                    full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
-                    self._publish(connection, self._slot, full, [])
+                    self._publish_all(connection, usable, [])
                 told = [str(state.error) for state in self._around.states.snapshot()
                         if state.source == self.source.name and state.error is not None]  # fmt: skip
-                raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {told[0]}")
+                why = told[0] if told else "they are paused, and the lake does not take them"
+                raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {why}")
             system_id = str(facts.system_identifier)
             self._check_partitions(connection, prepared)
-            has_slot = self._check_slot(connection, [*(spec for spec, _ in prepared), *held], system_id)
-            specs = [spec for spec, _ in prepared]
-            # A column list made by hand may leave out what the map does.
-            full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
-            partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
-            self._publish(connection, self._slot, full, specs)
-            name = inserts.object_name(self._slot)
-            if partial or publication.load(connection, name) is not None:
-                self._publish(connection, name, partial, specs, inserts.OPERATIONS)
+            has_slot = self._check_slot(connection, [*(spec for spec, _ in prepared), *held], facts)
+            partial = self._publish_all(connection, usable, [spec for spec, _ in prepared])
             # After the publications: they must be there at the slot's first LSN.
-            taken = None if has_slot else self._new_slot(self._slot, temporary=False)
+            taken = None
+            if not has_slot:
+                taken = self._new_slot(self._slot, temporary=False)
+                self._standing.update(Standing(system_id=system_id, confirmed_lsn=taken.consistent_point))
+            name = inserts.object_name(self._slot)
             is_named = bool(partial) and self._may_name(connection, name, taken)
             streamed = [(spec, table) for spec, table in prepared if is_named or not keyless.has_only_inserts(table)]
             return _Start(
                 tables=tuple(streamed), snapshot=taken, system_id=system_id,
                 publications=(self._slot, *([name] if is_named else [])), is_waiting=bool(partial) and not is_named,
             )  # fmt: skip
+
+    def _publish_all(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        usable: Sequence[tuple[SourceTableSpec, SourceTable]],
+        specs: Sequence[SourceTableSpec],
+    ) -> Sequence[SourceTable]:
+        """Make both publications fit; returns the tables of which only INSERTs are published."""
+        # A column list made by hand may leave out what the map does.
+        full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
+        partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
+        self._publish(connection, self._slot, full, specs)
+        name = inserts.object_name(self._slot)
+        if partial or publication.load(connection, name) is not None:
+            self._publish(connection, name, partial, specs, inserts.OPERATIONS)
+        return partial
 
     def _may_name(
         self,
@@ -446,6 +650,32 @@ class SourceSync:
         confirmed = None if state is None else state.confirmed_flush_lsn
         return from_lsn is not None and confirmed is not None and confirmed >= from_lsn
 
+    def _look(self, spec: SourceTableSpec) -> bool:
+        """Look at one table anew, beside the stream; returns whether it can be replicated.
+
+        Raises:
+            SourceError: The source does not answer.
+            LakeError: The lake does not.
+        """
+        with (
+            contextlib.closing(conninfo.connect(self._url)) as connection,
+            failure.translated(f"source {self.source.name}", f"look at table {spec.table}"),
+        ):
+            seen_at = wal_end(connection)
+            table = self._usable(spec, introspect.load_relations(connection, [spec.table]))
+            if table is None:
+                self._tables.pop(spec.identifier, None)
+            else:
+                self._tables[spec.identifier] = table
+            is_ready = table is not None and self._prepare(spec, table, seen_at)
+            if is_ready and table is not None:
+                self._watch.begin([(spec, table)], seen_at)
+                self._check_partitions(connection, [(spec, table)])
+                is_ready = self._state(spec) is not State.ERROR
+            usable = [(self._spec(target), found) for target, found in self._tables.items()]
+            self._publish_all(connection, usable, [spec] if is_ready else [])
+            return is_ready
+
     def _publish(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -456,13 +686,17 @@ class SourceSync:
     ) -> None:
         """Make a publication fit; tables that were copied once and are not in it now missed changes."""
         planned = publication.plan(publication.load(connection, name), name, tables, operations)
-        for spec in specs:
+        for spec in self.source.tables:
             if spec.table in planned.added and self._position(spec) is not None:
                 _log.warning("a table was not published for a while and is copied again", extra={
                     "event": "copied_again", "source": self.source.name, "table": spec.identifier})  # fmt: skip
                 # Before it is published again: after a crash nothing else would tell of the gap.
-                self._around.lake.forget(spec.identifier, self.source.name)
-        done = publication.reconcile(connection, name, tables, operations)
+                if spec in specs:
+                    self._forget(spec)
+                else:  # it streams beside what is looked at
+                    self._around.states.resync(spec.identifier, self.source.name, is_due=True)
+                    self._call(self._readmissions.put_nowait, spec.identifier)
+        done = publication.carry_out(connection, name, planned)
         if done.statements or done.tidying:
             _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
                       "statements": [*done.statements, *done.tidying]})  # fmt: skip
@@ -472,7 +706,7 @@ class SourceSync:
             table = self._checked(spec, found.get(spec.table))
         except TableError as error:
             self._unfit.add(spec.identifier)
-            self._fail(spec, error)
+            self._refuse(spec, error)
             return None
         self._unfit.discard(spec.identifier)
         return table
@@ -506,10 +740,10 @@ class SourceSync:
     def _prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
         lake = self._around.lake
         try:
+            if self._around.states.get(spec.identifier, self.source.name).is_resync_due and not self._is_paused(spec):
+                self._forget(spec)
             done = lake.prepare(self._target_of(spec), feed_of(self.source, spec), table.relation)
             tell(self.source, spec, done, at)
-            if spec.identifier in self._stale and self._position(spec) is not None:
-                lake.forget(spec.identifier, self.source.name)
         except TableError as error:
             if isinstance(error, ExpressionRefused) and not self.has_started:
                 raise MapMismatch(
@@ -517,17 +751,18 @@ class SourceSync:
                     option=error.option,
                 ) from error  # fmt: skip
             self._unprepared.add(spec.identifier)
-            self._fail(spec, error)
+            self._refuse(spec, error)
             return False
         self._unprepared.discard(spec.identifier)
-        self._stale.discard(spec.identifier)
         self._approved.discard(spec.identifier)
+        if lake.failure(spec.identifier) is not None:
+            # The lake ignores what is written behind a failure: it must know that the table begins again, but not
+            # before the worker has taken notice, for all of its sources.
+            self._settle(spec)
+            lake.resume(spec.identifier)
         if self._state(spec) in {State.ERROR, State.PAUSED}:
-            if spec.identifier not in self._refused:
-                # The lake ignores what is written behind a failure: it must know that the table begins again.
-                self._around.lake.resume(spec.identifier)
             self._around.states.set(spec.identifier, self.source.name, State.NEW)
-        self._refused.discard(spec.identifier)
+        self._told.pop(spec.identifier, None)
         return True
 
     def _look_at_partitions(self, roots: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
@@ -595,48 +830,109 @@ class SourceSync:
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip
 
+    def _settle(self, spec: SourceTableSpec) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._around.settle(spec.identifier), self._loop).result()
+
+    def _forget(self, spec: SourceTableSpec) -> None:
+        """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
+        try:
+            self._around.lake.forget(spec.identifier, self.source.name)
+        except TableGone as error:
+            # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
+            for other in self._around.states.sources_of(spec.identifier):
+                if other != self.source.name and self._around.states.is_streaming(spec.identifier, other):
+                    self._around.progress.hold(other, spec.identifier)
+                    self._around.states.set(spec.identifier, other, State.ERROR, error)
+        failpoints.hit("position_forgotten", SourceError)
+        self._around.states.resync(spec.identifier, self.source.name, is_due=False)
+        # The snapshot is still to come: nothing that is in the WAL now is needed.
+        self._around.progress.release(self.source.name, spec.identifier)
+
     def _check_slot(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         specs: Sequence[SourceTableSpec],
-        system_id: str,
+        facts: introspect.ServerFacts,
     ) -> bool:
         """Return whether there is a slot that the lake's positions can go on from; False: nothing was copied yet.
 
         Raises:
-            SlotLost: There is none, and something was copied.
+            SlotLost: The source does not go on from where the lake stands.
             SourceError: It is in use.
         """
+        system_id, name = str(facts.system_identifier), self.source.name
         known = [(spec, position) for spec in specs if (position := self._position(spec)) is not None]
         for spec, position in known:
             if position.system_id and position.system_id != system_id:
                 raise SlotLost(
-                    f"source {self.source.name}: cluster {system_id} answers, but table {spec.identifier} holds rows"
+                    f"source {name}: cluster {system_id} answers, but table {spec.identifier} holds rows"
                     f" of cluster {position.system_id}",
-                    hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+                    hint=f"check the url; if the cluster was replaced: {continuity.RESYNC_HINT}",
                 )
         state = slots.describe(connection, self._slot)
-        if state is None:
-            if known:
-                last = max(position.lsn for _, position in known)
-                raise SlotLost(
-                    f"source {self.source.name}: slot {self._slot} is gone, and with it the changes"
-                    f" after {lsn.render(last)}",
-                    hint="copy the source again (kuvasz resync), or set `on_slot_lost: resync`",
-                )
-            return False
-        if state.why_foreign or state.why_lost:
+        if state is not None and state.why_foreign:
             raise SlotLost(
-                f"source {self.source.name}: slot {self._slot} cannot be used: {state.why_foreign or state.why_lost}",
-                hint=f"drop it (SELECT pg_drop_replication_slot('{self._slot}')) and copy the source again",
+                f"source {name}: slot {self._slot} cannot be used: {state.why_foreign}",
+                hint=f"drop it (SELECT pg_drop_replication_slot('{self._slot}')) and start again",
             )
+        if known:
+            self._compare(connection, state, facts)
+        elif state is not None and state.why_lost:
+            slots.drop(connection, self._slot)
+            return False
+        if state is None:
+            return False
         if state.active_pid is not None:
             user = slots.user(connection, state.active_pid)
             raise SourceError(
-                f"source {self.source.name}: slot {self._slot} is in use by {user}",
+                f"source {name}: slot {self._slot} is in use by {user}",
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
+        standing = self._standing.standing if known else Standing()
+        confirmed_lsn = max(standing.confirmed_lsn, state.confirmed_flush_lsn or 0)
+        self._standing.update(dataclasses.replace(standing, system_id=system_id, confirmed_lsn=confirmed_lsn))
         return True
+
+    def _compare(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        slot: slots.SlotState | None,
+        facts: introspect.ServerFacts,
+    ) -> None:
+        """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
+        standing, applied_lsn = self._standing.standing, self._applied_lsn()
+        server = continuity.Server(
+            system_id=str(facts.system_identifier),
+            timeline=facts.timeline,
+            wal_lsn=introspect.wal_end(connection),
+            slot_name=self._slot,
+            slot=slot,
+        )
+        why = continuity.why_lost(standing, applied_lsn, server)
+        if why is None and publication.load(connection, self._slot) is None:
+            since = lsn.render(standing.confirmed_lsn or applied_lsn)
+            why = f"publication {self._slot} was dropped: changes after {since} may be missing"
+        if why is not None:
+            raise SlotLost(f"source {self.source.name}: {why}", hint=continuity.hint(why, self._standing.path))
+
+    def _applied_lsn(self) -> int:
+        positions = (self._position(spec) for spec in self.source.tables)
+        return max((position.lsn for position in positions if position is not None), default=0)
+
+    def _start_over(self) -> None:
+        """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.
+
+        Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
+        lake knows, and only then does the old slot go.
+        """
+        for spec in self.source.tables:
+            self._around.states.resync(spec.identifier, self.source.name, is_due=True)
+        for spec in self.source.tables:
+            self._forget(spec)
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            slots.drop(connection, self._slot)
+        failpoints.hit("slot_dropped", SourceError)
 
     def _temporary_snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         name = f"{self._slot[:50]}_copy_{random.getrandbits(24):06x}"
@@ -660,23 +956,29 @@ class SourceSync:
         with contextlib.closing(conninfo.connect(self._url)) as connection:
             return introspect.load_types(connection, oids)
 
-    async def _copy(
-        self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
-    ) -> None:
-        async with self._around.copies:
-            if self._stopping.is_set():
-                raise SourceError(f"source {self.source.name}: stopped while copying")
-            self._around.states.set(spec.identifier, self.source.name, State.COPYING)
-            try:
-                await asyncio.to_thread(self._copy_now, spec, table, taken, system_id)
-            except (TableError, InternalError) as error:
-                self._fail(spec, error)
-            except LakeError as error:
-                raise SourceError(error.message, hint=error.hint) from error
+    async def _copy(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
+        if self._stopping.is_set():
+            raise SourceError(f"source {self.source.name}: stopped while copying")
+        self._around.states.set(spec.identifier, self.source.name, State.COPYING)
+        abandoned = threading.Event()
+        copying = asyncio.get_running_loop().run_in_executor(None, self._copy_now, spec, taken, system_id, abandoned)
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: were it left alone, it might replace rows that are newer by then.
+            abandoned.set()
+            await asyncio.wait([copying])
+            copying.exception()
+            raise
+        except (TableError, InternalError) as error:
+            self._fail(spec, error)
+        except LakeError as error:
+            raise SourceError(error.message, hint=error.hint) from error
 
     def _copy_now(
-        self, spec: SourceTableSpec, table: SourceTable, taken: slots.ExportedSnapshot, system_id: str
+        self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, abandoned: threading.Event
     ) -> None:
+        table = self._tables[spec.identifier]
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
@@ -695,7 +997,7 @@ class SourceSync:
         def progress(done: int, rows: int) -> None:
             note(spec.identifier, self.source.name, copy_done=done, copied_rows=rows)
             self._around.on_copy(self.source.name, spec.identifier, done, total, rows)
-            if self._stopping.is_set():
+            if self._stopping.is_set() or abandoned.is_set():
                 raise SourceError(f"source {self.source.name}: stopped while copying")
 
         receipt = self._around.lake.copy(
@@ -705,6 +1007,7 @@ class SourceSync:
             Position(lsn=taken.consistent_point, system_id=system_id),
             progress,
         )
+        note(spec.identifier, self.source.name, copies=1)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
@@ -731,19 +1034,26 @@ class SourceSync:
         return self._around.lake.positions(spec.identifier).get(self.source.name)
 
     def _state(self, spec: SourceTableSpec) -> State:
-        return next(
-            state.state
-            for state in self._around.states.snapshot()
-            if state.source == self.source.name and state.target == spec.identifier
-        )
+        return self._around.states.get(spec.identifier, self.source.name).state
+
+    def _is_paused(self, spec: SourceTableSpec) -> bool:
+        return self._around.states.get(spec.identifier, self.source.name).is_paused
+
+    def _refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
+        self._fail(spec, error)
+        if not isinstance(error, SchemaHeld):
+            self._again_later(spec)
 
     def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        self._refused.add(spec.identifier)
+        told = self._told.get(spec.identifier)
+        self._told[spec.identifier] = str(error)
         state = State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR
         self._around.states.set(spec.identifier, self.source.name, state, error)
-        _log.error("a table stops", extra={
-            "event": "table_failed", "source": self.source.name, "table": spec.identifier,
-            "error": str(error)})  # fmt: skip
+        if told != str(error):
+            _log.error("a table stops", extra={
+                "event": "table_failed", "source": self.source.name, "table": spec.identifier,
+                "error": str(error)})  # fmt: skip
 
 
 def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:

@@ -1,7 +1,8 @@
-"""The verbs that talk to a running kuvasz, over its HTTP server: `status` and `retry`."""
+"""The verbs that talk to a running kuvasz, over its HTTP server: `status` and the commands."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import urllib.error
 import urllib.request
@@ -44,15 +45,16 @@ def status(config: Config) -> dict[str, Any]:
     return _ask(config, "/status")
 
 
-def retry(config: Config, table: str) -> dict[str, Any]:
-    """Have the running kuvasz try a table again.
+def command(config: Config, verb: str, *, table: str | None, sid: str | None) -> dict[str, Any]:
+    """Have the running kuvasz pause, resume, retry or resync tables.
 
     Raises:
         ConfigError: The configuration has no server.
         NotRunning: Nobody answers, or the token is not to be found.
-        Refused: It knows no such table, or the table is not in error.
+        Refused: It knows no such table, or there is nothing to be done.
     """
-    return _ask(config, "/api/retry", {"table": table})
+    given = {"table": table, "sid": sid}
+    return _ask(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
 
 
 def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str, Any]]:
@@ -139,10 +141,14 @@ def render(answer: dict[str, Any]) -> Group:
     for source in answer["sources"]:
         parts.append(_source(source))
         if source["error"]:
-            parts.append(Text(f"  {source['error']}", style="red"))
+            parts.append(Text(f"  {source['error']}{_again(source['retry_at'])}", style="red"))
         parts.append(_tables(source["tables"]))
         parts += [
-            Text(f"  {table['table']}: {table['error']['message']}\n  hint: {table['error']['hint']}", style="red")
+            Text(
+                f"  {table['table']}, since {table['since'][:19]}Z: {table['error']['message']}\n"
+                f"  hint: {table['error']['hint']}{_again(table['retry_at'])}",
+                style="red",
+            )
             for table in source["tables"]
             if table["error"]
         ]
@@ -171,10 +177,23 @@ def _source(source: dict[str, Any]) -> Text:
     if source["lag_bytes"] is not None:
         lag += f", {text.size(source['lag_bytes'])} of WAL"
     slot = source["slot"]
-    held = "" if slot is None else f", slot keeps {text.size(slot['retained_bytes'])} ({slot['status']})"
+    held = "" if slot is None else f", slot keeps {text.size(slot['retained_bytes'])} ({slot['status']}{_left(slot)})"
     line = Text(f"\n{source['source']} ", style="bold")
     line.append(source["state"], style=_STYLES.get(source["state"], "yellow"))
     return line.append(f" {lag}, confirmed {source['confirmed_lsn']}{held}", style="not bold default")
+
+
+def _left(slot: dict[str, Any]) -> str:
+    """Say how long a slot lasts where the source limits it."""
+    if slot["safe_bytes"] is None:
+        return ""
+    left = f", {text.size(slot['safe_bytes'])} before it is lost"
+    seconds = slot["seconds_left"]
+    return left if seconds is None else f"{left}: {datetime.timedelta(seconds=round(seconds))} at this rate"
+
+
+def _again(retry_at: str | None) -> str:
+    return "" if retry_at is None else f"\n  tried again at {retry_at[:19]}Z"
 
 
 def _tables(tables: list[dict[str, Any]]) -> Table:

@@ -177,11 +177,15 @@ def test_a_table_in_error_is_tried_again_with_the_token_alone(
         assert pipeline.get("/api/retry")[0] == 405
         assert pipeline.get("/nothing")[0] == 404
         assert kuvasz("retry", "--table", "items") == (
-            1, "", "error: table shop.items is not in error\nhint: see `kuvasz status`\n",
+            1, "", "error: table 'items' is not in error\nhint: see `kuvasz status`\n",
         )  # fmt: skip
 
         database.execute("ALTER TABLE bare ADD PRIMARY KEY (n)")
-        assert kuvasz("retry", "--table", "bare") == (0, "tried again: shop.bare; see `kuvasz status`\n", "")
+        assert kuvasz("retry", "--table", "bare") == (
+            0,
+            "tried again: shop.bare of shop_eu; see `kuvasz status`\n",
+            "",
+        )
         pipeline.wait_streaming()
         database.execute("INSERT INTO bare VALUES (3)")
         database.execute("INSERT INTO items VALUES (1)")

@@ -244,7 +244,7 @@ def test_hold_waits_for_a_person(database: Database, lake_folder: LakeFolder) ->
         assert "hint: the map says `on_schema_change: hold`" in error
         assert "name" in fields(pipeline)
         change(database)
-        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.tell("retry", "shop.items", "shop_eu")
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
         assert_same(pipeline, database)
@@ -252,7 +252,7 @@ def test_hold_waits_for_a_person(database: Database, lake_folder: LakeFolder) ->
         pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
     with Pipeline(pipeline.config, lake_folder) as pipeline:
         pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
-        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.tell("retry", "shop.items", "shop_eu")
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
         assert_same(pipeline, database)
@@ -266,7 +266,7 @@ def test_stop_stops(database: Database, lake_folder: LakeFolder) -> None:
         assert "column more was added" in pipeline.errors()[0]
         database.execute("ALTER TABLE items DROP more")
         change(database)
-        pipeline.call(pipeline.app.retry("shop.items"))
+        pipeline.tell("retry", "shop.items", "shop_eu")
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
         assert_same(pipeline, database)

@@ -130,7 +130,7 @@ def test_a_partition_attached_with_rows_stops_the_table(
             run(database, *attach)
             pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
             assert "public.events_3 was attached with rows" in pipeline.errors()[0]
-            pipeline.call(pipeline.app.retry("shop.events"))
+            pipeline.tell("retry", "shop.events", "shop_eu")
             pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
     if is_down:
         run(database, *attach)

@@ -391,7 +391,7 @@ async def test_a_missing_slot_is_lost(house: House):
 
 
 @pytest.mark.parametrize("server", ["postgres16", "postgres18"])
-def test_a_missing_publication_is_refused(server: str, request: pytest.FixtureRequest):
+def test_a_missing_publication_loses_the_slot(server: str, request: pytest.FixtureRequest):
     # Version 16 ends the stream with an error, 18 goes on without the publication's rows and only warns.
     database = create_database(request.getfixturevalue(server))
 
@@ -400,7 +400,7 @@ def test_a_missing_publication_is_refused(server: str, request: pytest.FixtureRe
         house = prepare(database)
         before = house.confirmed()
         house.database.execute("INSERT INTO t VALUES (1)")
-        with pytest.raises(errors.SourceRefused, match='"nope"'):
+        with pytest.raises(errors.SlotLost, match='"nope"'):
             await house.reader(publication="nope").run()
         assert house.confirmed() == before
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kuvasz.admin import views
 from kuvasz.errors import DecodeError
 from kuvasz.state.tables import State
-from tests.unit.admin.snapshots import CLOCK, snapshot
+from tests.unit.admin.snapshots import CLOCK, SLOT, snapshot
 
 
 def test_status_of_a_good_day() -> None:
@@ -24,11 +25,16 @@ def test_status_of_a_good_day() -> None:
         "source": "shop_eu", "state": "streaming", "error": None, "received_lsn": "0/500", "durable_lsn": "0/500",
         "confirmed_lsn": "0/480", "rows": 7, "lag_seconds": 0.0, "lag_bytes": 0,
         "fresh_at": "2023-11-14T22:13:17.000+00:00", "last_message_at": "2023-11-14T22:13:18.000+00:00",
-        "is_paused": False, "slot": {"retained_bytes": 4096, "safe_bytes": None, "status": "reserved"},
+        "is_paused": False, "retry_at": None,
+        "slot": {
+            "retained_bytes": 4096, "safe_bytes": None, "status": "reserved", "wal_bytes_per_second": None,
+            "seconds_left": None,
+        },
     }  # fmt: skip
     assert table == {
         "table": "public.items", "target": "shop.items", "state": "streaming",
-        "since": "2023-11-14T22:12:20.000+00:00", "error": None, "rows": 7, "copied_rows": 40, "copy_progress": 1.0,
+        "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
+        "is_resync_due": False, "rows": 7, "copied_rows": 40, "copy_progress": 1.0,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
     }  # fmt: skip
 
@@ -90,3 +96,23 @@ def test_not_ready_before_and_after() -> None:
 def test_copy_progress_is_unknown_without_a_copy() -> None:
     (table,) = snapshot(table={"copy_total": 0, "copy_done": 0}).view.tables
     assert views.copy_progress(table) is None
+
+
+def test_errors_tell_of_the_next_attempt() -> None:
+    found = views.status(snapshot(source={"retry_at": CLOCK + 5}, table={"retry_at": CLOCK + 15}))
+    (source,) = found["sources"]
+    (table,) = source["tables"]
+    assert source["retry_at"] == "2023-11-14T22:13:25.000+00:00"
+    assert (table["retry_at"], table["is_resync_due"]) == ("2023-11-14T22:13:35.000+00:00", False)
+
+
+def test_a_limited_slot_tells_how_long_it_lasts() -> None:
+    first = dataclasses.replace(SLOT, safe_bytes=5000)
+    second = dataclasses.replace(first, safe_bytes=4000, wal_end=SLOT.wal_end + 1000, asked_at=SLOT.asked_at + 10)
+    third = dataclasses.replace(second, safe_bytes=1000, wal_end=SLOT.wal_end + 4000, asked_at=SLOT.asked_at + 20)
+    assert first.seconds_left is None
+    assert (second.after(first).wal_rate, second.after(first).seconds_left) == (100.0, 40.0)
+    assert third.after(second.after(first)).seconds_left == 5.0  # (100 + 300) / 2 bytes a second
+    assert SLOT.after(SLOT).seconds_left is None
+    (source,) = views.status(snapshot(facts={"slot": second.after(first)}))["sources"]
+    assert (source["slot"]["wal_bytes_per_second"], source["slot"]["seconds_left"]) == (100.0, 40.0)

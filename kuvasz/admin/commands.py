@@ -1,0 +1,74 @@
+"""What a person may tell a running kuvasz to do with its tables. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from kuvasz.config import names
+
+if TYPE_CHECKING:
+    from kuvasz.state.tables import TableState
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """A command; `kuvasz.sync.source_sync.SourceSync` has a method of its name."""
+
+    name: str
+    fits: Callable[[TableState], bool]  #: whether it changes anything for a table
+    why_not: str  #: as in "table shop.items is …"
+    done: str  #: as in "…: shop.items of shop_eu"
+
+
+VERBS = (
+    Verb(name="pause", fits=lambda state: not state.is_paused, why_not="paused already", done="paused"),
+    Verb(name="resume", fits=lambda state: state.is_paused, why_not="not paused", done="resumed"),
+    Verb(name="retry", fits=lambda state: state.error is not None, why_not="not in error", done="tried again"),
+    Verb(name="resync", fits=lambda _: True, why_not="", done="to be copied again"),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The tables that are meant: one of all sources, one of one source, or all of one source."""
+
+    table: str | None  #: the target, with or without namespace, or the name at the source
+    sid: str | None  #: the sid, or the name of the source
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> Selection:
+        """Return what a request's body asks for.
+
+        Raises:
+            HTTPBadRequest: Neither a table nor a sid, or no text.
+        """
+        given = {name: body.get(name) for name in ("table", "sid")}
+        for name, value in given.items():
+            if value is not None and (not isinstance(value, str) or not value):
+                raise web.HTTPBadRequest(reason=f"{name} is no text")
+        if given["table"] is None and given["sid"] is None:
+            raise web.HTTPBadRequest(reason="table and sid are missing")
+        return Selection(table=given["table"], sid=given["sid"])
+
+    def has(self, state: TableState, sid: str | None) -> bool:
+        """Whether a table of a source with this sid is meant."""
+        is_source = self.sid is None or self.sid in {sid, state.source}
+        return is_source and (self.table is None or self.table in _names(state.target, state.table))
+
+    def describe(self) -> str:
+        """Return it in words."""
+        parts = [] if self.table is None else [f"table {self.table!r}"]
+        parts += [] if self.sid is None else [f"source {self.sid!r}"]
+        return " of ".join(parts)
+
+
+def _names(target: str, table: str) -> set[str]:
+    """Return what a person may call a table."""
+    return {target, target.rpartition(".")[2], table, table.removeprefix(f"{names.DEFAULT_SCHEMA}.")}
+
+
+__all__ = ["VERBS", "Selection", "Verb"]

@@ -1,0 +1,107 @@
+"""Whether a source goes on from where the lake stands, or changes are missing and why. Pure.
+
+Asked at every connection. A slot that is gone or invalidated says so itself; that it was moved by someone else, that
+another cluster answers, or one that was restored from an older backup, is told by comparing numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kuvasz import lsn
+
+if TYPE_CHECKING:
+    from kuvasz.source.slots import SlotState
+    from kuvasz.state.standing import Standing
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a source says of itself at a connection."""
+
+    system_id: str
+    timeline: int
+    wal_lsn: int  #: the end of its WAL
+    slot_name: str
+    slot: SlotState | None  #: None: there is none of that name
+    switches: Mapping[int, int] | None = None  #: timeline -> LSN at which it was left for ours; None: not asked
+
+
+def why_lost(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+    """Return why the stream cannot be continued without a gap, with the range that is missing; None if it can.
+
+    Args:
+        standing: What kuvasz noted of the source.
+        applied_lsn: Everything before it may be in the lake; 0: nothing is.
+        server: What answers now.
+    """
+    if standing.system_id and standing.system_id != server.system_id:
+        return f"cluster {server.system_id} answers, not {standing.system_id}"
+    return _why_back(standing, applied_lsn, server) or _why_slot(standing, applied_lsn, server)
+
+
+def _why_back(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+    """Return why the source lacks what the lake has."""
+    lake = f"the lake has its changes up to {lsn.render(applied_lsn)}"
+    cause = "an older backup was restored, or a standby took over that was late"
+    if standing.timeline and server.timeline < standing.timeline:
+        return f"its timeline went back from {standing.timeline} to {server.timeline}: {cause}; {lake}"
+    if standing.timeline and server.timeline > standing.timeline and server.switches is not None:
+        left = server.switches.get(standing.timeline)
+        if left is None:
+            return f"its timeline {server.timeline} does not come from {standing.timeline}: {cause}; {lake}"
+        if left < applied_lsn:
+            return (
+                f"its timeline {server.timeline} left timeline {standing.timeline} at {lsn.render(left)}, and"
+                f" {lake}: {cause}"
+            )
+    if server.wal_lsn < applied_lsn:
+        return f"its WAL ends at {lsn.render(server.wal_lsn)}, and {lake}: {cause}"
+    return None
+
+
+def _why_slot(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+    since = standing.confirmed_lsn or applied_lsn
+    missing = f"the changes between {lsn.render(since)} and {lsn.render(server.wal_lsn)} are missing"
+    slot = server.slot
+    if slot is None:
+        return f"slot {server.slot_name} is gone: {missing}"
+    if slot.why_lost:
+        return f"slot {slot.name} cannot be used: {slot.why_lost}: {missing}"
+    moved_to = slot.confirmed_flush_lsn or 0
+    if standing.confirmed_lsn and moved_to > standing.confirmed_lsn:
+        return (
+            f"slot {slot.name} {_MOVED}: the changes between {lsn.render(standing.confirmed_lsn)}"
+            f" and {lsn.render(moved_to)} are missing"
+        )
+    return None
+
+
+RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: resync`"
+
+_MOVED = "was advanced by someone else"
+
+
+def hint(why: str, file: object) -> str:
+    """Return what to do when the stream is lost; `file` holds what kuvasz noted of the source."""
+    if _MOVED not in why:
+        return RESYNC_HINT
+    return (
+        f"{RESYNC_HINT}. Only if another kuvasz with a state folder of its own ran meanwhile, nothing is missing:"
+        f" then remove {file}"
+    )
+
+
+def switches(history: str) -> dict[int, int]:
+    """Parse a timeline's history file (manual, section 55.4, TIMELINE_HISTORY): timeline -> LSN where it was left."""
+    found = {}
+    for line in history.splitlines():
+        parts = line.split()
+        if len(parts) >= 2 and parts[0].isdigit():
+            found[int(parts[0])] = lsn.parse(parts[1])
+    return found
+
+
+__all__ = ["RESYNC_HINT", "Server", "hint", "switches", "why_lost"]

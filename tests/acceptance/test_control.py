@@ -1,0 +1,102 @@
+"""Commands and states over kills: whatever is cut off goes on with the next start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kuvasz import cli
+from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
+from tests.fix_lake import group
+from tests.fix_postgres import Database
+from tests.fix_process import Process
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+TABLE = next(iter(TABLES))
+
+
+@pytest.fixture
+def process(database: Database, new_process: Callable[..., Process]) -> Process:
+    create_tables(database)
+    fill_tables(database)
+    return new_process(group({"eu": database}, dict.fromkeys(TABLES)))
+
+
+def tell(process: Process, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a verb while nothing runs."""
+    map_ = json.loads(process.map.read_text())
+    process.map.write_text(json.dumps(map_ | {"server": {"address": "127.0.0.1:0"}}))
+    try:
+        with contextlib.suppress(SystemExit):
+            cli.main([*arguments, "--config", str(process.map)])
+    finally:
+        process.map.write_text(json.dumps(map_))
+    return capsys.readouterr().out
+
+
+@pytest.mark.timeout(600)
+def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
+    process: Process, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    rows = len(process.rows(TABLE))
+    told = tell(process, "resync", "--table", TABLE, capsys=capsys)
+    assert told == f"to be copied again: shop.{TABLE} of shop_eu; no kuvasz runs here: noted for its next start\n"
+    for point in ("position_forgotten:kill", "slot_created:kill", "copy_range_done:kill", "before_commit:kill"):
+        process.start(failpoints=point)
+        process.wait_killed()
+        assert len(process.rows(TABLE)) == rows, f"the old rows stay at {point}"
+        assert not process.found("copied"), point
+    with Load(database, 7):
+        process.start()
+        copied = process.wait_event("copied")
+        assert copied["table"] == f"shop.{TABLE}"
+        process.wait_event("committed", 5)
+    process.wait_confirmed(database)
+    for table in TABLES:
+        process.assert_equal(table, source_rows(database.url, table, sid="eu"), key=("sid", "id"))
+    assert [event["table"] for event in process.found("copied")] == [f"shop.{TABLE}"]
+
+
+@pytest.mark.timeout(600)
+def test_a_paused_table_stays_paused_over_kills_and_a_lost_source_is_copied_again(
+    process: Process, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    before = process.positions(TABLE)
+    tell(process, "pause", "--table", TABLE, capsys=capsys)
+    with Load(database, 8):
+        process.start()
+        process.wait_event("committed", 5)
+        helpers = process.helpers()
+        process.begin_kill()
+        process.wait()
+        process.wait_helpers(helpers)
+        process.start()
+        process.wait_event("committed", 5)
+        assert not [event for event in process.found("committed") if event["table"] == f"shop.{TABLE}"]
+    process.terminate()
+    assert process.positions(TABLE) == before
+    database.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+    )
+    process.start()
+    assert process.wait() == 5, process.report()
+    assert "slot kuvasz_shop_eu is gone: the changes between" in process.found("source_stopped")[-1]["error"]
+    tell(process, "resume", "--table", TABLE, capsys=capsys)
+    (databases,) = group({"eu": database}, dict.fromkeys(TABLES))
+    process.write_map([databases | {"on_slot_lost": "resync"}])
+    for point in ("slot_dropped:kill", "slot_created:kill", "copy_range_done:kill"):
+        process.start(failpoints=point)
+        process.wait_killed()
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    for table in TABLES:
+        process.assert_equal(table, source_rows(database.url, table, sid="eu"), key=("sid", "id"))

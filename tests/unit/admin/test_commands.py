@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from kuvasz.admin.commands import VERBS, Selection
+from kuvasz.errors import TableError
+from kuvasz.state.tables import State, TableState
+
+ITEMS = TableState(target="shop.items", source="shop_eu", table="public.items")
+
+
+@pytest.mark.parametrize(
+    ("table", "sid", "is_meant"),
+    [
+        ("items", None, True),
+        ("public.items", None, True),
+        ("shop.items", "eu", True),
+        ("items", "shop_eu", True),
+        (None, "eu", True),
+        (None, "us", False),
+        ("items", "us", False),
+        ("others", "eu", False),
+    ],
+)
+def test_a_table_is_meant_by_what_people_call_it(table: str | None, sid: str | None, is_meant: bool) -> None:
+    body = {"table": table, "sid": sid}
+    assert Selection.of(body).has(ITEMS, "eu") is is_meant
+
+
+@pytest.mark.parametrize("body", [{}, {"table": 5}, {"table": ""}, {"sid": []}])
+def test_a_selection_of_nothing_is_refused(body: dict) -> None:
+    with pytest.raises(web.HTTPBadRequest):
+        Selection.of(body)
+
+
+def test_a_selection_describes_itself() -> None:
+    assert Selection(table="items", sid="eu").describe() == "table 'items' of source 'eu'"
+    assert Selection(table=None, sid="eu").describe() == "source 'eu'"
+
+
+@pytest.mark.parametrize(
+    ("state", "fitting"),
+    [
+        (State.STREAMING, {"pause", "resync"}),
+        (State.ERROR, {"pause", "resync", "retry"}),
+        (State.PAUSED, {"resume", "resync"}),
+    ],
+)
+def test_a_command_fits_where_it_changes_something(state: State, fitting: set[str]) -> None:
+    error = TableError("wrong") if state is State.ERROR else None
+    table = TableState(target="t", source="s", table="t", state=state, error=error, is_paused=state is State.PAUSED)
+    assert {verb.name for verb in VERBS if verb.fits(table)} == fitting

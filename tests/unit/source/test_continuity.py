@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.source import continuity
+from kuvasz.source.continuity import Server, why_lost
+from kuvasz.source.slots import SlotState
+from kuvasz.state.standing import Standing
+
+SLOT = SlotState(
+    name="kuvasz_shop", plugin="pgoutput", database="shop", is_temporary=False, active_pid=None,
+    confirmed_flush_lsn=0x100, restart_lsn=0x90, wal_status="reserved", safe_wal_bytes=None, retained_bytes=None,
+)  # fmt: skip
+KNOWN = Standing(system_id="71", timeline=2, confirmed_lsn=0x100)
+SERVER = Server(system_id="71", timeline=2, wal_lsn=0x200, slot_name=SLOT.name, slot=SLOT)
+APPLIED = 0xF0
+
+
+def changed(**facts: object) -> Server:
+    return dataclasses.replace(SERVER, **facts)
+
+
+def slot(**facts: object) -> Server:
+    return changed(slot=dataclasses.replace(SLOT, **facts))
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        SERVER,
+        slot(confirmed_flush_lsn=0x80),  # a server that crashed may forget what it was told
+        slot(confirmed_flush_lsn=None),
+        changed(wal_lsn=APPLIED),
+        changed(timeline=3, switches={1: 0x10, 2: APPLIED}),  # a standby that had everything took over
+        changed(timeline=3),  # the history is asked for by the reader
+    ],
+)
+def test_goes_on(server: Server) -> None:
+    assert why_lost(KNOWN, APPLIED, server) is None
+
+
+def test_what_is_not_known_is_not_compared() -> None:
+    assert why_lost(Standing(), 0, slot(confirmed_flush_lsn=0x1FF)) is None
+    assert why_lost(Standing(), APPLIED, changed(timeline=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (changed(system_id="72"), "cluster 72 answers, not 71"),
+        (changed(slot=None), "slot kuvasz_shop is gone: the changes between 0/100 and 0/200 are missing"),
+        (
+            slot(wal_status="lost"),
+            "slot kuvasz_shop cannot be used: the server removed WAL that it needed (max_slot_wal_keep_size):"
+            " the changes between 0/100 and 0/200 are missing",
+        ),
+        (
+            slot(confirmed_flush_lsn=0x101),
+            "slot kuvasz_shop was advanced by someone else: the changes between 0/100 and 0/101 are missing",
+        ),
+        (changed(timeline=1), "its timeline went back from 2 to 1: an older backup was restored"),
+        (changed(timeline=4, switches={1: 0x10}), "its timeline 4 does not come from 2"),
+        (
+            changed(timeline=3, switches={2: APPLIED - 1}),
+            "its timeline 3 left timeline 2 at 0/EF, and the lake has its changes up to 0/F0",
+        ),
+        (changed(wal_lsn=0xE0), "its WAL ends at 0/E0, and the lake has its changes up to 0/F0: an older backup"),
+    ],
+)
+def test_tells_why_it_cannot_go_on(server: Server, told: str) -> None:
+    why = why_lost(KNOWN, APPLIED, server)
+    assert why is not None
+    assert told in why
+
+
+def test_without_a_note_the_lake_says_what_is_missing() -> None:
+    assert why_lost(Standing(), APPLIED, changed(slot=None)) == (
+        "slot kuvasz_shop is gone: the changes between 0/F0 and 0/200 are missing"
+    )
+
+
+def test_only_an_advanced_slot_may_be_a_mistake_of_ours() -> None:
+    why = why_lost(KNOWN, APPLIED, slot(confirmed_flush_lsn=0x101))
+    assert why is not None
+    assert "then remove /x/file" in continuity.hint(why, "/x/file")
+    assert continuity.hint("slot kuvasz_shop is gone", "/x/file") == continuity.RESYNC_HINT
+
+
+def test_reads_a_timelines_history() -> None:
+    text = "1\t0/3000000\tno recovery target specified\n\n# made by hand\n2\t1/40\tbefore 2020-01-01"
+    assert continuity.switches(text) == {1: 0x3000000, 2: 0x1_0000_0040}
