@@ -21,7 +21,8 @@ import pytest
 from kuvasz.decode import columns, copytext, messages, tuples
 from kuvasz.decode.cells import NULL, Cells
 from kuvasz.errors import DecodeError, KuvaszError
-from kuvasz.lake import positions, puffin, source_columns
+from kuvasz.evolve import known
+from kuvasz.lake import positions, puffin
 from kuvasz.model import PgType, Relation
 from kuvasz.route.assembler import Assembler
 from kuvasz.source.copy_out import unframe
@@ -190,7 +191,7 @@ def parse_rest(memory: Guarded, chance: random.Random) -> None:
         positions.parse({"kuvasz.position.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
     else:
         text = '{"oid": 16384, "columns": {"id": 1, "name": 2}}'
-        source_columns.parse({"kuvasz.columns.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
+        known.parse({"kuvasz.columns.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
 
 
 PARSERS: dict[str, Callable[[Guarded, random.Random], None]] = {
