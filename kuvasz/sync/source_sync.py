@@ -293,9 +293,10 @@ class SourceSync:
             self._around.progress.hold(name, target)
             if self._activate(target, self._epoch + 1):
                 self._around.progress.release(name, target)
-        elif self._position(spec) is not None or target in self._unprepared:
+        elif self._position(spec) is not None or target in self._unprepared or not is_stopped:
+            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table.
             self._around.progress.hold(name, target)
-        else:  # it is to be copied, from a snapshot that is still to be taken
+        else:
             self._around.progress.release(name, target)
 
     def _activate(self, target: str, epoch: int) -> bool:
@@ -416,7 +417,6 @@ class SourceSync:
         while self._position(spec) is None and self._state(spec) not in {State.PAUSED, State.ERROR}:
             try:
                 async with around.copies:
-                    # Before the snapshot: what commits after it is needed from the stream.
                     around.progress.hold(name, spec.identifier)
                     with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
@@ -486,9 +486,9 @@ class SourceSync:
             return False  # what copies looks itself whether there is more to be done
         _log.info("a table is taken up again", extra={
             "event": "readmitted", "source": name, "table": target, "resync": state.is_resync_due})  # fmt: skip
-        if self._position(spec) is not None:
-            self._around.progress.hold(name, target)
-        self._around.states.set(target, name, State.NEW)
+        self._around.progress.hold(name, target)
+        if state.state in {State.CATCHING_UP, State.STREAMING}:
+            self._around.states.set(target, name, State.NEW)
         try:
             await self._around.settle(target)
             is_usable = await asyncio.to_thread(self._look, spec)
@@ -706,7 +706,9 @@ class SourceSync:
             table = self._checked(spec, found.get(spec.table))
         except TableError as error:
             self._unfit.add(spec.identifier)
-            self._refuse(spec, error)
+            known = self._around.states.get(spec.identifier, self.source.name).error
+            # Whoever saw it go knows more of it: that it was renamed, and to what.
+            self._refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
             return None
         self._unfit.discard(spec.identifier)
         return table
@@ -846,8 +848,6 @@ class SourceSync:
                     self._around.states.set(spec.identifier, other, State.ERROR, error)
         failpoints.hit("position_forgotten", SourceError)
         self._around.states.resync(spec.identifier, self.source.name, is_due=False)
-        # The snapshot is still to come: nothing that is in the WAL now is needed.
-        self._around.progress.release(self.source.name, spec.identifier)
 
     def _check_slot(
         self,
