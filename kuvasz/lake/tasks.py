@@ -272,7 +272,9 @@ class CopyRange:
             written, places = write_rows(self.properties, path, rows, self.bounded, self.layout)
             files.extend(written)
             order = np.argsort(places) if places is not None else np.arange(rows.num_rows)
-            ordered = concatenate([part.keys for part in parts]).take(order)
+            ordered = concatenate([part.keys for part in parts])
+            if len(ordered):  # rows of a table without a key have none
+                ordered = ordered.take(order)
             ends = np.cumsum([file.rows for file in written]).tolist()
             keys.extend(ordered.take(slice(b, e)) for b, e in zip([0, *ends], ends, strict=False))
             parts.clear()

@@ -70,7 +70,6 @@ ELSEWHERE = {
     "lake/spark.py": "contract/test_lake.py",
     "lake/swap.py": "contract/test_maintenance.py",
     "lake/table.py": "contract/test_iceberg.py",
-    "lake/tasks.py": "contract/test_lake.py",
     "lake/warmup.py": "contract/test_lake.py",
     # Made for a server: tried on one.
     "source/connection.py": "integration/test_reader.py",
