@@ -124,7 +124,11 @@ def no_earlier_version(source: str, table: str, rows: int) -> TableError:
         f"source {source}, table {table}: {rows} updated rows leave out a large value that did not change,"
         " and the lake has no earlier version of them"
     )
-    return TableError(message, hint=f"copy the table again: kuvasz resync --table {table}")
+    hint = (
+        f"copy the table again: kuvasz resync --table {table}; if rows enter a filter, with ALTER TABLE … REPLICA"
+        " IDENTITY FULL before"
+    )
+    return TableError(message, hint=hint)
 
 
 def placed(error: KuvaszError, commit_lsn: int) -> KuvaszError:

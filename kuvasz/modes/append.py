@@ -17,7 +17,7 @@ from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
-from kuvasz.modes.clone import Applied, Aside, take_key_from_old
+from kuvasz.modes.clone import Applied, Aside, never_sent, take_key_from_old
 from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
 
@@ -82,11 +82,7 @@ def aside_of(
     """
     root = folded.root[kept[waits]]
     if (root < 0).any():
-        row = int(kept[waits][np.argmin(root)])
-        message = (
-            f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
-        )
-        raise DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
+        raise never_sent(shape, int(kept[waits][np.argmin(root)]))
     unchanged = [shape.unchanged(changes.new, index, kept) for index in range(len(shape.bindings))]
     return Aside(
         rows=rows,

@@ -102,15 +102,23 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
     )
 
 
+def never_sent(shape: Shape, row: int) -> DecodeError:
+    """Return the error of a row that leaves out a value which no row before it has."""
+    message = f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
+    if shape.transform is not None and shape.transform.filter is not None:
+        return DecodeError(
+            message,
+            hint="a row entered the filter, and large values that did not change are sent with the old row alone:"
+            " ALTER TABLE … REPLICA IDENTITY FULL, and copy the table again",
+        )
+    return DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
+
+
 def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) -> Aside:
     root = folded.root[rows]
     if (root < 0).any():
         # An INSERT carries every value, so its row always has a chain of updates that starts outside the chunk.
-        row = int(rows[np.argmin(root)])
-        message = (
-            f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
-        )
-        raise DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
+        raise never_sent(shape, int(rows[np.argmin(root)]))
     unchanged = [shape.unchanged(changes.new, index, rows) for index in range(len(shape.bindings))]
     return Aside(
         rows=shape.rows(changes.new, rows),

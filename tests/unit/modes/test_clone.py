@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from kuvasz.lake.schema import LakeSchema, wanted
 from kuvasz.model import Column, PgType
 from kuvasz.modes import clone
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transform import Transform
 from tests.contract.changes import INT4, SAME, TEXT, delete, feed, insert, relation, target, update
 from tests.unit.decode.wires import copy_line, joined, message
 
@@ -87,7 +90,12 @@ def test_what_was_never_sent_waits_for_the_lake() -> None:
 def test_an_unchanged_value_of_a_row_that_was_deleted_before_is_refused() -> None:
     with pytest.raises(DecodeError, match="row message 1 leaves out a value that was never sent") as caught:
         apply(delete(1), update(1, 2, SAME))
-    assert caught.value.hint
+    assert "report it" in caught.value.hint
+
+
+def test_a_row_that_enters_a_filter_without_a_large_value_asks_for_whole_old_rows() -> None:
+    filtered = dataclasses.replace(ITEMS, transform=Transform(place="source eu, table public.items", filter="n <> 2"))
+    assert "REPLICA IDENTITY FULL" in clone.never_sent(filtered, 1).hint
 
 
 def test_a_key_that_is_unchanged_and_large_is_taken_from_the_old_one() -> None:
