@@ -7,7 +7,7 @@ PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check setup-demo setup-dev jars bench bench-quick clean
+.PHONY: help run test test-all check setup-demo setup-dev jars fuzz bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -32,6 +32,11 @@ test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds opti
 test-all: setup-dev ## the whole test suite
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" KUVASZ_FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
+		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_fuzz.py
 
 check: setup-dev ## lint, format, types, import layers
 	$(PYTHON) -m ruff check .

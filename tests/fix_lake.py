@@ -170,11 +170,12 @@ class Pipeline:
         """Wait until everything the databases have committed so far is durable in the lake and confirmed."""
         for database in databases:
             ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-            sync = next(s for s in self.app.sources if s.source.url.get() == database.url)
-            wait_until(
-                lambda now=now, sync=sync: self._alive() and self.app.progress.confirmable(sync.source.name) >= now,
-                f"{sync.source.name} is applied: {self.errors()}",
-            )
+            for sync in [s for s in self.app.sources if s.source.url.get() == database.url]:
+                name = sync.source.name
+                wait_until(
+                    lambda now=now, name=name: self._alive() and self.app.progress.confirmable(name) >= now,
+                    f"{name} is applied: {self.errors()}",
+                )
 
     def _alive(self) -> bool:
         assert self.error is None, self.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -21,7 +21,10 @@ _INSTANT = datetime.timedelta(microseconds=1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Event:
-    """One change: `op` is I, U, D or T; `old` is the row before it, `new` the one after it."""
+    """One change: `op` is I, U, D or T; `old` is the row before it, `new` the one after it.
+
+    An `op` that is empty is one that counts and leaves nothing.
+    """
 
     op: str
     old: Row | None = None
@@ -71,6 +74,8 @@ def changelog(
     nothing = dict.fromkeys(columns)
     for transaction in transactions:
         for ordinal, event in enumerate(transaction.events):
+            if not event.op:
+                continue
             values: Row = event.new or {}
             if event.op == "D":
                 assert event.old is not None
@@ -113,6 +118,26 @@ def history(copied: Iterable[Row], transactions: Iterable[Transaction], key: Seq
         for found, row in final.items():
             _change(versions.setdefault(found, []), row, transaction.at)
     return [version for known in versions.values() for version in known]
+
+
+def filtered(
+    transactions: Iterable[Transaction], passes: Callable[[Row], bool], *, is_full: bool = False
+) -> list[Transaction]:
+    """Return transactions as a filter leaves them: a row that does not pass is a deletion of what was before it.
+
+    Without whole old rows nobody knows whether that had passed.
+    """
+    return [
+        dataclasses.replace(one, events=[_filtered(event, passes, is_full=is_full) for event in one.events])
+        for one in transactions
+    ]
+
+
+def _filtered(event: Event, passes: Callable[[Row], bool], *, is_full: bool) -> Event:
+    was_in = event.old is not None and (not is_full or passes(event.old))
+    if event.op == "T" or (event.new is not None and passes(event.new)):
+        return event
+    return Event(op="D", old=event.old) if was_in else Event(op="")
 
 
 def _change(known: list[dict[str, Any]], row: Row | None, at: datetime.datetime) -> None:

@@ -7,33 +7,61 @@ A second slot, with a publication of its own, sees every transaction from its cr
 from __future__ import annotations
 
 import datetime
+import decimal
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from tests import model, oracle
 from tests.fix_postgres import Database
 from tests.model import Event, Transaction
 
 _EPOCH = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
-_INTEGERS = {20, 21, 23}
+#: How a value is canonical (`tests.oracle`), by the OID of its type; that of a numeric needs digits.
+_READ: Mapping[int, Callable[[str], Any]] = {
+    16: lambda text: text == "t",
+    20: int,
+    21: int,
+    23: int,
+    700: lambda text: oracle.canonical(float(np.float32(text))),
+    701: lambda text: oracle.canonical(float(text)),
+    1082: datetime.date.fromisoformat,
+    1184: lambda text: datetime.datetime.fromisoformat(text).astimezone(datetime.UTC),
+}
+_NUMERIC = 1700
 
 
 class Column(NamedTuple):
     name: str
     type_oid: int
+    typmod: int = -1
+
+    def value(self, text: str) -> Any:
+        """Return the canonical value of PostgreSQL's text."""
+        if self.type_oid == _NUMERIC and self.typmod >= 0:
+            return decimal.Decimal(text)
+        return _READ.get(self.type_oid, str)(text)
 
 
 class Observer:
     """The transactions of some tables, whose keys are told. Make it while the tables are empty.
 
-    Values of integer columns are integers, all others PostgreSQL's text.
+    Columns that change their name are known by what `identify` makes of it. `defaults` has what rows have in a column
+    that was added after them, and `shows_defaults` says whether what had been written before shows it too.
     """
 
-    def __init__(self, database: Database, keys: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, database: Database, keys: Mapping[str, tuple[str, ...]], *,
+        identify: Callable[[str], str] = str, shows_defaults: bool = False,
+    ) -> None:  # fmt: skip
         self.database = database
         self.keys = keys
+        self.defaults: dict[str, Any] = {}
+        self._identify = identify
+        self._shows_defaults = shows_defaults
         self.transactions: dict[str, list[tuple[int, Transaction]]] = {name: [] for name in keys}  #: with end LSN
         self.columns: dict[str, tuple[str, ...]] = {}
         self._relations: dict[int, tuple[str, list[Column]]] = {}
@@ -56,7 +84,7 @@ class Observer:
                 begin = struct.unpack_from(">QqI", message, 1)
                 events = {}
             elif kind == b"R":
-                self._relation(message)
+                self._relation(message, events)
             elif kind == b"T":
                 count, _ = struct.unpack_from(">IB", message, 1)
                 for oid in struct.unpack_from(f">{count}I", message, 6):
@@ -74,7 +102,7 @@ class Observer:
                     transaction = Transaction(events=found, at=at, lsn=lsn, xid=xid)
                     self.transactions[name].append((end_lsn, transaction))
 
-    def _relation(self, message: bytes) -> None:
+    def _relation(self, message: bytes, events: Mapping[str, list[Event]]) -> None:
         (oid,) = struct.unpack_from(">I", message, 1)
         schema_end = message.index(b"\0", 5)
         name_end = message.index(b"\0", schema_end + 1)
@@ -84,10 +112,25 @@ class Observer:
         for _ in range(count):
             end = message.index(b"\0", at + 1)
             (type_oid,) = struct.unpack_from(">I", message, end + 1)
-            columns.append(Column(message[at + 1 : end].decode(), type_oid))
+            (typmod,) = struct.unpack_from(">i", message, end + 5)
+            columns.append(Column(self._identify(message[at + 1 : end].decode()), type_oid, typmod))
             at = end + 9
         self._relations[oid] = (name, columns)
-        self.columns[name] = tuple(column.name for column in columns)
+        names = tuple(column.name for column in columns)
+        if set(self.columns.get(name, names)) != set(names):
+            self._reshape(name, names, events)
+        self.columns[name] = names
+
+    def _reshape(self, table: str, names: tuple[str, ...], events: Mapping[str, list[Event]]) -> None:
+        """Give the rows there are the columns there are now."""
+        rows = self._rows[table]
+        rows[:] = [{name: row.get(name, self.defaults.get(name)) for name in names} for row in rows]
+        shown = {name: self.defaults[name] for name in names if name in self.defaults and self._shows_defaults}
+        written = [event for _, one in self.transactions[table] for event in one.events] + events.get(table, [])
+        for event in written:
+            for row in (event.old, event.new):
+                if row is not None:
+                    row.update(shown | row)
 
     def _change(self, message: bytes, events: dict[str, list[Event]]) -> None:
         (oid,) = struct.unpack_from(">I", message, 1)
@@ -164,7 +207,7 @@ def _values(message: bytes, at: int, columns: list[Column]) -> tuple[dict[str, A
         if kind == b"t":
             (size,) = struct.unpack_from(">i", message, at)
             text = message[at + 4 : at + 4 + size].decode()
-            values[column.name] = int(text) if column.type_oid in _INTEGERS else text
+            values[column.name] = column.value(text)
             at += 4 + size
         else:
             values[column.name] = None if kind == b"n" else ...
