@@ -53,6 +53,10 @@ class Kind(enum.Enum):
     MAP = "map"  #: string to string
 
 
+#: Bits of a real's significand. Its text is the shortest that gives the real again, and as a double another number.
+REAL_BITS = 24
+
+
 class Wire(enum.Enum):
     """The text syntax PostgreSQL sends a value in; it decides the parser, `Kind` decides what is built."""
 
@@ -78,7 +82,7 @@ class ValueType:
 
     kind: Kind
     wire: Wire = Wire.TEXT
-    precision: int = 0  #: of a DECIMAL
+    precision: int = 0  #: of a DECIMAL; `REAL_BITS` of a DOUBLE whose text is that of a real
     scale: int = 0  #: of a DECIMAL
     element: ValueType | None = None  #: of a LIST
     delimiter: str = ","  #: between array elements (pg_type.typdelim)

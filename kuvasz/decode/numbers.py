@@ -20,7 +20,7 @@ from kuvasz.decode.refusals import (
     refusal,
 )
 from kuvasz.errors import DecodeError
-from kuvasz.model import Kind
+from kuvasz.model import REAL_BITS, Kind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,13 +79,14 @@ def floats(strip: Strip, value_type: ValueType) -> texts.ArrowArray:
     if reason != FINE:
         raise refusal(row, strip.text(row) or b"", reason)
     offsets, text, _ = texts.gather(strip)
-    arrow_type = pa.float32() if value_type.kind is Kind.FLOAT else pa.float64()
+    is_real = value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS
+    arrow_type = pa.float32() if is_real else pa.float64()
     array = texts.variable_width(pa.string(), strip, offsets, text).cast(arrow_type)
     # fast_float turns what is too large into an infinity.
     are_infinite = np.isinf(array.fill_null(0).to_numpy())
     if np.count_nonzero(are_infinite) != infinities:
         raise _first_too_large(strip, np.flatnonzero(are_infinite).tolist())
-    return array
+    return array.cast(pa.float64()) if value_type.kind is Kind.DOUBLE else array
 
 
 def _first_too_large(strip: Strip, rows: list[int]) -> DecodeError:

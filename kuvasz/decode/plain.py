@@ -26,7 +26,7 @@ from kuvasz.decode.refusals import (
     TOO_MUCH_SCALE,
     refusal,
 )
-from kuvasz.model import Kind, Wire
+from kuvasz.model import REAL_BITS, Kind, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ def _integer(text: bytes, value_type: ValueType, _policy: str) -> int:
 def _float(text: bytes, value_type: ValueType, _policy: str) -> float:
     _match(_FLOAT, text)
     number = float(text)
-    if value_type.kind is Kind.FLOAT and math.isfinite(number):
+    if (value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS) and math.isfinite(number):
         number = _nearest_float32(text)
     if math.isinf(number) and not text.endswith(b"Infinity"):
         raise _refuse(text, TOO_LARGE)

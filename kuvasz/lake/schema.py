@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kuvasz import typemap
 from kuvasz.errors import SchemaError
-from kuvasz.model import Column, Kind, Relation, TableType, ValueType, Wire
+from kuvasz.model import REAL_BITS, Column, Kind, Relation, TableType, ValueType, Wire
 from kuvasz.modes import defaults, own
 from kuvasz.ports import Target
 
@@ -215,8 +215,10 @@ def reading_type(target: Target, column: Column, field: Field, place: str) -> Va
         return source
     if lake.kind is Kind.STRING:
         return ValueType(kind=Kind.STRING, wire=Wire.TEXT)
-    if (source.kind, lake.kind) in {(Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)}:
+    if (source.kind, lake.kind) == (Kind.INT, Kind.LONG):
         return dataclasses.replace(source, kind=lake.kind)
+    if (source.kind, lake.kind) == (Kind.FLOAT, Kind.DOUBLE):
+        return dataclasses.replace(source, kind=lake.kind, precision=REAL_BITS)
     if source.kind is Kind.DECIMAL and lake.kind is Kind.DECIMAL and _holds(lake, source):
         return dataclasses.replace(source, precision=lake.precision, scale=lake.scale)
     message = (

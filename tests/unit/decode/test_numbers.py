@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from decimal import Decimal
 
@@ -8,6 +9,7 @@ import pytest
 
 from kuvasz.decode.columns import column
 from kuvasz.decode.refusals import ValueRefused
+from kuvasz.model import REAL_BITS
 from tests.unit.decode import wires
 from tests.unit.decode.wires import one_column
 
@@ -81,6 +83,15 @@ def test_a_short_float_is_rounded_once() -> None:
     assert column(one_column([text]), 0, wires.FLOAT).to_pylist() == [
         float(np.nextafter(np.float32(1), np.float32(2)))
     ]
+
+
+def test_a_real_stays_the_number_it_is_as_a_double() -> None:
+    widened = dataclasses.replace(wires.DOUBLE, precision=REAL_BITS)
+    found = column(one_column([b"0.1", b"NaN", b"-Infinity"]), 0, widened)
+    assert found.type == "double"
+    assert found.to_pylist()[0] == float(np.float32("0.1")) != 0.1
+    with pytest.raises(ValueRefused, match="is too large"):
+        column(one_column([b"3.5e38"]), 0, widened)
 
 
 def test_floats_keep_their_special_values() -> None:

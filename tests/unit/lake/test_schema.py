@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from kuvasz.errors import SchemaError
 from kuvasz.lake import datafile, schema
 from kuvasz.lake.schema import Field
-from kuvasz.model import Column, Kind, PgType, ValueType, Wire
+from kuvasz.model import REAL_BITS, Column, Kind, PgType, ValueType, Wire
 from tests.contract.changes import INT4, ITEMS, TEXT, relation, target
 
 HSTORE = PgType(oid=70000, name="hstore", schema="public")
@@ -99,7 +99,6 @@ INT8_TYPE = PgType(oid=20, name="int8")
     [
         (INT4, -1, _field(Kind.INT), (Kind.INT, Wire.INTEGER)),
         (INT4, -1, _field(Kind.LONG), (Kind.LONG, Wire.INTEGER)),
-        (PgType(oid=700, name="float4"), -1, _field(Kind.DOUBLE), (Kind.DOUBLE, Wire.FLOAT)),
         (TEXT, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
         (INT8_TYPE, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
         (INTS, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
@@ -112,6 +111,12 @@ def test_a_lake_column_takes_narrower_sources(pg_type: PgType, typmod: int, lake
     found = schema.reading_type(target(), column("c", pg_type, typmod=typmod), lake, "source eu, table t")
     assert (found.kind, found.wire) == read
     assert (found.precision, found.scale) == (lake.type.precision, lake.type.scale)
+
+
+def test_a_real_is_read_as_such_into_a_double() -> None:
+    real = column("c", PgType(oid=700, name="float4"))
+    found = schema.reading_type(target(), real, _field(Kind.DOUBLE), "source eu, table t")
+    assert (found.kind, found.wire, found.precision) == (Kind.DOUBLE, Wire.FLOAT, REAL_BITS)
 
 
 @pytest.mark.parametrize(
