@@ -64,6 +64,7 @@ def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
     assert [event["table"] for event in process.found("copied")] == [f"shop.{TABLE}"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_paused_table_stays_paused_over_kills_and_a_lost_source_is_copied_again(
     process: Process, database: Database, capsys: pytest.CaptureFixture[str]
