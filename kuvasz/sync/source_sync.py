@@ -293,8 +293,9 @@ class SourceSync:
             self._around.progress.hold(name, target)
             if self._activate(target, self._epoch + 1):
                 self._around.progress.release(name, target)
-        elif self._position(spec) is not None or target in self._unprepared or not is_stopped:
-            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table.
+        elif self._position(spec) is not None or target in self._unprepared or (is_streamed and not is_stopped):
+            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
+            # waits for its publication is not published yet: nothing that comes now is needed for it.
             self._around.progress.hold(name, target)
         else:
             self._around.progress.release(name, target)
