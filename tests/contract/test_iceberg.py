@@ -150,7 +150,7 @@ def test_a_table_that_was_dropped_stops_and_others_go_on(world: IcebergWorld) ->
     world.lake._catalog.drop(TARGET)
     failure, receipt = world.apply(work(eu.one(insert(2))), work(eu.one(insert(5)), target="shop.others"))
     assert isinstance(failure, Failure)
-    assert type(failure.error) is TableError
+    assert isinstance(failure.error, TableError)
     assert "shop.items" in str(failure.error)
     assert isinstance(receipt, Receipt)
     assert world.of("eu", "shop.others") == {5: (0, "b")}
