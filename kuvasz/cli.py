@@ -237,40 +237,23 @@ SidOption = Annotated[
 ]
 
 
-@app.command("pause")
-def pause(
-    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
-    settings: SetOption = None, as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Have tables stay where they are until `resume`, over restarts too; their changes wait at the source."""
-    _command(_loaded(context, config, settings), "pause", table, sid, as_json=as_json)
+def _steering(verb: str, told: str) -> None:
+    """Add a verb that steers tables; all of them take the same options."""
+
+    @app.command(verb, help=told)
+    def steer(
+        context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+        settings: SetOption = None, as_json: JsonOption = False,
+    ) -> None:  # fmt: skip
+        _command(_loaded(context, config, settings), verb, table, sid, as_json=as_json)
 
 
-@app.command("resume")
-def resume(
-    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
-    settings: SetOption = None, as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Let paused tables follow again, from where they are."""
-    _command(_loaded(context, config, settings), "resume", table, sid, as_json=as_json)
-
-
-@app.command("retry")
-def retry(
-    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
-    settings: SetOption = None, as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Have the running kuvasz try tables again that are in error."""
-    _command(_loaded(context, config, settings), "retry", table, sid, as_json=as_json)
-
-
-@app.command("resync")
-def resync(
-    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
-    settings: SetOption = None, as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Copy tables again; what the lake has of them stays until the new rows replace it at once."""
-    _command(_loaded(context, config, settings), "resync", table, sid, as_json=as_json)
+_steering(
+    "pause", "Have tables stay where they are until `resume`, over restarts too; their changes wait at the source."
+)
+_steering("resume", "Let paused tables follow again, from where they are.")
+_steering("retry", "Have the running kuvasz try tables again that are in error.")
+_steering("resync", "Copy tables again; what the lake has of them stays until the new rows replace it at once.")
 
 
 def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
