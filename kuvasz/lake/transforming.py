@@ -24,6 +24,7 @@ from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, KuvaszError, LakeError
 from kuvasz.lake.expressions import spark_type
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
+from kuvasz.modes.shape import Shape
 from kuvasz.modes.transform import Evaluated, Transform, inputs_of, resolve, valid_rows
 
 if TYPE_CHECKING:
@@ -42,23 +43,48 @@ _DATA_EXCEPTION = "22"
 def apply_chunks(
     session: SparkSession, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]]
 ) -> list[tuple[int, ChunkDone]]:
-    """Run chunks of shapes with expressions; all chunks of one shape are one job.
+    """Run chunks of shapes with expressions.
 
     Raises:
         LakeError: Spark could not run it.
     """
     done: list[tuple[int, ChunkDone]] = []
-    for number in sorted({task.shape for _, task in tasks}):
-        mine = [(key, task) for key, task in tasks if task.shape == number]
-        transform = job.shapes[number].transform
-        assert transform is not None
+    for mine in groups(job, tasks):
         ordered = tuple(task for _, task in mine)
+        transform = _shared([job.shapes[task.shape] for task in ordered])
         try:
             rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
             done += [(mine[place][0], result) for place, result in rows]
         except DecodeError as error:  # nobody knows whose row it was
             done += [(key, ChunkDone(error=error)) for key, _ in mine]
     return done
+
+
+def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[list[tuple[int, ChunkTask]]]:
+    """Return the chunks that one job can evaluate: those of one table whose expressions see the same columns.
+
+    A table has a shape for each of its sources, and a job for each would take as long as all of them together.
+    Tables stay apart: an expression that fails on a row fails its whole job.
+    """
+    found: dict[tuple[object, ...], list[tuple[int, ChunkTask]]] = {}
+    for key, task in tasks:
+        shape = job.shapes[task.shape]
+        assert shape.transform is not None
+        seen = tuple((item.name, item.type) for item in shape.transform.inputs)
+        found.setdefault((shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
+    return list(found.values())
+
+
+def _shared(shapes: Sequence[Shape]) -> Transform:
+    """Return what the chunks of one group have in common; if an expression fails, it may be any of their sources."""
+    transform = shapes[0].transform
+    assert transform is not None
+    count = len({shape.source for shape in shapes})
+    return (
+        transform
+        if count == 1
+        else dataclasses.replace(transform, place=f"{transform.place}, or that of another of {count} sources")
+    )
 
 
 def copy_range(session: SparkSession, job: CopyRange) -> CopyDone:

@@ -7,10 +7,11 @@ import hmac
 
 import pytest
 
+from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import ConfigError
 from kuvasz.state.tables import State
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
+from tests.fix_postgres import Database, create_database, drop_database
 from tests.oracle import lake_rows_pyiceberg, source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -50,6 +51,30 @@ def test_rows_enter_and_leave_a_filter(database: Database, lake_folder: LakeFold
         database.execute("UPDATE orders SET country = 'se', n = 1")
         pipeline.wait_applied(database)
         pipeline.assert_equal("orders", source_rows(database.url, "seen", sid="eu"))
+
+
+def test_sources_of_one_target_are_evaluated_together(
+    database: Database, postgres18: EmbeddedPostgres, lake_folder: LakeFolder
+) -> None:
+    other = create_database(postgres18)
+    sources = {"eu": database, "us": other}
+    for source in sources.values():
+        source.execute(ORDERS)
+        source.execute(ROWS.format(1, 100))
+        source.execute("CREATE VIEW seen AS SELECT id, upper(kind) AS kind FROM orders WHERE n < 5")
+    table = {"filter": "n < 5", "set": {"id": "id", "kind": "upper(kind)"}}
+    config = lake_folder.config(group(sources, {"orders": table}), commit_interval="1s")
+    try:
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            for number, source in enumerate(sources.values()):
+                source.execute(f"UPDATE orders SET n = n + {number + 1}, kind = kind || '{number}'")
+                source.execute("DELETE FROM orders WHERE id % 9 = 0")
+            pipeline.wait_applied(*sources.values())
+            expected = [source_rows(source.url, "seen", sid=sid) for sid, source in sources.items()]
+            pipeline.assert_equal("orders", *expected, key=("sid", "id"))
+    finally:
+        drop_database(other)
 
 
 def test_set_names_the_columns(database: Database, lake_folder: LakeFolder) -> None:

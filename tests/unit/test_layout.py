@@ -41,7 +41,6 @@ ELSEWHERE = {
     "lake/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
     "lake/expressions.py": "integration/test_expressions.py",
-    "lake/transforming.py": "integration/test_expressions.py",
     "fold/siphash_rows.py": "unit/fold/test_keys.py",
     "index/edit.py": "unit/index/test_positions.py",
     "index/manifest.py": "unit/index/test_positions.py",
