@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.errors import LakeError
 from kuvasz.lake import versions
+
+_SECRET = re.compile(
+    r"(?i)secret|passw(or)?d|passphrase|token|credential|access[.-]?key|account[.-]?key|shared[.-]?key"
+)
+
+#: Settings that may hold secrets under any name.
+_PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")
 
 #: Settings that a user may override. Most were measured, see ARCHITECTURE.md.
 DEFAULTS: Mapping[str, str] = {
@@ -29,6 +39,8 @@ DEFAULTS: Mapping[str, str] = {
     # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
     "spark.task.maxFailures": "2",
     "spark.driver.memory": "1g",
+    # What event logs and pages of settings hide, by name or value; Spark's own expression knows fewer.
+    "spark.redaction.regex": _SECRET.pattern,
 }
 
 #: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
@@ -63,11 +75,13 @@ def open_session(config: Config) -> SparkSession:
     """
     # Executors must run the interpreter that has kuvasz installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(config.spark.master)
-    for name, value in settings(config).items():
+    chosen = {"spark.master": config.spark.master, **settings(config)}
+    builder = SparkSession.builder
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     try:
         with _quiet_start():
+            _open_context(chosen)
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     except (Py4JError, PySparkException, OSError) as error:
@@ -77,6 +91,22 @@ def open_session(config: Config) -> SparkSession:
         hint = "check `spark.master`, `spark.conf` and that Java 17 or later is there; Spark's own lines are above"
         raise LakeError(message, hint=hint) from error
     return session
+
+
+def _open_context(chosen: Mapping[str, str]) -> None:
+    """Start the JVM without a secret: PySpark writes each setting on its command line, where all users see it."""
+    if SparkContext._active_spark_context is not None:
+        return
+    if SparkContext._gateway is None:
+        shown = [(name, value) for name, value in chosen.items() if not _may_be_secret(name)]
+        gateway = launch_gateway(SparkConf().setAll(shown))  # type: ignore[no-untyped-call]
+    else:
+        gateway = SparkContext._gateway
+    SparkContext(conf=SparkConf().setAll(list(chosen.items())), gateway=gateway)
+
+
+def _may_be_secret(name: str) -> bool:
+    return name.startswith(_PRIVATE) or (_SECRET.search(name) is not None and name != "spark.redaction.regex")
 
 
 def settings(config: Config) -> dict[str, str]:

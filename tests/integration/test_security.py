@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import psycopg
 import pytest
 
@@ -19,7 +22,9 @@ from kuvasz import log
 from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.acceptance.test_faults import MemoryPipeline
-from tests.fix_lake import wait_until
+from tests.fix_lake import group, wait_until
+from tests.fix_postgres import Database
+from tests.fix_process import Process
 
 pytestmark = pytest.mark.postgres
 
@@ -203,3 +208,53 @@ def test_log_lines_are_free_of_secrets_whatever_is_logged(capsys: pytest.Capture
     written = capsys.readouterr().err
     assert "***" in written
     assert "s3cr3t" not in written
+
+
+@pytest.mark.spark
+def test_no_secret_is_on_a_command_line_in_a_log_or_in_a_file(
+    database: Database, new_process: Callable[..., Process]
+) -> None:
+    """Planted wherever one may stand in a map; looked for wherever anything is written."""
+    database.execute("CREATE TABLE items (id bigint PRIMARY KEY, email text)")
+    database.execute("INSERT INTO items VALUES (1, 'a@example.org')")
+    url = database.url.replace("postgres@", "postgres:planted-url@")
+    properties = {
+        "s3.secret-access-key": "planted-s3",
+        "jdbc.password": "planted-catalog",
+        "adls.sas-token.shop": "planted-sas",
+    }
+    databases = group({None: database}, {"items": {"mask": {"email": "hmac"}}})
+    databases[0]["urls"][0]["url"] = url
+    process = new_process(databases, lake={"properties": properties}, pipeline={"mask_secret": "planted-mask-secret"})
+    events = process.folder / "events"
+    events.mkdir()
+    document = json.loads(process.map.read_text())
+    conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(),
+            "spark.hadoop.fs.s3a.secret.key": "planted-hadoop", "spark.some.password": "planted-conf"}  # fmt: skip
+    document["spark"]["conf"] = conf
+    document["server"]["address"] = "127.0.0.1:0"
+    process.map.write_text(json.dumps(document))
+
+    process.start()
+    process.wait_event("copied")
+    database.execute("UPDATE items SET email = 'b@example.org'")
+    process.wait_confirmed(database)
+    running = [psutil.Process(process._process.pid), *process.helpers()]
+    command_lines = {}
+    for one in running:
+        with contextlib.suppress(psutil.Error):  # some live for a moment only
+            command_lines[f"command line of {one.name()}"] = " ".join(one.cmdline())
+    assert any("java" in name for name in command_lines)
+    status = subprocess.run(
+        [sys.executable, "-m", "kuvasz", "status", "--config", str(process.map)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert process.terminate() < 60
+    told = command_lines | {"status": status.stdout + status.stderr}
+    told["log"] = "\n".join([*map(str, process.events), *process.output])
+    for file in process.folder.rglob("*"):
+        if file.is_file() and file != process.map:
+            told[str(file.relative_to(process.folder))] = file.read_bytes().decode(errors="replace")
+    assert [name for name in told if name.startswith("events/")]
+    for place, text in told.items():
+        assert "planted-" not in text, f"{place}: …{text[max(0, text.find('planted-') - 200) :][:300]}"
