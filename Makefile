@@ -5,9 +5,11 @@
 
 PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
+# Processes that share the test files; each has servers and a Spark of its own: about 4 GB.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check setup-demo setup-dev jars fuzz bench bench-quick clean
+.PHONY: help run test test-all check setup-demo setup-dev jars fuzz soak bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -27,16 +29,21 @@ run: setup-demo ## the demo, DEMO_SECONDS=60 long (Ctrl-C ends it earlier)
 
 test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds options
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -m "not slow" $(PYTEST_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-all: setup-dev ## the whole test suite
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest $(PYTEST_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" KUVASZ_FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_fuzz.py
+
+soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" SOAK_MINUTES=$(or $(MINUTES),60) SOAK_SEED=$(SEED) \
+		exec $(PYTHON) -m pytest -q -s -k everything_at_once $(PYTEST_ARGS) tests/acceptance/test_soak.py
 
 check: setup-dev ## lint, format, types, import layers
 	$(PYTHON) -m ruff check .

@@ -23,7 +23,7 @@ from tests import oracle
 from tests.fix_postgres import Database
 
 #: A start of Spark on a busy machine, and then some.
-START_PATIENCE_S = 120.0
+START_PATIENCE_S = 240.0
 
 
 class Process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import sys
 import tempfile
@@ -177,8 +178,11 @@ def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:
 def _cached(coordinate: str) -> Path | None:
     group, artifact, version = coordinate.split(":")
     name = f"{group}_{artifact}-{version}.jar"
-    homes = (Path.home() / ".ivy2.5.2", Path.home() / ".ivy2")
-    return next((home / "jars" / name for home in homes if (home / "jars" / name).is_file()), None)
+    homes = [Path.home()]
+    with contextlib.suppress(KeyError):  # an account without a name, as in some containers
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))  # Java does not go by the variable HOME
+    places = [home / cache / "jars" / name for home in homes for cache in (".ivy2.5.2", ".ivy2")]
+    return next((place for place in places if place.is_file()), None)
 
 
 @contextlib.contextmanager

@@ -66,7 +66,6 @@ ELSEWHERE = {
     "lake/memory.py": "contract/test_lake.py",
     "lake/oneshot.py": "integration/test_maintenance.py",
     "lake/orphans.py": "contract/test_maintenance.py",
-    "lake/spark.py": "contract/test_lake.py",
     "lake/swap.py": "contract/test_maintenance.py",
     "lake/table.py": "contract/test_iceberg.py",
     "lake/warmup.py": "contract/test_lake.py",
