@@ -30,6 +30,10 @@ from kuvasz.model import Kind, ValueType
 _log = logging.getLogger(__name__)
 
 
+#: Iceberg's ids of snapshots are positive.
+_NO_SNAPSHOT = -1
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
     """A data file of the current snapshot with the delete files that apply to it, as Iceberg's own JSON."""
@@ -397,7 +401,21 @@ class IcebergTable:
     def expire_snapshots(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""
         with translated(f"table {self.name}"):
-            self._handle.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep).commit()
+            expiry = self._handle.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep)
+            # Left to itself, Iceberg deletes every path of which an entry was removed. A file of deletion vectors has
+            # many entries, and those of other data files may be alive. Once a snapshot is named, even one that is not
+            # there, it deletes only what no snapshot that is left can reach.
+            expiry.expireSnapshotId(_NO_SNAPSHOT)
+            expiry.commit()
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Time of the oldest snapshot that no tag or branch names; None if there is none."""
+        named = {int(ref.snapshotId()) for ref in self._handle.refs().values()}
+        for snapshot in self._handle.snapshots():
+            if int(snapshot.snapshotId()) not in named:
+                return int(snapshot.timestampMillis())
+        return None
 
 
 class Catalog:

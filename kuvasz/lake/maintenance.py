@@ -36,6 +36,10 @@ _FILES_PER_VISIT = 4
 #: Passes of a full maintenance, as long as the stream leaves deletes behind.
 _FULL_PASSES = 3
 
+#: Expiry waits until the oldest snapshot is this many times as old as it may be: it reads the manifests of all
+#: that are left, so many go at once.
+_OVERDUE = 1.2
+
 #: The branch of states without delete files.
 CLEAN = "clean"
 
@@ -113,7 +117,7 @@ class Maintainer:
             while True:
                 passes -= 1
                 self._compact(table, seen, full=full)
-                self._expire(table, seen)
+                self._expire(table, seen, is_asked=True)
                 upkeep = self._note(table, seen)
                 if not passes or not upkeep.delete_files:
                     break
@@ -140,7 +144,7 @@ class Maintainer:
             try:
                 if table.era.error is None:
                     self._compact(table, seen, full=False)
-                self._expire(table, seen)
+                self._expire(table, seen, is_asked=False)
                 self._orphans.visit(table)
                 seen.error = None
             except KuvaszError as error:
@@ -244,7 +248,7 @@ class Maintainer:
 
     # Snapshots
 
-    def _expire(self, table: LakeTable, seen: _Seen) -> None:
+    def _expire(self, table: LakeTable, seen: _Seen, *, is_asked: bool) -> None:
         """Expire old snapshots, through a handle of our own: removing their files must keep nobody waiting.
 
         Iceberg repeats the commit of whoever comes second, so neither side fails.
@@ -252,12 +256,14 @@ class Maintainer:
         now = time.time()
         if table.snapshot_id != seen.expired:
             seen.expired, seen.changed_at = table.snapshot_id, now
-        elif now - seen.changed_at > self._config.snapshot_age + 2 * self._config.interval:
+        elif now - seen.changed_at > self._config.snapshot_age * _OVERDUE + 2 * self._config.interval:
             return  # nothing is left that could grow too old
         handle = self._catalog.load(table.name)
         if handle is None:
             return
-        handle.expire_snapshots(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
+        oldest_ms = handle.oldest_ms
+        if oldest_ms is not None and (now - oldest_ms / 1000 > self._config.snapshot_age * _OVERDUE or is_asked):
+            handle.expire_snapshots(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
         seen.snapshots = handle.snapshot_count
 
     # What is shown
