@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ABSENT = kernels.ABSENT
 
-IsDead: TypeAlias = "Callable[[int], np.ndarray[tuple[int], np.dtype[np.bool_]] | None]"
+IsDead: TypeAlias = "Callable[[int], np.ndarray[tuple[int], np.dtype[np.bool_]] | Literal[True] | None]"
 
 _GROWTH = 4
 _IN_MEMORY_ROWS = 1 << 62
@@ -244,7 +244,8 @@ class PositionIndex:
         """Merge all that is marked into one run, leaving out superseded records, dropped files and dead rows.
 
         Args:
-            is_dead: File -> one boolean per position, True where the row is dead; None if all are alive.
+            is_dead: File -> one boolean per position, True where the row is dead; True alone if all are, None if all
+                are alive. Without it, all are.
         """
         shared = self._shared(self._now)
         marked, now = self._marked, self._now
@@ -269,12 +270,15 @@ class PositionIndex:
         return tuple(runs)
 
     def _changes(self, state: _State, is_dead: IsDead | None) -> Iterator[Edit]:
-        if state.dropped:
-            yield edit.Move.drop(state.dropped)
-        if is_dead is None:
-            return
-        masks = ((file, is_dead(file)) for file in self._files(state) if file not in state.dropped)
-        dead = {file: mask for file, mask in masks if mask is not None and len(mask)}
+        dropped, dead = set(state.dropped), {}
+        for file in self._files(state) if is_dead is not None else ():
+            mask = None if is_dead is None or file in dropped else is_dead(file)
+            if mask is True:
+                dropped.add(file)
+            elif mask is not None and len(mask):
+                dead[file] = mask
+        if dropped:
+            yield edit.Move.drop(dropped)
         if dead:
             yield edit.Burial.of(dead)
 

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -964,7 +965,29 @@ class LakeTable:
         self.index.mark()
         self._unsaved += sum(file.rows for file, _ in changeset.added.values())
         if self._unsaved >= CHECKPOINT_ENTRIES:
+            self._shed()
             self.checkpoint()
+
+    def _shed(self) -> None:
+        """Let the index forget keys that are gone, when they are as many as those that are there.
+
+        It costs as much as all of them, so it is done once per as many new ones.
+        """
+        live = sum(entry.rows - entry.dead_rows for entry in self.files)
+        if self.index.entries <= 2 * live + CHECKPOINT_ENTRIES:
+            return
+
+        def is_dead(number: int) -> npt.NDArray[np.bool_] | Literal[True] | None:
+            if number not in self.files:
+                return True
+            dead = self.files.dead(number)
+            if not len(dead):
+                return None
+            mask = np.zeros(self.files[number].rows, np.bool_)
+            mask[np.fromiter(dead, np.int64, len(dead))] = True
+            return mask
+
+        self.index.merge(is_dead)
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""

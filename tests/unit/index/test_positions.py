@@ -325,6 +325,20 @@ def test_an_unverified_open_still_sees_a_missing_or_short_file(tmp_path):
         assert again.entries == 0
 
 
+def test_whole_files_are_left_out_by_a_merge(tmp_path):
+    index = PositionIndex.open(tmp_path, memory_entries=100)
+    index.insert(numbered(500), 1, np.arange(500, dtype=np.uint32))
+    index.insert(numbered(250), 2, np.arange(250, dtype=np.uint32))
+    index.mark()
+    index.drop_files([3])
+    index.merge(lambda file: file == 1 or None)
+    file, _ = index.lookup(numbered(500))
+    assert file.tolist() == [2] * 250 + [ABSENT] * 250
+    assert index.entries == 250
+    index.checkpoint({})
+    assert PositionIndex.open(tmp_path).entries == 250
+
+
 def test_dead_rows_are_left_out_by_a_merge(tmp_path):
     index = PositionIndex.open(tmp_path, memory_entries=100)
     index.insert(numbered(500), 1, np.arange(500, dtype=np.uint32))
