@@ -21,6 +21,7 @@ GAUGES = {
     "kuvasz_table_delete_files": ("Data files of the table that a reader has to read deletes for.", "delete_files"),
     "kuvasz_table_snapshots": ("Snapshots of the table.", "snapshots"),
     "kuvasz_last_rewrite_timestamp_seconds": ("Unix time at which files were last written anew.", "last_at"),
+    "kuvasz_next_maintenance_timestamp_seconds": ("Unix time at which the table is looked at next.", "next_at"),
 }
 COUNTERS = {
     "kuvasz_rewrites": ("Commits since the start that only exchanged files.", "rewrites"),

@@ -230,7 +230,8 @@ class Maintainer:
             "event": "compacted", "table": table.name, "files_before": swapped.files_before,
             "files_after": swapped.files_after, "rows": swapped.rows, "bytes": swapped.bytes,
             "carried": swapped.carried, "seconds": round(written - begin, 3),
-            "commit_seconds": round(commit_s, 3)})  # fmt: skip
+            "commit_seconds": round(commit_s, 3), "rewritten_bytes": table.rewritten_bytes,
+            "changed_bytes": table.changed_bytes})  # fmt: skip
         return rewrite.outcome if swapped.is_whole else None
 
     def _swap(self, table: LakeTable, rewrite: Rewrite) -> tuple[Swapped | None, float]:

@@ -153,8 +153,16 @@ def render(answer: dict[str, Any]) -> Group:
             if table["error"]
         ]
     if answer.get("maintenance"):
-        parts += [Text("\nfiles", style="bold"), _files(answer["maintenance"])]
+        parts += [_times(answer["maintenance"]), _files(answer["maintenance"])]
     return Group(*parts)
+
+
+def _times(tables: list[dict[str, Any]]) -> Text:
+    line = Text("\nfiles", style="bold")
+    for what, field, chosen in (("last written anew", "last_at", max), ("next look", "next_at", min)):
+        if known := [table[field] for table in tables if table[field] is not None]:
+            line.append(f", {what} {chosen(known)[:19]}Z", style="not bold default")
+    return line
 
 
 def _files(tables: list[dict[str, Any]]) -> Table:

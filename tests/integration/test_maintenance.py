@@ -7,11 +7,14 @@ import contextlib
 import json
 
 import pytest
+import requests as http
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kuvasz import cli
+from kuvasz.admin import SERVER_FILE
 from kuvasz.admin.server import serve
+from kuvasz.admin.upkeep import COUNTERS, GAUGES
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.lake import oneshot
@@ -19,9 +22,12 @@ from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.ports import Target, Upkeep
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from tests.oracle import open_table, source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+#: The whole suite has both.
+VERSIONS = [3, pytest.param(2, marks=pytest.mark.slow)]
 
 ITEMS = "CREATE TABLE items (id int PRIMARY KEY, n int, name text)"
 
@@ -78,8 +84,9 @@ class Served(Pipeline):
 
 
 def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
-    database: Database, lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str]
+    database: Database, lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "kuvasz")
     database.execute(ITEMS)
     lake_folder.config(group({"eu": database}, {"items": None}), {"interval": "1d"})
     file = lake_folder.folder / "map.yaml"
@@ -104,11 +111,27 @@ def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
         assert (shown["target"], shown["files"], shown["dead_share"], shown["rewrites"]) == ("shop.items", 1, 0.0, 1)
         assert shown["last_at"] is not None
         assert shown["changed_bytes"] > 0
-        assert "1 files of" in run("status")[1]
+        shown = run("status")[1]
+        assert ", last written anew 2" in shown
+        assert ", next look 2" in shown
+        for part in ("1", "files of", "0%", "dead", "with deletes", "snapshots", "rewritten"):
+            assert part in shown.partition("next look")[2]
+        server = json.loads((pipeline.config.pipeline.state_folder / SERVER_FILE).read_text())
+        metrics = http.get(f"{server['url']}/metrics", timeout=10).text
+        for name in (*GAUGES, *(f"{name}_total" for name in COUNTERS)):
+            assert f'{name}{{table="shop.items"}}' in metrics
+        (record,) = [record for record in caplog.records if getattr(record, "event", "") == "compacted"]
+        assert record.rewritten_bytes == table["rewritten_bytes"] == record.bytes
+        assert record.changed_bytes > record.bytes
+        assert record.files_before > record.files_after == 1
+        iceberg = open_table(lake_folder.pyiceberg, "shop.items", catalog=lake_folder.catalog)
+        (summary,) = [s.summary for s in iceberg.metadata.snapshots if "kuvasz.rewritten-files" in s.summary]
+        assert summary["kuvasz.rewritten-bytes"] == str(record.bytes)
+        assert summary["kuvasz.rewritten-rows"] == str(record.rows)
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
-@pytest.mark.parametrize("format_version", [3, 2])
+@pytest.mark.parametrize("format_version", VERSIONS)
 def test_maintenance_beside_a_stream_by_another_process(
     database: Database, spark_session: object, format_version: int
 ) -> None:
@@ -130,7 +153,7 @@ def test_maintenance_beside_a_stream_by_another_process(
     folder.remove()
 
 
-@pytest.mark.parametrize("format_version", [3, 2])
+@pytest.mark.parametrize("format_version", VERSIONS)
 def test_another_engine_rewrites_and_deletes_while_kuvasz_maintains(
     database: Database, spark_session: object, format_version: int
 ) -> None:

@@ -32,7 +32,9 @@ def test_what_is_not_known_has_no_sample() -> None:
     labels = {"table": "shop.items"}
     assert samples["kuvasz_table_dead_rows"] == (labels, 50)
     assert samples["kuvasz_rewritten_bytes_total"] == (labels, 900)
+    assert samples["kuvasz_last_rewrite_timestamp_seconds"] == (labels, 1_700_000_000.0)
     assert "kuvasz_table_snapshots" not in samples
+    assert "kuvasz_next_maintenance_timestamp_seconds" not in samples
 
 
 class _Failing:
