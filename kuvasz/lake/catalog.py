@@ -55,6 +55,7 @@ class Commit:
     removed_deletes: Sequence[str] = ()
     removed_files: Sequence[str] = ()
     is_rewrite: bool = False  #: the same rows in other files: readers of changes may pass over the snapshot
+    sequence: int | None = None  #: of a rewrite: how old its files are, as Iceberg counts; None: they are new
     removed_properties: Sequence[str] = ()
 
     @property
@@ -97,6 +98,11 @@ class IcebergTable:
         """Id of the current snapshot, None for an empty table."""
         snapshot = self._handle.currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def sequence(self) -> int:
+        """Sequence number of the current snapshot: that of the files it brought."""
+        return int(self._handle.currentSnapshot().sequenceNumber())
 
     @property
     def parent_id(self) -> int | None:
@@ -328,6 +334,8 @@ class IcebergTable:
             for text in texts:
                 take(self._catalog.content_file(text, _spec_of(text, specs)))
         rewrite.validateFromSnapshot(commit.snapshot_id)
+        if commit.sequence is not None:
+            rewrite.dataSequenceNumber(commit.sequence)
         for key, value in commit.summary.items():
             rewrite.set(key, value)
         rewrite.commit()

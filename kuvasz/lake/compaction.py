@@ -8,14 +8,14 @@ target or more, is left alone until `max_dead_share` of its rows are dead; then 
 `(1 - share) / share` live rows for each dead one. Both sums are bounded by what changed, never by the table.
 
 Only files of one key are merged: a file must hold rows of one source and partition alone, because a TRUNCATE drops
-whole files.
+whole files. Where the order of rows counts, only neighbours in age are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 
 #: Of one tier's size to the next one's.
 _FANOUT = 8
@@ -25,6 +25,10 @@ _TIERS = 7
 
 #: Files in one group: each is opened by one task, and its dead rows are held in memory meanwhile.
 _MOST_FILES = 2000
+
+#: Whole files' worth of groups that one table gets in a pass, before the next table has its turn: under an even load
+#: all files of a table wear out at about the same time, and they must not all be written anew at once.
+FILES_PER_PASS = 4
 
 #: Below this part of the target a file's dead rows wait until it is merged for its size.
 _SMALL = 1 / 64
@@ -39,6 +43,7 @@ class FileFacts:
     rows: int  #: dead ones included
     dead: int
     size: int  #: bytes
+    age: tuple[int, str] | None = None  #: where the order of rows counts: ascending; None: as the number says
 
     @property
     def live_bytes(self) -> int:
@@ -71,16 +76,15 @@ class Policy:
             by_key[file.key].append(file)
         groups = []
         for mine in by_key.values():
-            due = self._due(mine, full=full)
-            groups += [group for group in self._packed(due) if self._is_worth(group, full=full)]
+            for due in _unbroken(mine, self._due(mine, full=full)):
+                groups += [group for group in self._packed(due) if self._is_worth(group, full=full)]
         return sorted(groups, key=lambda group: (-group.dead_share, -len(group.files)))
 
-    def _due(self, files: Sequence[FileFacts], *, full: bool) -> list[FileFacts]:
+    def _due(self, files: Sequence[FileFacts], *, full: bool) -> set[int]:
         small = [file for file in files if file.live_bytes < self.target_bytes / 2]
         if not full:
             small = self._due_tiers(small)
-        chosen = {file.number for file in small} | {file.number for file in files if self._is_worn(file, full=full)}
-        return sorted((file for file in files if file.number in chosen), key=lambda file: file.number)
+        return {file.number for file in small} | {file.number for file in files if self._is_worn(file, full=full)}
 
     def _due_tiers(self, small: Sequence[FileFacts]) -> list[FileFacts]:
         """Return the files of the highest tier that is full, and of all below it."""
@@ -121,9 +125,22 @@ class Policy:
         return len(group.files) > 1 or any(self._is_worn(file, full=full) for file in group.files)
 
 
+def _unbroken(files: Iterable[FileFacts], due: Container[int]) -> Iterator[list[FileFacts]]:
+    """Yield the files that are due, oldest first; where order counts, as runs without another file between them."""
+    run: list[FileFacts] = []
+    for file in sorted(files, key=lambda file: (file.age or (file.number, ""), file.number)):
+        if file.number in due:
+            run.append(file)
+        elif file.age is not None and run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Files whose live rows become one file."""
+    """Files whose live rows become one file, oldest first."""
 
     files: tuple[FileFacts, ...]
 
@@ -137,6 +154,18 @@ class Group:
         """Part of the rows that is dead."""
         rows = sum(file.rows for file in self.files)
         return sum(file.dead for file in self.files) / rows if rows else 0.0
+
+
+def one_pass(batches: Iterable[Sequence[Group]], target_bytes: int) -> list[Sequence[Group]]:
+    """Return the first batches, as many as one pass takes: at least one."""
+    taken: list[Sequence[Group]] = []
+    left = FILES_PER_PASS * target_bytes
+    for batch in batches:
+        left -= sum(group.live_bytes for group in batch)
+        if taken and left < 0:
+            break
+        taken.append(batch)
+    return taken
 
 
 def batches(groups: Iterable[Group], most_bytes: int) -> list[list[Group]]:

@@ -35,6 +35,7 @@ class FileEntry:
     size: int = 0  #: bytes
     spec_id: int = 0
     partition: Values = ()
+    sequence: int = 0  #: of the commit that brought its newest row; only where the order of rows counts
     delete: str | None = None  #: JSON of the delete file that applies to it
     others: tuple[str, ...] = ()  #: JSON of further ones that other engines wrote (format 2)
     dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
@@ -131,6 +132,7 @@ def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
         sid=_only_sid(live.data, sid_id),
         spec_id=live.data["spec-id"],
         partition=tuple(live.data["partition"]),
+        sequence=live.sequence,
         delete=json.dumps(deletes[0]) if deletes else None,
         others=tuple(json.dumps(delete) for delete in deletes[1:]),
     )
@@ -181,6 +183,7 @@ class Changeset:
         self.sent: Sent | None = None  #: the commit, once it was sent
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
         self.is_rewrite = False  #: only files change, no row does
+        self.sequence: int | None = None  #: that its files get; None: the next one
         self.summary: dict[str, str] = {}  #: for the snapshot, besides the positions
 
     def add(self, number: int, file: DataFile, sid: str | None) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from kuvasz.config.model import MaintenanceConfig, RowOrder
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.lake.catalog import Catalog, Commit
-from kuvasz.lake.compaction import Group, Policy, batches
+from kuvasz.lake.compaction import Group, Policy, batches, one_pass
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.orphans import Busy, Orphans, held
 from kuvasz.lake.swap import Outcome, Rewrite, Swapped, facts, read_ahead
@@ -29,9 +29,6 @@ from kuvasz.lake.tasks import ReadKeys
 from kuvasz.ports import Upkeep
 
 _log = logging.getLogger(__name__)
-
-#: Whole files' worth of groups that one table gets in a pass before the next table has its turn.
-_FILES_PER_VISIT = 4
 
 #: Passes of a full maintenance, as long as the stream leaves deletes behind.
 _FULL_PASSES = 3
@@ -171,9 +168,10 @@ class Maintainer:
             table.follow()
             groups = self._policy.plan(facts(table), full=full)
             seen.planned = snapshot_id = table.snapshot_id
-        chosen = batches(groups, self._policy.target_bytes)
-        if not full and len(chosen) > _FILES_PER_VISIT:
-            chosen = chosen[:_FILES_PER_VISIT]
+        alone = [[group] for group in groups]
+        due = alone if table.keeps_order else batches(groups, self._policy.target_bytes)
+        chosen = due if full else one_pass(due, self._policy.target_bytes)
+        if len(chosen) < len(due):
             seen.planned = None
         futures = [self._pool.submit(self._rewrite, table, seen, batch) for batch in chosen]
         concurrent.futures.wait(futures)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -47,6 +46,7 @@ def facts(table: LakeTable) -> list[FileFacts]:
             rows=entry.rows,
             dead=entry.dead_rows,
             size=entry.size,
+            age=(entry.sequence, entry.path.rpartition("/")[2]) if table.keeps_order else None,
         )
         for entry in table.files
     ]
@@ -123,10 +123,13 @@ Outcome: TypeAlias = tuple[list[str], list[str], list[str]]
 class Rewrite:
     """Some groups of files of one table. Use once: `plan`, `write`, `commit`; `abandon` if it goes no further."""
 
-    def __init__(self, table: LakeTable, parts: Sequence[_Part], job: RewriteFiles) -> None:
+    def __init__(
+        self, table: LakeTable, parts: Sequence[_Part], job: RewriteFiles, sequence: int | None = None
+    ) -> None:
         self._table = table
         self._parts = parts
         self._job = job
+        self._sequence = sequence
         self._properties = job.properties
         self._outputs: list[_Output] = []
 
@@ -138,11 +141,14 @@ class Rewrite:
 
         Args:
             table: It.
-            groups: Of its files.
+            groups: Of its files. One alone if the order of rows counts: the files of a commit are of one age.
             keys: Hashes keys for the index; None if the table has none.
             sort_by: Columns to sort the rows of each file by.
         """
         parts = []
+        groups = list(groups)
+        is_ordered = table.keeps_order and len(groups) == 1
+        sequence = None
         for group in groups:
             entries = [table.files[file.number] for file in group.files if file.number in table.files]
             if entries:
@@ -156,7 +162,8 @@ class Rewrite:
                     )
                     for entry in entries
                 )
-                path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
+                path = table.merged_path(entries, is_ordered=is_ordered)
+                sequence = entries[-1].sequence if is_ordered else None
                 first = entries[0]
                 parts.append(_Part(sid=first.sid, inputs=inputs, path=path, spec_id=first.spec_id,
                                    partition=first.partition))  # fmt: skip
@@ -164,7 +171,7 @@ class Rewrite:
             properties=table.io_properties, schema=table.schema.arrow(), bounded=table.bounded, keys=keys,
             sort_by=tuple(sort_by), layout=dataclasses.replace(table.layout, partition=()),
         )  # fmt: skip
-        return cls(table, parts, job)
+        return cls(table, parts, job, sequence)
 
     @property
     def paths(self) -> list[str]:
@@ -240,12 +247,16 @@ class Rewrite:
             return None
         changeset = Changeset()
         changeset.is_rewrite = True
+        changeset.sequence = self._sequence
         changeset.dropped.update(entry.number for entry in old.values())
         numbers: dict[str, int] = {}
         for output in self._outputs:
             dead = self._died(output)
             if len(dead) < output.file.rows:
                 numbers[output.file.path] = self._take(output, dead, changeset)
+        if self._sequence is not None and changeset.deletes and not any(entry.own_deletes for entry in old.values()):
+            self.abandon()  # Iceberg takes such a commit for new rows; nobody but another engine deletes any here
+            return None
         if not table.has_unique_keys:
             table.index.remap(self._moves(old, numbers))
         swapped = self._facts(old.values(), changeset)

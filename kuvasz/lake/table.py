@@ -93,8 +93,9 @@ _DEFAULT_FORMAT = 3
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
 
-#: Names of files that compaction made, and of those that a copy did.
-_MERGED = re.compile(r"/kvsz-[0-9a-f]{32}\.parquet$")
+#: Names of files whose rows are in the order in which they came, with the file's own among those of its commit, and
+#: of those that a copy made, in which each key is there once.
+_ORDERED = re.compile(r"/kvsz-([0-9a-f]{12})-[0-9a-f]{32}(?:-[0-9]+)*\.parquet$")
 _COPIED = re.compile(r"/kvsz-[0-9a-f]{32}-[0-9]+(-[0-9]+)?\.parquet$")
 
 #: Files whose keys are in memory together when their order counts.
@@ -314,9 +315,10 @@ class LakeTable:
     ) -> None:
         """Tell the index of the newest row of each key, as far as the files say which it is.
 
-        Files of later commits are newer, and so are later rows of a file that keeps the order of the stream. A file
-        that compaction made has rows of any age, and partitions and sorting lose the order within a commit: a key
-        that may have a newer row elsewhere is sent nowhere, so that nobody takes an old value for its last one.
+        Files of later commits are newer, and so are later rows of a file that keeps the order of the stream, as
+        `merged_path` says. A file that someone else merged, or compaction in a table with partitions, has rows of any
+        age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere is
+        sent nowhere, so that nobody takes an old value for its last one.
         """
         nowhere = self.files.reserve()
         path_of = dict(files)
@@ -324,7 +326,7 @@ class LakeTable:
             rows = np.arange(len(keys), dtype=np.uint32)
             last = newest(keys)
             is_doubtful = ~last
-            is_merged = _MERGED.search(path_of[number]) is not None
+            is_merged = not _is_known(path_of[number])
             known, _ = index.lookup(keys)
             for other in np.unique(known[known != ABSENT]).tolist():
                 path = path_of.get(other) or (self.files[other].path if other in self.files else "")
@@ -373,6 +375,11 @@ class LakeTable:
         """Whether several rows may have one key, of which the one written last is the newest."""
         return self.target.type in _GROWING
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the order of its rows counts, and the files can say what it is."""
+        return self.is_growing and self.layout.is_plain
+
     def _has_only_grown(self, live: Mapping[str, LiveFile], gone: Sequence[int]) -> bool:
         """Whether all files that are new to the index are newer than those it knows: else it is read from the start.
 
@@ -393,6 +400,17 @@ class LakeTable:
     def new_path(self, order: int) -> str:
         """Return the location of a new data file; of files of one commit, those of a lower order are older."""
         return f"{self.location}/data/kvsz-{order:012x}-{uuid.uuid4().hex}.parquet"
+
+    def merged_path(self, merged: Sequence[FileEntry], *, is_ordered: bool) -> str:
+        """Return the location of a file that takes the rows of others.
+
+        If these are given oldest first and the rows of each are in order, its name says so, and where among the files
+        of the newest one's commit it stands: it has to get that one's sequence.
+        """
+        if is_ordered and all(_is_known(entry.path) for entry in merged):
+            newest_one = _ORDERED.search(merged[-1].path)
+            return self.new_path(int(newest_one[1], 16) if newest_one else 0)
+        return f"{self.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
 
     def _check_open(self, gone: Sequence[int]) -> None:
         for source, pending in self.open.items():
@@ -928,6 +946,7 @@ class LakeTable:
             removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],
             removed_files=[self.data_json(entry) for entry in dropped],
             is_rewrite=changeset.is_rewrite,
+            sequence=changeset.sequence,
         )
 
     def data_json(self, entry: FileEntry) -> str:
@@ -948,8 +967,11 @@ class LakeTable:
     ) -> None:
         for number in changeset.dropped:
             self.files.remove(number)
+        sequence = 0
+        if self.keeps_order and changeset.added:
+            sequence = changeset.sequence or self.table.sequence
         for number, (file, sid) in changeset.added.items():
-            self.files.add(entry_of_new(number, file, sid))
+            self.files.add(dataclasses.replace(entry_of_new(number, file, sid), sequence=sequence))
         for delete_file in delete_files:
             entry = self.files[delete_file.number]
             entry.dead = self.files.dead(entry.number) | deletes[entry.number]
@@ -1146,6 +1168,11 @@ class LakeTable:
                 Bag(self, (changeset,)).stack(self.index, file_keys, number, rows)
             elif self.key:
                 self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
+
+
+def _is_known(path: str) -> bool:
+    """Whether the rows of a file are in the order in which they came, or each key is there once."""
+    return _ORDERED.search(path) is not None or _COPIED.search(path) is not None
 
 
 def newest(keys: Keys) -> npt.NDArray[np.bool_]:
