@@ -148,6 +148,7 @@ class StoreProcess(Process):
         lake: Options of the section ``lake`` that differ.
         spark: The section ``spark``, if it differs.
         pipeline: Options of the section ``pipeline`` that differ.
+        maintenance: Options of the section ``maintenance`` that differ.
     """
 
     def __init__(
@@ -157,9 +158,10 @@ class StoreProcess(Process):
         lake: Mapping[str, object] | None = None,
         spark: Mapping[str, object] | None = None,
         pipeline: Mapping[str, object] | None = None,
+        maintenance: Mapping[str, object] | None = None,
     ) -> None:
         self._spark = spark
-        super().__init__(databases, lake=lake, pipeline=pipeline)
+        super().__init__(databases, lake=lake, pipeline=pipeline, maintenance=maintenance)
 
     @property
     def pyiceberg(self) -> dict[str, str]:

@@ -55,7 +55,7 @@ class Observer:
 
     def __init__(
         self, database: Database, keys: Mapping[str, tuple[str, ...]], *,
-        identify: Callable[[str], str] = str, shows_defaults: bool = False,
+        identify: Callable[[str], str] = str, shows_defaults: bool = False, name: str = "observer",
     ) -> None:  # fmt: skip
         self.database = database
         self.keys = keys
@@ -66,15 +66,15 @@ class Observer:
         self.columns: dict[str, tuple[str, ...]] = {}
         self._relations: dict[int, tuple[str, list[Column]]] = {}
         self._rows: dict[str, list[dict]] = {name: [] for name in keys}
-        self._slot = f"observer_{database.name}"
-        database.execute(f"CREATE PUBLICATION observer FOR TABLE {', '.join(keys)}")
+        self._name, self._slot = name, f"{name}_{database.name}"
+        database.execute(f"CREATE PUBLICATION {name} FOR TABLE {', '.join(keys)}")
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._slot,))
 
     def read(self) -> None:
         """Take in what has been committed since the last call."""
         messages = self.database.execute(
             "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
-            " 'publication_names', 'observer')", (self._slot,),
+            " 'publication_names', %s)", (self._slot, self._name),
         )  # fmt: skip
         events: dict[str, list[Event]] = {}
         begin: tuple[int, int, int] = (0, 0, 0)

@@ -20,6 +20,7 @@ class Change(NamedTuple):
     table: str
     old_key: Row | None  #: of the row that goes
     new: list  #: values, with `...` for one that did not change; empty for a delete
+    empties: bool = False  #: a TRUNCATE
 
 
 class Replay:
@@ -47,6 +48,10 @@ class Replay:
             elif kind == b"R":
                 (oid,) = struct.unpack_from(">I", message, 1)
                 self._names[oid] = message[5:].split(b"\0")[1].decode()
+            elif kind == b"T":
+                count, _ = struct.unpack_from(">IB", message, 1)
+                names = [self._names.get(oid) for oid in struct.unpack_from(f">{count}I", message, 6)]
+                changes += [Change(name, None, [], empties=True) for name in names if name is not None]
             elif kind in b"IUD":
                 changes.append(self._change(message))
             elif kind == b"C":
@@ -66,8 +71,8 @@ class Replay:
             old = new
         return Change(self._names[oid], None if old is None else (old[0],), new)
 
-    def state(self, table: str, through: int) -> Counter[Row]:
-        """The table's rows after all transactions that ended at or before an LSN, as text."""
+    def state(self, table: str, through: int, width: int | None = None) -> Counter[Row]:
+        """The first `width` columns of a table after all transactions that ended at or before an LSN, as text."""
         rows: dict[Row, list] = {}
         for end_lsn, changes in self.transactions:
             if end_lsn > through:
@@ -75,7 +80,7 @@ class Replay:
             for change in changes:
                 if change.table == table:
                     _apply(rows, change)
-        return Counter(tuple(row) for row in rows.values())
+        return Counter(tuple(row[:width]) for row in rows.values())
 
 
 def _values(message: bytes, at: int) -> tuple[list, int]:
@@ -95,6 +100,8 @@ def _values(message: bytes, at: int) -> tuple[list, int]:
 
 
 def _apply(rows: dict[Row, list], change: Change) -> None:
+    if change.empties:
+        rows.clear()
     before = rows.pop(change.old_key) if change.old_key is not None else None
     if change.new:
         row = [before[i] if value is ... else value for i, value in enumerate(change.new)]

@@ -43,7 +43,7 @@ class Scene:
         for sid, database in self.sources.items():
             rows = database.execute(
                 "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots"
-                " WHERE database = current_database() AND slot_name LIKE 'kuvasz%' AND NOT temporary"
+                " WHERE database = current_database() AND slot_name LIKE 'kuvasz_shop%' AND NOT temporary"
             )
             if rows:
                 found[sid] = int(rows[0][0])
@@ -65,7 +65,7 @@ class Scene:
                     assert lsn == self.first_confirmed[sid], f"confirmed to {sid} while {table} was not copied"
                     continue
                 lake = lake_text(self.process.rows(table), columns, sid)
-                source = replay.state(table, max(position.lsn, lsn))
+                source = replay.state(table, max(position.lsn, lsn), len(columns))
                 assert lake == source, (
                     f"{table} of {sid} at {position.lsn:X}, confirmed {lsn:X}:"
                     f" missing {list((source - lake).items())[:5]}, too many {list((lake - source).items())[:5]}"

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import threading
+import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import ManifestContent
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
-from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.catalog import Catalog, Commit, IcebergTable
 from kuvasz.lake.compaction import Group, Policy
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.orphans import Orphans
 from kuvasz.lake.swap import Rewrite, facts
 from kuvasz.lake.table import LakeTable
+from kuvasz.model import TableType
 from kuvasz.ports import Receipt
-from tests.contract.changes import SAME, TARGET, Sender, delete, insert, update, work
+from tests.contract.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
 from tests.contract.worlds import IcebergWorld
 from tests.fix_lake import LakeFolder
 
@@ -28,9 +35,23 @@ pytestmark = pytest.mark.spark
 QUIET = {"interval": "1d"}
 
 
-@pytest.fixture(params=[3, 2], ids=["v3", "v2"])
+#: Position deletes differ from deletion vectors in how they are written, not in when: the whole suite has both.
+VERSIONS = [3, pytest.param(2, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"v{version}")
 def world(spark_session: object, request: pytest.FixtureRequest) -> Iterator[IcebergWorld]:
     folder = LakeFolder(spark_session, format_version=request.param)
+    made = IcebergWorld(folder, QUIET)
+    yield made
+    made.lake.close()
+    folder.remove()
+
+
+@pytest.fixture
+def old_world(spark_session: object) -> Iterator[IcebergWorld]:
+    """With position deletes."""
+    folder = LakeFolder(spark_session, format_version=2)
     made = IcebergWorld(folder, QUIET)
     yield made
     made.lake.close()
@@ -45,11 +66,13 @@ class Hands:
         self.table = world.lake.table(TARGET)
         self.jobs = Jobs(world.lake.session)
 
-    def plan(self) -> Rewrite:
+    def plan(self, *groups: Group) -> Rewrite:
         with self.table.lock:
             self.table.follow()
-            groups = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3).plan(facts(self.table), full=True)
-            return Rewrite.plan(self.table, groups, self.world.lake._keys_of(self.table))
+            policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
+            groups = groups or policy.plan(facts(self.table), full=True)
+            keys = self.world.lake._keys_of(self.table) if self.table.has_unique_keys else None
+            return Rewrite.plan(self.table, groups, keys)
 
     def begin(self) -> Rewrite:
         rewrite = self.plan()
@@ -292,6 +315,14 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
 
 def test_the_stream_and_compaction_at_random(world: IcebergWorld) -> None:
     """Programs of changes with an exchange begun and ended anywhere between them; a dictionary is the truth."""
+    _at_random(world)
+
+
+def test_the_same_with_position_deletes(old_world: IcebergWorld) -> None:
+    _at_random(old_world)
+
+
+def _at_random(world: IcebergWorld) -> None:
     random_ = random.Random(7)  # noqa: S311
     hands = prepared(world, "eu", "us")
     senders = {"eu": Sender(), "us": Sender("us")}
@@ -319,6 +350,68 @@ def test_the_stream_and_compaction_at_random(world: IcebergWorld) -> None:
     assert world.rows() == truth
     oracle_rows = {(r["sid"], r["id"]): (r["n"], r["body"]) for r in world.spark_rows()}
     assert oracle_rows == truth
+
+
+def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(world: IcebergWorld) -> None:
+    """Of a table that only grows, in which large values that did not change come from the row before."""
+    random_ = random.Random(5)  # noqa: S311
+    world.lake.prepare(target(table_type=TableType.APPEND), feed(), ITEMS)
+    world.copy("eu", *((key, 0, f"copied{key}") for key in range(6)))
+    hands, eu = Hands(world), Sender()
+    bodies = {key: f"copied{key}" for key in range(6)}
+    rows = Counter((key, 0, body) for key, body in bodies.items())
+    n = merged = 0
+
+    def change(*keys: int, is_same: bool = False) -> None:
+        nonlocal n
+        messages = []
+        for key in keys:
+            n += 1
+            bodies[key] = bodies[key] if is_same else f"b{n}"
+            messages.append(update(key, n, SAME if is_same else bodies[key]))
+            rows[key, n, bodies[key]] += 1
+        world.applied(work(eu.one(*messages)))
+
+    for _ in range(12):
+        for _ in range(random_.randrange(3)):
+            change(*(random_.randrange(6) for _ in range(3)), is_same=random_.random() < 0.5)
+        files = sorted(facts(hands.table), key=lambda file: file.age)
+        first = random_.randrange(len(files))
+        run = files[first : first + random_.randrange(2, 5)]
+        if len(run) > 1:
+            rewrite = hands.plan(Group(files=tuple(run)))
+            rewrite.write(hands.jobs, 1)
+            change(random_.randrange(6))  # younger than what is merged
+            assert hands.end(rewrite) is not None
+            merged += 1
+            hands.table.reset_index()  # as after a kill, or without the state folder
+        change(*range(6), is_same=True)
+    assert merged > 6
+    found = world.table(TARGET).to_pylist()
+    assert Counter((row["id"], row["n"], row["body"]) for row in found) == rows
+
+
+def test_the_index_forgets_keys_that_are_gone(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a queue: every row is inserted once and deleted, and a TRUNCATE now and then takes what is left."""
+    monkeypatch.setattr("kuvasz.lake.table.CHECKPOINT_ENTRIES", 100)
+    hands, eu = prepared(world), Sender()
+    most = 0
+    for n in range(0, 600, 30):
+        gone = [delete(key) for key in range(n - 30, n - 2) if n % 150]
+        world.applied(work(*([eu.truncation()] if n and not n % 150 else []),
+                           eu.one(*gone, *(insert(key) for key in range(n, n + 30)))))  # fmt: skip
+        most = max(most, hands.table.index.entries)
+    left = {key for _, key in world.rows()}
+    assert len(left) < 50
+    assert most <= 2 * 50 + 100 + 2 * 100, "600 keys have come and gone"
+    again = sorted(left)[:2]
+    world.applied(work(eu.one(*(update(key, 7, SAME) for key in again), insert(0), delete(max(left)))))
+    assert [world.of("eu")[key] for key in again] == [(7, "b")] * 2
+    assert len(world.rows()) == len(left)
+    hands.table.checkpoint()
+    hands.table.reset_index()
+    world.applied(work(eu.one(update(0, 3, SAME))))
+    assert world.of("eu")[0] == (3, "b")
 
 
 def _change(random_: random.Random, name: str, truth: dict) -> bytes:
@@ -384,8 +477,178 @@ def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
     assert (upkeep.files, upkeep.delete_files, upkeep.dead_rows, upkeep.rows) == (2, 0, 0, 38)
     assert upkeep.rewritten_bytes > 0
     assert world.rows() == before
+    assert _read_as_plain_files(world) == before
     world.applied(work(eu.one(delete(3))))
     assert "clean" not in world.iceberg().refs()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Rewrite, "write"), (IcebergTable, "expire_snapshots"), (Catalog, "known_files")]
+)
+def test_the_stream_does_not_wait_for_what_takes_long(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    folder = Path(urllib.parse.urlparse(world.lake.table(TARGET).location).path) / "data"
+    (folder / "kvsz-orphan.parquet").write_bytes(b"x")
+    os.utime(folder / "kvsz-orphan.parquet", (1, 1))
+    real, waited = getattr(owner, name), []
+
+    def slow(*arguments: object) -> object:
+        found = real(*arguments)
+        stream = threading.Thread(target=lambda: world.applied(work(eu.one(delete(len(waited))))), daemon=True)
+        stream.start()
+        stream.join(60)
+        waited.append(stream.is_alive())
+        return found
+
+    monkeypatch.setattr(owner, name, slow)
+    world.lake.maintain(TARGET, full=True)
+    assert waited
+    assert not any(waited), "a commit waits until it is over"
+    assert len(world.rows()) == 8 - len(waited)
+
+
+def _read_as_plain_files(world: IcebergWorld) -> dict[tuple, tuple]:
+    """Read the rows as an engine does that knows data files alone."""
+    table = world.iceberg()
+    entries = [
+        (manifest.content, entry.data_file.file_path)
+        for manifest in table.current_snapshot().manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    ]
+    assert all(content == ManifestContent.DATA for content, _ in entries), "the snapshot names no delete file"
+    rows = [row for _, path in entries for row in pq.read_table(urllib.parse.urlparse(path).path).to_pylist()]
+    found = {(row["sid"], row["id"]): (row["n"], row["body"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_readers_tags_and_branches_keep_their_snapshots(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = prepared(world)
+    eu = Sender()
+    name = f"{world.catalog}.{TARGET}"
+    spread(world, eu, 8)
+    first = world.iceberg().current_snapshot().snapshot_id  # nobody names it: it goes
+    only_there = {task.file.file_path for task in world.iceberg().scan().plan_files()}
+    world.applied(work(eu.one(*(update(key, 1, f"y{key}") for key in range(8)))))
+    tagged = world.rows()
+    world.sql(f"ALTER TABLE {name} CREATE TAG month")
+    world.applied(work(eu.one(*(update(key, 2, f"z{key}") for key in range(8)))))
+    branched = world.rows()
+    world.sql(f"ALTER TABLE {name} CREATE BRANCH theirs")
+    world.applied(work(eu.one(*(update(key, 3, f"w{key}") for key in range(8)))))
+    old_until = time.time() + 0.002
+    time.sleep(0.004)  # a snapshot has the time of its commit, in milliseconds
+    world.applied(work(eu.one(*(update(key, 4, f"v{key}") for key in range(4)))))
+    young = world.iceberg().current_snapshot().snapshot_id
+    read = world.session.read.option("versionAsOf", young).table(name)
+    rows, reading = world.rows(), read.toLocalIterator()
+    begun = next(reading)
+    world.applied(work(eu.one(delete(0), insert(9))))
+    expire = IcebergTable.expire_snapshots
+    monkeypatch.setattr(
+        IcebergTable, "expire_snapshots", lambda table, _, keep: expire(table, int(old_until * 1000), keep)
+    )
+    maintainer = world.lake._maintainer
+    maintainer._config = maintainer._config.model_copy(update={"snapshots_kept": 1})
+    world.lake.maintain(TARGET, full=True)
+    assert hands.files == 1
+    found = {(row.sid, row.id): (row.n, row.body) for row in [begun, *reading]}
+    assert found == rows == _as_of(world, young), "one that had begun, and one that begins now"
+    assert (_as_of(world, "'month'"), _as_of(world, "'theirs'")) == (tagged, branched)
+    known = {snapshot.snapshot_id for snapshot in world.iceberg().metadata.snapshots}
+    assert first not in known
+    assert young in known
+    assert not [path for path in only_there if Path(urllib.parse.urlparse(path).path).exists()]
+    assert world.orphans() == []
+
+
+def test_expiry_keeps_a_file_of_vectors_as_long_as_one_of_them_lives(world: IcebergWorld) -> None:
+    prepared(world)
+    eu = Sender()
+    spread(world, eu, 20, commits=2)
+    world.applied(work(eu.one(delete(0), delete(1))))  # a vector for each file, both in one
+    for key in (2, 4, 6):
+        world.applied(work(eu.one(delete(key))))  # the first file's is another's now
+    before = world.rows()
+    world.lake.table(TARGET).table.expire_snapshots(int(time.time() * 1000) + 1, 1)
+    assert world.snapshots() == 1
+    assert world.rows() == before
+    assert len(before) == 15
+
+
+def _as_of(world: IcebergWorld, version: object) -> dict[tuple, tuple]:
+    found = world.sql(f"SELECT * FROM {world.catalog}.{TARGET} VERSION AS OF {version}")
+    return {(row.sid, row.id): (row.n, row.body) for row in found}
+
+
+def test_orphans_of_another_table_and_young_ones_stay(world: IcebergWorld) -> None:
+    hands = prepared(world)
+    world.prepare("eu", name="shop.items_2")
+    other = world.lake.table("shop.items_2")
+    eu, theirs = Sender(), Sender()
+    spread(world, eu, 8)
+    world.applied(work(theirs.one(insert(1)), target="shop.items_2"))
+    files = []
+    for table, name, days in ((hands.table, "old", 4), (hands.table, "young", 2), (other, "old", 4)):
+        files.append(Path(urllib.parse.urlparse(table.location).path) / "data" / f"kvsz-{name}.parquet")
+        files[-1].write_bytes(b"x")
+        os.utime(files[-1], (time.time() - days * 86400,) * 2)
+    removed = Orphans(world.lake._catalog, 0.0, files[0].parent.parent / "o").remove(hands.table, 3 * 86400.0)
+    assert [path.rpartition("/")[2] for path in removed] == ["kvsz-old.parquet"]
+    assert [file.exists() for file in files] == [False, True, True]
+    assert len(world.rows()) == 8
+    assert len(world.rows("shop.items_2")) == 1
+
+
+def _indexed(caplog: pytest.LogCaptureFixture) -> list[int]:
+    """How many files' keys were read each time since the last call."""
+    found = [record.files for record in caplog.records if getattr(record, "event", "") == "index_read"]
+    caplog.clear()
+    return found
+
+
+def test_of_what_others_did_only_what_is_new_is_read(world: IcebergWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kuvasz")
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 40)
+    name = f"{world.catalog}.{TARGET}"
+    world.applied(work(eu.one(update(3, 1, "mine"))))
+    assert _indexed(caplog) == []
+
+    world.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ 'eu', 100L, 1, 'theirs'")
+    world.applied(work(eu.one(update(4, 1, "mine"), update(100, 2, "mine"))))
+    assert _indexed(caplog) == [1], "the file that was inserted"
+    assert world.of("eu")[100] == (2, "mine")
+
+    world.sql(f"DELETE FROM {name} WHERE id IN (7, 11)")  # rows of one file: a vector, or a file of positions
+    before = hands.files
+    world.applied(work(eu.one(update(8, 1, "mine"), insert(7, 5, "again"), delete(11))))
+    assert _indexed(caplog) == [], "no file is new"
+    assert hands.files == before + 1
+    assert world.of("eu")[7] == (5, "again")
+
+    world.sql(f"CALL {world.catalog}.system.rewrite_manifests('{TARGET}')")
+    world.sql(f"CALL {world.catalog}.system.expire_snapshots(table => '{TARGET}', retain_last => 1,"
+              " older_than => TIMESTAMP '2999-01-01 00:00:00')")  # fmt: skip
+    world.applied(work(eu.one(update(12, 1, "mine"))))
+    assert _indexed(caplog) == []
+
+    world.sql(f"CALL {world.catalog}.system.rewrite_data_files(table => '{TARGET}',"
+              " options => map('rewrite-all', 'true'))")  # fmt: skip
+    world.applied(work(eu.one(update(16, 1, "mine"), update(100, 3, "mine"), delete(7))))
+    assert _indexed(caplog) == [1], "the one that the others became"
+    rows = world.of("eu")
+    assert len(rows) == 39
+    assert [rows[key] for key in (3, 4, 8, 12, 16)] == [(1, "mine")] * 5
+    assert rows[100] == (3, "mine")
+    assert {(row["sid"], row["id"]): (row["n"], row["body"]) for row in world.spark_rows()} == world.rows()
+    world.lake.maintain(TARGET, full=True)
+    assert _read_as_plain_files(world) == world.rows()
 
 
 def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, lake_folder: LakeFolder) -> None:
@@ -405,6 +668,7 @@ def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, 
         rows = {(row["sid"], row["id"]): (row["n"], row["body"]) for row in clean.to_arrow().to_pylist()}
         assert rows == before
         assert all(not task.delete_files for task in clean.plan_files())
+        assert _as_of(world, "'clean'") == before
         del before["eu", 4]
         assert world.rows() == {**before, ("eu", number): (0, "b")}
     world.applied(work(eu.one(update(101, 5, SAME))))

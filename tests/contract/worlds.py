@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -91,6 +92,20 @@ class IcebergWorld(World):
         self.config = folder.config([database], maintenance)
         self.lake = IcebergLake(self.config, folder.session)
         self.lake.open()
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's name in Spark."""
+        return self._folder.catalog
+
+    @property
+    def session(self) -> Any:
+        """Spark."""
+        return self._folder.session
+
+    def sql(self, statement: str) -> list[Any]:
+        """Run a statement as another engine would, and return its rows."""
+        return self.session.sql(statement).collect()
 
     def iceberg(self, name: str = TARGET) -> object:
         """The table as PyIceberg sees it."""

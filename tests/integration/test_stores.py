@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ from kuvasz.lake.datafile import file_io
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.lake.spool import Spool
 from kuvasz.route.hashing import worker_of
-from tests.fix_lake import Pipeline, group
+from tests.fix_lake import Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.fix_stores import CATALOG_USER, S3, PostgresCatalogFolder, StoreProcess
 from tests.oracle import assert_equal, source_rows
@@ -93,6 +96,93 @@ def test_s3_is_a_store_by_configuration_alone(
     assert kuvasz.found("index_read", table="shop.items"), kuvasz.report()
     kuvasz.assert_equal_everywhere("items", source_rows(database.url, "items", sid="eu"))
     assert not [key for key in s3.keys("plain/") if "_kuvasz" in key]
+
+
+#: Everything all the time.
+EAGER = {"interval": "200ms", "min_files": 2, "max_dead_percent": 10, "target_file_size": "64kB",
+         "snapshot_age": "1s", "snapshots_kept": 3}  # fmt: skip
+
+#: `kuvasz` four days later.
+LATER = """
+import sys, time
+now = time.time
+time.time = lambda: now() + 4 * 86400
+from kuvasz import cli
+cli.main(sys.argv[1:])
+"""
+
+
+def test_maintenance_on_s3(database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]) -> None:
+    for table in ("items", "items_2"):
+        database.execute(ITEMS.format(table))
+        database.execute(FILL.format(table, 300))
+    lake = {"warehouse": f"s3://{S3.bucket}/kept", "properties": s3.properties}
+    tables = dict.fromkeys(("items", "items_2"))
+    kuvasz = new_store_process(group({"eu": database}, tables), lake=lake, maintenance=EAGER).start()
+    kuvasz.wait_event("copied", 2)
+    for n in range(6):
+        for table in tables:
+            database.execute(f"UPDATE {table} SET n = {n} WHERE id % 7 = {n}")
+            database.execute(f"DELETE FROM {table} WHERE id = {n + 1}")
+        kuvasz.wait_confirmed(database)
+    kuvasz.wait_event("compacted", 2, table="shop.items")
+    kuvasz.wait_until(lambda: kuvasz.snapshots("items") <= 4, "snapshots were expired")
+    kuvasz.wait_until(lambda: len(s3.keys("kept/shop/items/data/")) < 16, "what only they needed is gone")
+    kuvasz.terminate()
+    assert not kuvasz.found("maintenance_failed"), kuvasz.report()
+
+    orphans = [f"kept/shop/{table}/data/kvsz-orphan.parquet" for table in tables]
+    foreign = "kept/shop/items/data/theirs.parquet"
+    for key in (*orphans, foreign):
+        s3.client.put_object(Bucket=S3.bucket, Key=key, Body=b"x")
+    verb = [
+        sys.executable,
+        "-c",
+        LATER,
+        "maintain",
+        "--full",
+        "--json",
+        "--table",
+        "items",
+        "--config",
+        str(kuvasz.map),
+    ]
+    done = subprocess.run(verb, check=True, capture_output=True, text=True, timeout=300)
+    (shown,) = json.loads(done.stdout)
+    assert (shown["files"], shown["delete_files"], shown["dead_rows"], shown["error"]) == (1, 0, 0, None)
+    assert shown["rewritten_bytes"] > 0
+    left = s3.keys("kept/")
+    assert orphans[0] not in left
+    assert orphans[1] in left, "it is another table's"
+    assert foreign in left
+    data = [key for key in s3.keys("kept/shop/items/data/") if key.rpartition("/")[2].startswith("kvsz-")]
+    assert not [key for key in data if key.endswith(".puffin")]
+    for table in tables:
+        assert_equal(source_rows(database.url, table, sid="eu"), kuvasz.rows(table), key=("id",))
+
+
+def test_maintenance_with_a_postgresql_catalog(database: Database, postgres_catalog: PostgresCatalogFolder) -> None:
+    database.execute(ITEMS.format("items"))
+    database.execute(FILL.format("items", 300))
+    config = postgres_catalog.config(group({"eu": database}, {"items": None}), maintenance=EAGER)
+    with Pipeline(config, postgres_catalog) as pipeline:
+        pipeline.wait_streaming()
+        for n in range(7):
+            database.execute(f"UPDATE items SET n = {n} WHERE id % 7 = {n}")
+            pipeline.wait_applied(database)
+        lake = pipeline.app.lake
+        wait_until(
+            lambda: "shop.items" in lake.upkeep() and lake.upkeep()["shop.items"].rewrites, "files were merged"
+        )
+        wait_until(lambda: pipeline.snapshots("items") <= 4, "snapshots were expired")
+        table = lake.table("shop.items")
+        orphan = Path(table.location.removeprefix("file://")) / "data" / "kvsz-orphan.parquet"
+        orphan.write_bytes(b"x")
+        removed = lake._maintainer._orphans.remove(table, -60.0)
+        assert [path.rpartition("/")[2] for path in removed] == [orphan.name]
+        shown = lake.maintain("shop.items", full=True)
+        assert (shown.files, shown.delete_files, shown.error) == (1, 0, None)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
 def test_a_warehouse_that_refuses_us_says_so_and_where(s3: S3, tmp_path: Path) -> None:
