@@ -25,6 +25,7 @@ class Proxy:
         self.is_swallowing = False  #: half-open: nothing comes through and nobody is told
         self.delay_s = 0.0  #: before every piece
         self.bytes_per_s = 0.0  #: 0: as fast as it goes
+        self.bytes_left = -1  #: of the server's answers until all connections are cut; -1: no end
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,18 +47,24 @@ class Proxy:
             self.connections += 1
             with self._lock:
                 self._open |= {near, far}
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+            threading.Thread(target=self._pass_on, args=(near, far), daemon=True).start()
+            threading.Thread(target=self._pass_on, args=(far, near, True), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass_on(self, one: socket.socket, other: socket.socket, is_answer: bool = False) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(64 << 10):
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 if self.bytes_per_s:
                     time.sleep(len(data) / self.bytes_per_s)
+                if is_answer and self.bytes_left >= 0:
+                    data, rest = data[: self.bytes_left], len(data) - self.bytes_left
+                    self.bytes_left = max(0, -rest)
                 if not self.is_swallowing:
                     other.sendall(data)
+                if is_answer and self.bytes_left == 0:
+                    self.bytes_left = -1
+                    self.cut()
         for end in (one, other):
             self._close(end)
 

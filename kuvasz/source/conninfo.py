@@ -155,12 +155,16 @@ def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
         SourceError: The server cannot be reached.
         SourceRefused: It answers, and turns us away.
     """
-    pgconn = pq.PGconn.connect(conninfo.encode())
-    if pgconn.status != pq.ConnStatus.OK:
-        message = scrub(pgconn.get_error_message(), conninfo)
-        pgconn.finish()
+    # PGconn.connect would keep the whole interpreter waiting for the server's answer, other sources' clocks included.
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
         role = str(_parse(conninfo).get("user", "…"))
-        raise failure.of(None, message, place=location(conninfo), doing=doing, role=role)
+        message = scrub(str(error), conninfo)
+        raise failure.of(None, message, place=location(conninfo), doing=doing, role=role) from None
+    pgconn = connection.pgconn
+    del connection.pgconn  # it is the caller's to close
+    pgconn.nonblocking = 0
     if pgconn.server_version >= _TRANSACTION_TIMEOUT_SINCE:
         # A startup option would keep older servers from accepting the connection.
         pgconn.exec_(b"SET transaction_timeout = 0")
