@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config, OnSlotLost
+from kuvasz.config.model import Config
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
@@ -351,11 +351,6 @@ def refuse_unsupported(config: Config) -> None:
             if used:
                 message = f"database {group.database}, table {name}: {used[0]} is not supported by this version"
                 raise ConfigError(message, hint="take it out; the table is replicated as a clone")
-        if group.on_slot_lost is OnSlotLost.REPAIR:
-            message = (
-                f"database {group.database}: on_slot_lost: {group.on_slot_lost} is not supported by this version"
-            )
-            raise ConfigError(message, hint="leave it at `stop`, or have it copied again: `resync`")
 
 
 def _first(group: BaseExceptionGroup[KuvaszError]) -> KuvaszError:

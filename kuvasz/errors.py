@@ -14,6 +14,7 @@
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
+    │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
     │   └── TableGone            1   human   table     someone dropped the table from the lake
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
@@ -175,6 +176,10 @@ class CopyNeeded(SchemaError):
 
 class ForeignChange(TableError):
     """Someone else changed a table of ours in the lake in a way that cannot be followed."""
+
+
+class ChangesLost(TableError):
+    """Changes of a table are lost for good, and a person has to say how it goes on."""
 
 
 class TableGone(TableError):

@@ -26,9 +26,11 @@ VARIABLE = "KUVASZ_FAILPOINTS"
 NAMES = (
     "position_forgotten",
     "slot_dropped",
+    "before_slot",
     "slot_created",
     "snapshot_taken",
     "copy_range_done",
+    "gap_compared",
     "before_data_files",
     "after_data_files",
     "before_delete_files",

@@ -128,6 +128,21 @@ class Upkeep:
     error: str | None = None  #: of the last look
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A part of a source's changes that is lost to a target; see `Lake.repair`."""
+
+    from_lsn: int  #: the source's position when its stream was lost
+    noticed_us: int  #: when that was found out, µs since 1970-01-01 UTC, by the clock here
+    to_lsn: int = 0  #: of the snapshot that the target was repaired from; 0: it is open
+    until_us: int = 0  #: when that was, µs since 1970-01-01 UTC, by the source's clock
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the target was not repaired yet."""
+        return not self.to_lsn
+
+
 class CopyRequest(Protocol):
     """A picklable part of a source table, read on an executor."""
 
@@ -203,14 +218,40 @@ class Lake(Protocol):
         from any thread.
         """
 
-    def forget(self, target: str, source: str) -> None:
-        """Drop a source's position from a target, prepared or not: the source has to be copied again.
+    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
+        """Drop a source's position from a target, prepared or not: the source has to be copied again, or repaired.
 
         Its rows stay until the copy replaces them. What other sources have under way goes on; of this source
-        nothing may be written and not committed.
+        nothing may be written and not committed. With `to_repair` a gap opens in the same commit, if there was a
+        position; without, the target forgets the source's gaps.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.
+        """
+
+    def gap(self, target: str, source: str) -> Gap | None:
+        """Return the gap that is open between a source and a prepared target; None: there is none."""
+
+    def repair(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[str, int, int], None],
+        *,
+        at_us: int = 0,
+    ) -> Receipt:
+        """Change what differs from a snapshot of a source, and nothing else, in one commit with its position.
+
+        Called like `copy`, for a source whose gap is open: it is closed in the same commit. A clone's rows become
+        the source's. Versions of a history end and begin at `at_us` (µs since 1970-01-01 UTC, the snapshot's time
+        by the source's clock). What an append or changelog table misses cannot be known: its rows stay as they are.
+        `on_progress(phase, parts done, parts)` is called from any thread. `Receipt.rows` counts differing keys.
+
+        Raises:
+            TableError: So much differs that a copy is cheaper, or as `copy`.
+            SourceError, LakeError: As `copy`.
         """
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:

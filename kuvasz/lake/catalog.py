@@ -266,12 +266,14 @@ class IcebergTable:
         schema = self._catalog.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
         return schema.findField("column").type()
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set table properties in a commit of their own."""
+    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+        """Set table properties, and remove others, in a commit of their own."""
         with translated(f"table {self.name}"):
             update = self._handle.updateProperties()
             for key, value in properties.items():
                 update.set(key, value)
+            for key in removed:
+                update.remove(key)
             update.commit()
 
     def touch(self, properties: Mapping[str, str]) -> None:

@@ -25,8 +25,8 @@ from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID
 from kuvasz.lake.tasks import slim_worker, to_ipc
 from kuvasz.model import Int32s
-from kuvasz.modes import clone, defaults
-from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, Shape
+from kuvasz.modes import clone, defaults, history
+from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, SID_COLUMN, Shape
 from kuvasz.ports import CopyRequest
 
 #: Rows of a lake file that are in memory at a time.
@@ -82,6 +82,7 @@ class Reading:
     shape: Shape
     properties: Mapping[str, str]
     chunk_bytes: int
+    at_us: int | None = None  #: of a history: the open versions count, and what the source has begins then
 
     def rows(self, part: Part) -> Iterator[Rows]:
         """Yield all rows of a part, a chunk at a time."""
@@ -91,7 +92,8 @@ class Reading:
             return
         for data in part.read(self.chunk_bytes):
             copied = clone.apply_copy(self.shape, data)
-            yield Rows(table=copied.rows, keys=copied.keys)
+            table = copied.rows if self.at_us is None else history.opened(self.shape, copied.rows, self.at_us)
+            yield Rows(table=table, keys=copied.keys)
 
     def _lake_rows(self, part: LakeFile) -> Iterator[Rows]:
         stored = pq.ParquetFile(file_io(self.properties, part.path).new_input(part.path).open())
@@ -115,6 +117,9 @@ class Reading:
             if part.is_mixed:
                 mine = self._mine(table)
                 table, places = table.take(pa.array(mine)), places[mine]
+            if self.at_us is not None:
+                is_open = np.flatnonzero(history.is_open(table))
+                table, places = table.take(pa.array(is_open)), places[is_open]
             if table.num_rows:
                 yield Rows(table=table, keys=self._keys(table), file=part.number, places=places)
 
@@ -138,10 +143,11 @@ class Reading:
 def prints(shape: Shape, rows: pa.Table) -> Keys:
     """Return the fingerprints of rows in the lake's schema.
 
-    Columns that the source does not have are left out: one that it dropped keeps its old values in the lake.
+    Columns that the source does not have are left out: one that it dropped keeps its old values in the lake, and
+    kuvasz's own are not the source's to tell.
     """
     columns = [rows.column(index) for index, binding in enumerate(shape.bindings)
-               if binding.column not in {NO_COLUMN, SID_COLUMN}]  # fmt: skip
+               if binding.column not in {NO_COLUMN, SID_COLUMN, OWN_COLUMN}]  # fmt: skip
     return fingerprints(columns, shape.seed)
 
 

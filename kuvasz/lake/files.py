@@ -185,6 +185,7 @@ class Changeset:
         self.is_rewrite = False  #: only files change, no row does
         self.sequence: int | None = None  #: that its files get; None: the next one
         self.summary: dict[str, str] = {}  #: for the snapshot, besides the positions
+        self.properties: dict[str, str] = {}  #: of the table, besides the positions
 
     def add(self, number: int, file: DataFile, sid: str | None) -> None:
         """Add a data file."""

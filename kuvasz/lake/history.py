@@ -94,7 +94,7 @@ class HistoryWriter:
                 pending.clear()
                 pending.truncates, pending.us = (sid,), us
         elif pending is None:
-            self._chunk(result, source, sid)
+            self.chunk(result, source, sid)
         else:
             self._piece(result, source, sid, pending)
 
@@ -123,7 +123,8 @@ class HistoryWriter:
 
     # Steps
 
-    def _chunk(self, done: ChunkDone, source: str, sid: str | None) -> None:
+    def chunk(self, done: ChunkDone, source: str, sid: str | None) -> None:
+        """Take what came of a chunk of whole transactions; errors as for `take`."""
         table = self._table
         assert done.keys is not None
         assert done.written is not None

@@ -30,8 +30,7 @@ from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, 
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import chunks, layout, spark, transforming
-from kuvasz.lake import positions as position_properties
+from kuvasz.lake import chunks, gaps, layout, spark, transforming
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable, gone
@@ -57,13 +56,14 @@ from kuvasz.lake.table import (
     LakeTable,
     OpenTransaction,
     bounded,
+    drop_position,
 )
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
 from kuvasz.model import Position, Relation, TableType, Truncation, UInt32s
 from kuvasz.modes import own
 from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
-from kuvasz.ports import CopyRequest, Failure, Feed, Receipt, TableWork, Target, Upkeep
+from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Receipt, TableWork, Target, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -439,19 +439,25 @@ class IcebergLake:
             outcomes = list(self._pool.map(self._commit_table, written.tables))
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def forget(self, target: str, source: str) -> None:
+    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table, found = self._tables.get(target), self._catalog.load(target)
         if table is None:
             if found is not None:
-                found.remove_properties([position_properties.PREFIX + source])
+                drop_position(found, source, to_repair=to_repair)
             return
         with table.lock:
             if found is None:  # a table that was loaded before does not say so twice
                 error = gone(target)
                 table.era = Era(accepted={}, error=error)
                 raise error
-            table.forget_position(source)
+            table.forget_position(source, to_repair=to_repair)
+
+    def gap(self, target: str, source: str) -> Gap | None:
+        """See `kuvasz.ports.Lake.gap`."""
+        table = self._tables[target]
+        with table.lock:
+            return None if source in table.positions else gaps.open_one(table.gaps(source))
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:
         """See `kuvasz.ports.Lake.parts`."""
@@ -678,22 +684,19 @@ class IcebergLake:
         requests: Sequence[CopyRequest],
         position: Position,
         on_progress: OnProgress = lambda *_: None,
+        *,
+        at_us: int = 0,
     ) -> Receipt:
-        """Change what differs from a snapshot of a source, and nothing else, in one commit with its position.
-
-        The source must not be streaming into the table; other sources may. Called like `copy`: `requests` read the
-        whole source table under one snapshot, `position` is that snapshot's consistent point. If so much differs
-        that a copy is cheaper, nothing is done.
-
-        Raises:
-            TooDifferent: Copy instead.
-            SourceError, LakeError, TableError: As `copy`.
-        """
+        """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
         table = self._tables[feed.target]
+        table.copies += 1
         job = RepairJob(
-            table, feed, relation, self._jobs, self._properties, self._state / "repair", self._config.pipeline
+            table, feed, relation, self._jobs, self._properties, self._state / "repair", self._config.pipeline, at_us
         )
-        return job.run(requests, position, on_progress)
+        try:
+            return job.run(requests, position, on_progress)
+        finally:
+            table.copies -= 1
 
     # Maintenance
 

@@ -29,7 +29,7 @@ from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Applied
 from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import RefusedValue, Shape
-from kuvasz.ports import CopyRequest, Failure, Feed, Lake, Receipt, TableWork, Target, Upkeep
+from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Lake, Receipt, TableWork, Target, Upkeep
 
 _CHUNK_BYTES = 8 << 20
 
@@ -110,6 +110,7 @@ class _Table:
         self.positions: dict[str, Position] = {}
         self.parts: dict[str, frozenset[str]] = {}
         self.era = Era.begin(self.positions)
+        self.gaps: dict[str, Gap] = {}  #: open ones, by source
         self.forgotten: dict[str, int] = {}  #: source -> how often its position was
         self.rows: dict[_Key, _Row] = {}  #: what readers see
         self.versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
@@ -265,15 +266,46 @@ class MemoryLake(Lake):
         return {} if table is None else dict(table.positions)
 
     @override
-    def forget(self, target: str, source: str) -> None:
+    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table = self._tables.get(target)
         if table is not None:
             with table.lock:
                 table.open.pop(source, None)
-                table.positions.pop(source, None)
+                position = table.positions.pop(source, None)
+                if not to_repair:
+                    table.gaps.pop(source, None)
+                elif position is not None:
+                    table.gaps[source] = Gap(from_lsn=position.lsn, noticed_us=time.time_ns() // 1000)
                 table.era.accepted.pop(source, None)
                 table.forgotten[source] = table.forgotten.get(source, 0) + 1
+
+    @override
+    def gap(self, target: str, source: str) -> Gap | None:
+        """See `kuvasz.ports.Lake.gap`."""
+        return self._tables[target].gaps.get(source)
+
+    @override
+    def repair(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[str, int, int], None],
+        *,
+        at_us: int = 0,
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.repair`: rows in memory are as quickly copied as compared."""
+        table = self._tables[feed.target]
+        wanted = () if table.is_growing else requests
+
+        def tell(done: int, _: int) -> None:
+            on_progress("copy", done, len(wanted))
+
+        receipt = self._copy(feed, relation, wanted, position, tell, keeps=table.is_growing)
+        table.gaps.pop(feed.source, None)
+        return receipt
 
     @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:
@@ -413,6 +445,19 @@ class MemoryLake(Lake):
         on_progress: Callable[[int, int], None],
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
+        self._tables[feed.target].gaps.pop(feed.source, None)
+        return self._copy(feed, relation, requests, position, on_progress, keeps=False)
+
+    def _copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: Position,
+        on_progress: Callable[[int, int], None],
+        *,
+        keeps: bool,
+    ) -> Receipt:
         begin = time.monotonic()
         table = self._tables[feed.target]
         shape = table.shape(feed, relation)
@@ -427,7 +472,8 @@ class MemoryLake(Lake):
         with table.lock:
             table.open.pop(feed.source, None)
             table.begin()
-            table.layer.truncate(sid)
+            if not keeps:
+                table.layer.truncate(sid)
             for part in parts:
                 if table.is_growing:
                     table.layer.versions.append((sid, part.rows))

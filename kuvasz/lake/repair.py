@@ -1,23 +1,34 @@
-"""Changing only what differs: after a lost slot in place of a copy, and for `kuvasz verify --fix`."""
+"""Changing only what differs: after a lost slot in place of a copy, and for `kuvasz verify --fix`.
+
+A clone's differing rows are replaced. Of a history the open versions are compared: those that differ end at the
+time of the source's snapshot, and what the source has instead begins then. What an append or changelog table misses
+is in no snapshot; it only gets its position. What was lost stands in the table as a gap (`kuvasz.lake.gaps`).
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
-from kuvasz.fold.difference import Difference, Kind
+from kuvasz.fold.difference import Difference, Kind, find
 from kuvasz.fold.keys import Keys
+from kuvasz.lake import gaps
 from kuvasz.lake.comparing import Fetched, Reading, pairs
 from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.files import Changeset, FileTable
+from kuvasz.lake.history import HistoryWriter
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.table import LakeTable
-from kuvasz.model import Position, Relation
+from kuvasz.lake.tasks import ChunkDone
+from kuvasz.model import Position, Relation, TableType
+from kuvasz.modes.clone import Closings
 from kuvasz.ports import CopyRequest, Feed, Receipt
 
 #: Attempts at a repair that meets another writer who rewrites the files it compared.
@@ -46,20 +57,36 @@ class RepairJob:
         properties: Mapping[str, str],
         folder: Path,
         pipeline: PipelineConfig,
+        at_us: int = 0,
     ) -> None:
+        self._at_us = at_us
+        self._properties = properties
         self._table = table
         self._feed = feed
         self._sid = feed.sid if table.target.has_sid else None
         self._jobs = jobs
         self._reading = Reading(
-            shape=table.shape(feed, relation), properties=properties, chunk_bytes=pipeline.chunk_bytes
-        )
+            shape=table.shape(feed, relation), properties=properties, chunk_bytes=pipeline.chunk_bytes,
+            at_us=at_us if table.target.type is TableType.HISTORY else None,
+        )  # fmt: skip
         self._folder = folder
         self._parallelism = pipeline.copy_parallelism
 
     def run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
         """Compare, and commit what differs."""
+        try:
+            return self._run(requests, position, on_progress)
+        except OSError as error:
+            message = f"table {self._table.name}: what differs cannot be kept below {self._folder}: {error}"
+            raise LakeError(message, hint="make room; it is tried again") from error
+
+    def _run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
         table = self._table
+        if table.is_growing:
+            with table.lock:
+                table.follow()
+                table.abandon(self._feed.source)
+                return self._commit(Difference.concat([]), [], position)
         for attempt in range(_ATTEMPTS):
             with table.lock:
                 table.follow()
@@ -75,6 +102,7 @@ class RepairJob:
                 difference = comparison.difference()
                 if len(difference):
                     fetched = comparison.fetch(wanted_keys(difference), table)
+                failpoints.hit("gap_compared", LakeError)
                 return self._commit(difference, fetched, position)
             except ForeignChange:
                 comparison.discard(fetched)
@@ -88,16 +116,21 @@ class RepairJob:
         table, source = self._table, self._feed.source
         begin = time.monotonic()
         changeset = Changeset()
+        changeset.summary["kuvasz.repair"] = str(len(difference))
         with table.lock:
             try:
                 table.follow()
                 if not is_in(table.files, difference):
                     message = f"table {table.name}: its files were rewritten while they were compared"
                     raise ForeignChange(message, hint="it is compared again")
-                changeset.delete(difference.files, difference.places)
-                rows = list(pairs(fetched))
-                numbered = [(table.files.reserve(), file) for file, _ in rows]
-                table.adopt(numbered, [keys for _, keys in rows], self._sid, changeset)
+                self._close_gap(changeset, position)
+                if table.target.type is TableType.HISTORY:
+                    self._end_versions(changeset, difference, fetched)
+                else:
+                    changeset.delete(difference.files, difference.places)
+                    rows = list(pairs(fetched))
+                    numbered = [(table.files.reserve(), file) for file, _ in rows]
+                    table.adopt(numbered, [keys for _, keys in rows], self._sid, changeset)
                 snapshot_id = table.commit(changeset, {source: position})
                 if snapshot_id is None:
                     table.advance({source: position})
@@ -111,3 +144,28 @@ class RepairJob:
             target=table.name, positions={source: position}, rows=len(difference), snapshot_id=snapshot_id,
             seconds=time.monotonic() - begin,
         )  # fmt: skip
+
+    def _close_gap(self, changeset: Changeset, position: Position) -> None:
+        source = self._feed.source
+        found = self._table.gaps(source)
+        gap = gaps.open_one(found)
+        if gap is None:
+            return
+        closed = dataclasses.replace(gap, to_lsn=position.lsn, until_us=self._at_us)
+        changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
+
+    def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
+        """Have what differs change at the time of the snapshot, as one transaction of the source would."""
+        rows = list(pairs(fetched))
+        key_of = find(difference.keys, Keys.concat([keys for _, keys in rows])).astype(np.int32)
+        written = np.full(len(difference), -1, np.int32)
+        written[key_of] = np.arange(len(key_of), dtype=np.int32)
+        is_gone = written < 0
+        closings = Closings(
+            us=np.full(len(difference), self._at_us, np.int64), is_gone=is_gone,
+            first_start=np.where(is_gone, np.iinfo(np.int64).max, self._at_us), key_of=key_of,
+        )  # fmt: skip
+        done = ChunkDone(
+            files=tuple(file for file, _ in rows), keys=difference.keys, written=written, closings=closings
+        )
+        HistoryWriter(self._table, self._jobs, self._properties, changeset).chunk(done, self._feed.source, self._sid)

@@ -36,7 +36,7 @@ from kuvasz.evolve import known as known_columns
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import evolution, layout
+from kuvasz.lake import evolution, gaps, layout
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
@@ -61,7 +61,7 @@ from kuvasz.lake.tasks import ChunkDone
 from kuvasz.model import Position, Relation, TableType, UInt32s
 from kuvasz.modes import bag, own
 from kuvasz.modes.shape import Shape
-from kuvasz.ports import Feed, Target
+from kuvasz.ports import Feed, Gap, Target
 
 _log = logging.getLogger(__name__)
 
@@ -591,9 +591,13 @@ class LakeTable:
         if parts != self.parts(source):
             self.table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
 
-    def forget_position(self, source: str) -> None:
+    def gaps(self, source: str) -> tuple[Gap, ...]:
+        """Return what is missing of a source's changes, oldest first; the last one may be open."""
+        return gaps.parse(self.table.properties, source, self.name)
+
+    def forget_position(self, source: str, *, to_repair: bool = False) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be."""
-        self.table.remove_properties([position_properties.PREFIX + source])
+        drop_position(self.table, source, to_repair=to_repair)
         self.abandon(source)
         self.positions.pop(source, None)
         self.era.accepted.pop(source, None)
@@ -933,6 +937,7 @@ class LakeTable:
         commit_id: str,
     ) -> Commit:
         properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
+        properties |= changeset.properties
         for source, position in positions.items():
             properties[position_properties.PREFIX + source] = position_properties.render(position)
         known = [self.files[file.number] for file in delete_files if file.number in self.files]
@@ -1173,6 +1178,18 @@ class LakeTable:
 def _is_known(path: str) -> bool:
     """Whether the rows of a file are in the order in which they came, or each key is there once."""
     return _ORDERED.search(path) is not None or _COPIED.search(path) is not None
+
+
+def drop_position(table: IcebergTable, source: str, *, to_repair: bool) -> None:
+    """Take a source's position out of a table, and open a gap in its place or forget what there was of gaps."""
+    name = position_properties.PREFIX + source
+    known = position_properties.parse(table.properties, table.name).get(source)
+    if not to_repair:
+        table.remove_properties([name, gaps.PREFIX + source])
+    elif known is not None:
+        gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
+        before = gaps.parse(table.properties, source, table.name)
+        table.set_properties({gaps.PREFIX + source: gaps.render((*before, gap))}, removed=[name])
 
 
 def newest(keys: Keys) -> npt.NDArray[np.bool_]:

@@ -77,9 +77,20 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
 def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:
     """Return copied rows as versions that have always been there."""
     del lsn
+    return opened(shape, rows, FIRST_US)
+
+
+def opened(shape: Shape, rows: pa.Table, us: int) -> pa.Table:
+    """Return rows as open versions that begin at a time, µs since 1970."""
     count = rows.num_rows
-    columns = _columns(np.full(count, FIRST_US), np.full(count, FOREVER_US), np.zeros(count, np.bool_))
+    columns = _columns(np.full(count, us), np.full(count, FOREVER_US), np.zeros(count, np.bool_))
     return shape.with_own(rows, columns)
+
+
+def is_open(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which versions are open."""
+    mask: npt.NDArray[np.bool_] = micros(rows, own.END) == FOREVER_US
+    return mask
 
 
 def _columns(start: Int64s, end: Int64s, is_deleted: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:

@@ -28,6 +28,7 @@ class Note:
 
     paused_at: float | None = None
     is_resync_due: bool = False  #: it is to be copied again, and its position may not be gone from the lake yet
+    is_repair: bool = False  #: what differs is to be copied, not all of it
     failed_at: float | None = None  #: of the first of a row of errors
     message: str = ""
     hint: str | None = None

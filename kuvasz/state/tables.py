@@ -44,6 +44,7 @@ class TableState:
     retry_at: float | None = None  #: monotonic seconds of the next attempt; None: none by itself
     is_paused: bool = False  #: a person wants it so, whatever else happens to it
     is_resync_due: bool = False  #: it is to be copied again
+    is_repair: bool = False  #: or only what differs, because its source's stream was lost
     rows: int = 0  #: row messages applied since the start
     copies: int = 0  #: that ended well since the start
     copied_rows: int = 0
@@ -84,7 +85,7 @@ class TableStates:
                 return
             note = self._notes.get((target, source), Note())
             made = TableState(target=target, source=source, table=table, since=self._clock())
-            made.is_resync_due = note.is_resync_due
+            made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
             if note.failed_at is not None:
                 made.state, made.error = State.ERROR, TableError(note.message, hint=note.hint)
                 made.since = self._monotonic(note.failed_at)
@@ -144,12 +145,17 @@ class TableStates:
             if found.state is State.PAUSED:
                 self._set(found, State.NEW)
 
-    def resync(self, target: str, source: str, *, is_due: bool) -> None:
-        """Note that a table is to be copied again, or that this now stands in the lake: it has no position there."""
+    def resync(self, target: str, source: str, *, is_due: bool, is_repair: bool = False) -> None:
+        """Note that a table is to be copied again, or that this now stands in the lake: it has no position there.
+
+        With `is_repair` only what differs is to be copied.
+        """
         with self._lock:
-            self._states[target, source].is_resync_due = is_due
+            found = self._states[target, source]
+            found.is_resync_due, found.is_repair = is_due, is_repair
             key = (target, source)
-            self._note(key, dataclasses.replace(self._notes.get(key, Note()), is_resync_due=is_due))
+            note = self._notes.get(key, Note())
+            self._note(key, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
 
     def get(self, target: str, source: str) -> TableState:
         """Return a copy of a table's state."""

@@ -30,6 +30,7 @@ from kuvasz import failpoints, lsn
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
+    ChangesLost,
     ConfigError,
     CopyNeeded,
     ExpressionRefused,
@@ -47,7 +48,7 @@ from kuvasz.errors import (
     TableGone,
 )
 from kuvasz.model import PgType, Position, TableName
-from kuvasz.ports import Inbox, Lake, Routes, Target
+from kuvasz.ports import Feed, Inbox, Lake, Routes, Target
 from kuvasz.source import (
     conninfo,
     continuity,
@@ -66,7 +67,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.standing import Standing, StandingFile
 from kuvasz.state.tables import State, TableStates
-from kuvasz.sync import keyless
+from kuvasz.sync import keyless, lost
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, tell
 from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
@@ -158,6 +159,7 @@ class SourceSync:
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._unfit: set[str] = set()  #: targets whose source table cannot be replicated as it is
         self._approved: set[str] = set()  #: targets that follow a schema change because a person said so
+        self._accepted: set[str] = set()  #: targets that go on with a gap because a person said so
         self._watch = SchemaWatch(
             source,
             around.lake,
@@ -217,8 +219,9 @@ class SourceSync:
 
     async def _lost(self, error: SlotLost) -> None:
         """Have everything copied again, if the map or a person says so; without a word, wait."""
-        if self.source.on_slot_lost is OnSlotLost.RESYNC or self._is_resync_wanted():
-            _log.warning("the stream was lost: the source is copied again", extra={
+        if self.source.on_slot_lost is not OnSlotLost.STOP or self._is_resync_wanted():
+            what = "compared with the lake" if self.source.on_slot_lost is OnSlotLost.REPAIR else "copied again"
+            _log.warning("the stream was lost: the source is %s", what, extra={
                 "event": "slot_lost", "source": self.source.name, "error": str(error)})  # fmt: skip
         else:
             _log.error("a source stops", extra={
@@ -452,6 +455,8 @@ class SourceSync:
         """Try a table again that is in error, or waits for a person before it follows a change of its columns."""
         self._attempts.pop(target, None)
         self._approved.add(target)
+        if isinstance(self._around.states.get(target, self.source.name).error, ChangesLost):
+            self._accepted.add(target)
         self._readmissions.put_nowait(target)
 
     def resync(self, target: str) -> None:
@@ -839,8 +844,9 @@ class SourceSync:
 
     def _forget(self, spec: SourceTableSpec) -> None:
         """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
+        to_repair = self._around.states.get(spec.identifier, self.source.name).is_repair
         try:
-            self._around.lake.forget(spec.identifier, self.source.name)
+            self._around.lake.forget(spec.identifier, self.source.name, to_repair=to_repair)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in self._around.states.sources_of(spec.identifier):
@@ -924,11 +930,17 @@ class SourceSync:
     def _start_over(self) -> None:
         """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.
 
+        With `on_slot_lost: repair` only what differs is copied, unless a person wants all of a table.
+
         Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
         lake knows, and only then does the old slot go.
         """
+        states, name = self._around.states, self.source.name
         for spec in self.source.tables:
-            self._around.states.resync(spec.identifier, self.source.name, is_due=True)
+            state = states.get(spec.identifier, name)
+            is_copy_wanted = state.is_resync_due and not state.is_repair
+            is_repair = self.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
+            states.resync(spec.identifier, name, is_due=True, is_repair=is_repair)
         for spec in self.source.tables:
             self._forget(spec)
         with contextlib.closing(conninfo.connect(self._url)) as connection:
@@ -949,6 +961,7 @@ class SourceSync:
             if self._stopping.is_set():
                 raise SourceError("stopped while the slot was being created")
 
+        failpoints.hit("before_slot", SourceError)
         taken = slots.create(conninfo.replication_conninfo(self._url), name, temporary=temporary, on_waiting=waiting)
         failpoints.hit("slot_created", SourceError)
         return taken
@@ -985,6 +998,7 @@ class SourceSync:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
             parts = self._partitions_of(connection, seen)
+            at_us = snapshot.begun_us(connection)
         table = _narrowed(spec, self._changed_since(spec, table, self._checked(spec, seen), taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
@@ -1001,17 +1015,54 @@ class SourceSync:
             if self._stopping.is_set() or abandoned.is_set():
                 raise SourceError(f"source {self.source.name}: stopped while copying")
 
-        receipt = self._around.lake.copy(
-            feed_of(self.source, spec),
-            table.relation,
-            ranges,
-            Position(lsn=taken.consistent_point, system_id=system_id),
-            progress,
-        )
+        feed, position = feed_of(self.source, spec), Position(lsn=taken.consistent_point, system_id=system_id)
+        if not self._needs_copy(spec, table):
+            self._repair(feed, table, ranges, position, progress, at_us)
+            return
+        receipt = self._around.lake.copy(feed, table.relation, ranges, position, progress)
         note(spec.identifier, self.source.name, copies=1)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
+
+    def _needs_copy(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+        """Whether a table has no rows yet, or none that could be compared.
+
+        Raises:
+            ChangesLost: A person has to say how it goes on.
+        """
+        target, name = spec.identifier, self.source.name
+        gap = self._around.lake.gap(target, name)
+        if gap is None:
+            return True
+        cure = lost.cure(name, spec, table.relation, gap, is_accepted=target in self._accepted)
+        self._accepted.discard(target)
+        if cure is not lost.Cure.COPY:
+            return False
+        _log.warning("a table cannot be compared and is copied again", extra={
+            "event": "copied_again", "source": name, "table": target,
+            "reason": lost.why_not_compared(spec, table.relation)})  # fmt: skip
+        self._around.lake.forget(target, name)
+        return True
+
+    def _repair(
+        self,
+        feed: Feed,
+        table: SourceTable,
+        ranges: Sequence[snapshot.CopyRange],
+        position: Position,
+        progress: Callable[[int, int], None],
+        at_us: int,
+    ) -> None:
+        def tell(phase: str, done: int, total: int) -> None:
+            del phase
+            self._around.states.note(feed.target, feed.source, copy_total=total)
+            progress(done, 0)
+
+        receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=at_us)
+        _log.info("a gap is closed", extra={
+            "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
+            "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip
 
     def _partitions_of(
         self,

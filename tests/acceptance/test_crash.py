@@ -128,6 +128,7 @@ def test_killed_in_the_copy_and_around_the_commit(scene: Scene) -> None:
 
 #: Each kills one run; counts are chosen to fall into the copy, the catching up and the stream.
 POINTS = (
+    "before_slot:kill",
     "slot_created:kill",
     "snapshot_taken:kill:2",
     "copy_range_done:kill:1",
@@ -184,11 +185,15 @@ def test_failures_around_a_commit_are_looked_up_and_tried_again(scene: Scene) ->
     scene.finish()
 
 
+#: Each kills one run while it stops.
+STOPPING = ("shutdown:kill", "before_checkpoint:kill", "after_checkpoint:kill:2")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_while_it_stops(scene: Scene) -> None:
     with scene.load(4):
-        for point in ("shutdown:kill", "before_checkpoint:kill", "after_checkpoint:kill:2"):
+        for point in STOPPING:
             scene.process.start(failpoints=point)
             scene.process.wait_event("committed", 5)
             scene.process.begin_stop()

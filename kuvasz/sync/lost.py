@@ -1,0 +1,65 @@
+"""What becomes of a table whose source's stream was lost, with `on_slot_lost: repair`. Pure.
+
+A clone is compared with a new snapshot and made equal, and so are the open versions of a history. Where rows cannot
+be compared, a clone is copied again. What an append or changelog table missed is nowhere to be found any more: it
+stops, and goes on with the gap if a person says so. In any case the lake remembers the gap (`kuvasz.ports.Gap`).
+"""
+
+from __future__ import annotations
+
+import enum
+
+from kuvasz import lsn
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ChangesLost
+from kuvasz.model import Relation, TableType
+from kuvasz.ports import Gap
+
+
+class Cure(enum.Enum):
+    """How a table comes over a gap."""
+
+    COMPARE = "compare"
+    COPY = "copy"
+    ACCEPT = "accept"  #: its rows stay, what it missed stays missing
+
+
+def cure(source: str, spec: SourceTableSpec, relation: Relation, gap: Gap, *, is_accepted: bool) -> Cure:
+    """Return how a table comes over a gap.
+
+    Args:
+        source: Its name.
+        spec: Of the map.
+        relation: With its key, if it has one.
+        gap: What was lost.
+        is_accepted: A person said so.
+
+    Raises:
+        ChangesLost: A person has to say what is to be done.
+    """
+    kind = spec.config.type
+    why = why_not_compared(spec, relation)
+    if not why and kind in {TableType.CLONE, TableType.HISTORY}:
+        return Cure.COMPARE
+    if kind is TableType.CLONE:
+        return Cure.COPY
+    place = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost"
+    resync = f"kuvasz resync --table {spec.identifier} copies it again in place of all rows it has"
+    if kind is TableType.HISTORY:
+        raise ChangesLost(f"{place}, and what changed cannot be told: {why}", hint=resync)
+    if not is_accepted:
+        message = f"{place}, and a table of type {kind} cannot be compared with its source"
+        hint = f"kuvasz retry --table {spec.identifier} goes on with the gap, which the table remembers; {resync}"
+        raise ChangesLost(message, hint=hint)
+    return Cure.ACCEPT
+
+
+def why_not_compared(spec: SourceTableSpec, relation: Relation) -> str:
+    """Say why a table's rows cannot be compared with its source's; empty if they can."""
+    used = [option for option in ("filter", "set", "mask") if getattr(spec.config, option)]
+    if used:
+        return f"it has `{used[0]}`"
+    return "" if relation.key else "it has no key"
+
+
+__all__ = ["Cure", "cure", "why_not_compared"]
