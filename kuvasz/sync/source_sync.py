@@ -92,6 +92,9 @@ _WAIT_S = 0.2
 _FIRST_RETRY_S = 15.0
 _LAST_RETRY_S = 300.0
 
+#: The first version of servers that keep slots of theirs on standbys. Without a standby that changes nothing.
+_FAILOVER_SINCE = 170000
+
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
 
@@ -615,7 +618,8 @@ class SourceSync:
             # After the publications: they must be there at the slot's first LSN.
             taken = None
             if not has_slot:
-                taken = self._new_slot(self._slot, temporary=False)
+                can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery
+                taken = self._new_slot(self._slot, temporary=False, failover=can_fail_over)
                 self._standing.update(Standing(system_id=system_id, confirmed_lsn=taken.consistent_point))
             name = inserts.object_name(self._slot)
             is_named = bool(partial) and self._may_name(connection, name, taken)
@@ -953,7 +957,7 @@ class SourceSync:
                                                      "table": str(spec.table)})  # fmt: skip
         return self._new_slot(name, temporary=True)
 
-    def _new_slot(self, name: str, *, temporary: bool) -> slots.ExportedSnapshot:
+    def _new_slot(self, name: str, *, temporary: bool, failover: bool = False) -> slots.ExportedSnapshot:
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
             _log.warning("the slot waits for transactions to end", extra={
                 "event": "slot_waits", "source": self.source.name,
@@ -962,7 +966,10 @@ class SourceSync:
                 raise SourceError("stopped while the slot was being created")
 
         failpoints.hit("before_slot", SourceError)
-        taken = slots.create(conninfo.replication_conninfo(self._url), name, temporary=temporary, on_waiting=waiting)
+        taken = slots.create(
+            conninfo.replication_conninfo(self._url), name, temporary=temporary, failover=failover,
+            on_waiting=waiting,
+        )  # fmt: skip
         failpoints.hit("slot_created", SourceError)
         return taken
 
