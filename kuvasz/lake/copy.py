@@ -67,16 +67,23 @@ class CopyJob:
         self, requests: Sequence[CopyRequest], position: Position, on_progress: Callable[[int, int], None]
     ) -> Receipt:
         """Copy all ranges and commit."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._read(requests, position.lsn, on_progress)
             return self._commit(position)
+        except OSError as error:
+            self._remove_files()
+            message = f"table {self._table.name}: its copy cannot be kept below {self._folder.parent}: {error}"
+            raise LakeError(message, hint="make room; it is tried again") from error
         except BaseException:
-            self._stopped.set()
-            remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
+            self._remove_files()
             raise
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _remove_files(self) -> None:
+        self._stopped.set()
+        remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
 
     def _read(self, requests: Sequence[CopyRequest], lsn: int, on_progress: Callable[[int, int], None]) -> None:
         threads = self._pipeline.copy_parallelism or self._jobs.parallelism

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
 import struct
@@ -25,6 +26,9 @@ from kuvasz.model import Int32s, UInt32s
 from kuvasz.modes import defaults
 
 _ID = b"PARQUET:field_id"
+
+#: Stores in which a file is there while it is being written.
+_IN_PLACE = frozenset({"file", "hdfs"})
 
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
@@ -114,6 +118,7 @@ class DataFileWriter:
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
+        check_size(self._io, self._path, size)
         return DataFile(
             path=self._path,
             rows=self._rows,
@@ -412,6 +417,20 @@ def remove(io: FileIO, paths: Iterable[str]) -> None:
             io.delete(path)
         except (FileNotFoundError, OSError):
             continue
+
+
+def check_size(io: FileIO, path: str, size: int) -> None:
+    """Make sure that a file is there as a whole before any commit names it.
+
+    Only where a file can be there in part: an object store has the length with the request, and takes all or nothing.
+
+    Raises:
+        OSError: It is not.
+    """
+    if path.split("://", 1)[0] in _IN_PLACE or "://" not in path:
+        found = len(io.new_input(path))
+        if found != size:
+            raise OSError(errno.EIO, f"{path} has {found} bytes of {size} that were written")
 
 
 def file_io(properties: Mapping[str, str], location: str) -> FileIO:

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from kuvasz.lake import puffin
 from kuvasz.lake.catalog import Commit, LiveFile
-from kuvasz.lake.datafile import DataFile, file_io
+from kuvasz.lake.datafile import DataFile, check_size, file_io
 from kuvasz.lake.layout import Values
 from kuvasz.model import UInt32s
 
@@ -249,8 +249,10 @@ def write_vectors(
     entries = list(dead)
     content, vectors = puffin.encode([(entry.path, positions) for entry, positions in entries])
     path = f"{location}/data/kvsz-{uuid.uuid4().hex}-dv.puffin"
-    with file_io(properties, path).new_output(path).create(overwrite=True) as stream:
+    io = file_io(properties, path)
+    with io.new_output(path).create(overwrite=True) as stream:
         stream.write(content)
+    check_size(io, path, len(content))
     return [
         DeleteFile(
             number=entry.number,
@@ -287,8 +289,10 @@ def write_position_deletes(
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", store_schema=False)
         content = sink.getvalue()
-        with file_io(properties, path).new_output(path).create(overwrite=True) as stream:
+        io = file_io(properties, path)
+        with io.new_output(path).create(overwrite=True) as stream:
             stream.write(content.to_pybytes())
+        check_size(io, path, len(content))
         bound = entry.path.encode().hex().upper()
         written.append(
             DeleteFile(

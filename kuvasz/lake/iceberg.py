@@ -511,6 +511,10 @@ class IcebergLake:
                 raise InternalError("unreachable")
             except KuvaszError as error:
                 return self._failed(table, job, changeset, error)
+            except OSError as error:
+                # It leaves the index as it was, but the chunk was resolved in part: the table begins again behind it.
+                message = f"table {table.name}: its index below {self._state} cannot be kept: {error}"
+                return self._failed(table, job, changeset, LakeError(message, hint="make room; it is tried again"))
             except Exception as error:  # noqa: BLE001 (the table stops, not the process)
                 _log.exception("a commit failed in our own code", extra={"event": "bug", "table": table.name})
                 return self._failed(table, job, changeset, InternalError(f"table {table.name}: {error!r}"))

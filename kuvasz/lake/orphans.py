@@ -75,8 +75,9 @@ class Orphans:
             return
         self.remove(table, self._age_s)
         self._looked[table.uuid] = time.time()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self._looked), encoding="utf-8")
+        with contextlib.suppress(OSError):  # the next start looks once more
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(self._looked), encoding="utf-8")
 
     def remove(self, table: LakeTable, age_s: float) -> list[str]:
         """Remove the orphans that are older than `age_s` seconds; returns their paths.

@@ -6,6 +6,7 @@ file (measured, 2 cores). One file holds everything of a mini-transaction.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -50,6 +51,8 @@ class Spool:
                     slices.append(SpoolSlice(path=path, offset=offset, size=len(part)))
                     offset += len(part)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove(path)  # each attempt would leave another part where there is no room already
             message = f"cannot spool changes to {path}: {error}"
             raise LakeError(message, hint="free space there, or set another `pipeline.state` folder") from error
         return path, slices

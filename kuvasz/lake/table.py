@@ -427,12 +427,16 @@ class LakeTable:
             return
         files = {str(entry.number): entry.path for entry in self.files}
         failpoints.hit("before_checkpoint")
-        self._index.checkpoint(
-            {
-                "snapshot": self.snapshot_id, "files": files, "next": self.files.next_number,
-                "schema": self.schema.schema_id,
-            }
-        )  # fmt: skip
+        try:
+            self._index.checkpoint(
+                {
+                    "snapshot": self.snapshot_id, "files": files, "next": self.files.next_number,
+                    "schema": self.schema.schema_id,
+                }
+            )  # fmt: skip
+        except OSError as error:  # a disk without room: the next start reads keys from the table
+            _log.warning("an index could not be kept", extra={
+                "event": "index_unsaved", "table": self.name, "error": str(error)})  # fmt: skip
         failpoints.hit("after_checkpoint")
         self._unsaved = 0
 

@@ -79,7 +79,7 @@ def _why_slot(standing: Standing, applied_lsn: int, server: Server) -> str | Non
     return None
 
 
-RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: resync`"
+RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: repair` or `resync`"
 
 _MOVED = "was advanced by someone else"
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import logging
 import threading
 import time
 from collections.abc import Callable
 
-from kuvasz.errors import KuvaszError, TableError
+from kuvasz.errors import KuvaszError, StateError, TableError
 from kuvasz.state.notes import Note, NoteFile
+
+_log = logging.getLogger(__name__)
 
 
 class State(enum.Enum):
@@ -46,6 +49,9 @@ class TableState:
     is_resync_due: bool = False  #: it is to be copied again
     is_repair: bool = False  #: or only what differs, because its source's stream was lost
     rows: int = 0  #: row messages applied since the start
+    inserts: int = 0  #: of them
+    updates: int = 0
+    deletes: int = 0
     copies: int = 0  #: that ended well since the start
     copied_rows: int = 0
     copy_done: int = 0  #: ranges
@@ -53,6 +59,10 @@ class TableState:
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC
     last_commit_seconds: float = 0.0  #: what the last Iceberg commit took
+
+
+#: Facts that are added to what is known, not put in its place.
+_COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "commits", "copies"})
 
 
 class TableStates:
@@ -112,9 +122,10 @@ class TableStates:
         if error is not None:
             failed_at = self._wall() if note.failed_at is None else note.failed_at
             found.since = self._monotonic(failed_at)
-            self._note(key, dataclasses.replace(note, failed_at=failed_at, message=error.message, hint=error.hint))
+            note = dataclasses.replace(note, failed_at=failed_at, message=error.message, hint=error.hint)
+            self._note_error(key, note)
         elif state in {State.STREAMING, State.PAUSED}:
-            self._note(key, dataclasses.replace(note, failed_at=None, message="", hint=None))
+            self._note_error(key, dataclasses.replace(note, failed_at=None, message="", hint=None))
 
     def _monotonic(self, unix_s: float) -> float:
         return self._clock() - (self._wall() - unix_s)
@@ -124,6 +135,14 @@ class TableStates:
             self._notes[key] = note
             if self._file is not None:
                 self._file.save(self._notes)
+
+    def _note_error(self, key: tuple[str, str], note: Note) -> None:
+        """Note since when a table fails, or no more: not worth anything's end where the disk has no room."""
+        try:
+            self._note(key, note)
+        except StateError as error:
+            _log.warning("the state of a table could not be kept", extra={
+                "event": "note_failed", "table": key[0], "source": key[1], "error": str(error)})  # fmt: skip
 
     def pause(self, target: str, source: str) -> None:
         """Have a table stay where it is until `unpause`, over restarts too; a copy under way is finished first."""
@@ -198,7 +217,7 @@ class TableStates:
             if found is None:
                 return
             for name, value in facts.items():
-                if name in {"rows", "commits", "copies"}:
+                if name in _COUNTED:
                     value += getattr(found, name)  # noqa: PLW2901
                 elif name == "last_commit_us":
                     value = max(value, found.last_commit_us)  # noqa: PLW2901 (a commit without rows has none)
