@@ -1043,7 +1043,6 @@ class SourceSync:
         if gap is None:
             return True
         cure = lost.cure(name, spec, table.relation, gap, is_accepted=target in self._accepted)
-        self._accepted.discard(target)
         if cure is not lost.Cure.COPY:
             return False
         _log.warning("a table cannot be compared and is copied again", extra={
@@ -1067,6 +1066,7 @@ class SourceSync:
             progress(done, 0)
 
         receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=at_us)
+        self._accepted.discard(feed.target)
         _log.info("a gap is closed", extra={
             "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
             "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip

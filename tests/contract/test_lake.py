@@ -398,6 +398,29 @@ def test_to_forget_one_source_loses_nothing_that_another_has_written(world: Worl
     assert world.orphans() == []
 
 
+def test_a_gap_opens_where_a_position_is_dropped_and_closes_with_the_repair(world: World) -> None:
+    world.prepare("eu", "us")
+    world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    gap = world.lake.gap(TARGET, "eu")
+    assert gap is not None
+    assert (gap.from_lsn, gap.is_open) == (1000, True)
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    assert world.lake.gap(TARGET, "eu") == gap, "it was begun again after a kill"
+    assert world.lake.gap(TARGET, "us") is None
+    lines = [Lines([(1, 0, "a"), (3, 0, "c")])]
+    at = Position(lsn=9000, system_id="7001")
+    world.lake.repair(feed("eu"), ITEMS, lines, at, lambda *_: None, at_us=5)
+    assert world.of("eu") == {1: (0, "a"), 3: (0, "c")}
+    assert world.position("eu") == 9000
+    assert world.lake.gap(TARGET, "eu") is None
+    world.applied(work(Sender("eu", start=9500).one(update(3, 1, SAME))))
+    assert world.of("eu") == {1: (0, "a"), 3: (1, "c")}
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    world.lake.forget(TARGET, "eu")
+    assert world.lake.gap(TARGET, "eu") is None, "it is copied"
+
+
 def test_resume_changes_nothing_for_a_target_that_did_not_fail(world: World) -> None:
     world.prepare("eu", "us")
     written = world.lake.write([work(Sender("us").one(insert(1)))])
