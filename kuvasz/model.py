@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -196,6 +196,21 @@ class Segment:
     data: bytes | bytearray
     lengths: UInt32s  #: bytes of each message; they sum to len(data)
     transactions: Transactions
+
+
+class Operations(NamedTuple):
+    """How many row messages there are of each kind."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    def plus(self, other: Operations) -> Operations:
+        """Return the sums."""
+        return Operations(*(mine + more for mine, more in zip(self, other, strict=True)))
+
+
+NO_OPERATIONS = Operations()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kuvasz.errors import KuvaszError
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.model import Delivery, Position, Relation, Segment, TableName, TableType, Truncation
+from kuvasz.model import Delivery, Operations, Position, Relation, Segment, TableName, TableType, Truncation
 
 
 class Inbox(Protocol):
@@ -96,6 +96,7 @@ class Receipt:
     rows: int  #: row messages applied
     snapshot_id: int | None  #: None if the changes cancelled out and nothing had to be committed
     rows_of: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: `rows`, source by source
+    operations_of: Mapping[str, Operations] = dataclasses.field(default_factory=dict)  #: the same by kind
     commit_us: int = 0  #: newest commit time at a source among the rows, µs since 2000-01-01 UTC
     missing: int = 0  #: updates of rows that were not there and were inserted
     seconds: float = 0.0  #: the commit alone

@@ -19,7 +19,7 @@ from typing_extensions import override
 from kuvasz import __version__
 from kuvasz.admin import upkeep
 from kuvasz.admin.views import copy_progress
-from kuvasz.state.tables import State
+from kuvasz.state.tables import State, TableState
 
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
@@ -37,7 +37,7 @@ HELP = {
     "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
     "kuvasz_table_state": "1 for the state a table of a source is in, 0 for all others.",
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages; since this start.",
-    "kuvasz_rows": "Row changes applied to the lake since the start, inserts, updates and deletes together.",
+    "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
@@ -134,8 +134,13 @@ def _of_tables(snapshot: Snapshot) -> Iterator[Metric]:
     ]
     yield _gauge("kuvasz_table_state", (*labels, "state"), states)
     yield _gauge("kuvasz_copy_progress_ratio", labels, [((t.source, t.target), copy_progress(t)) for t in tables])
-    yield _counter("kuvasz_rows", labels, [((t.source, t.target), t.rows) for t in tables])
+    yield _counter("kuvasz_rows", (*labels, "op"), [sample for table in tables for sample in _rows(table)])
     yield _counter("kuvasz_copied_rows", labels, [((t.source, t.target), t.copied_rows) for t in tables])
+
+
+def _rows(table: TableState) -> Iterator[_Sample]:
+    for op, count in (("insert", table.inserts), ("update", table.updates), ("delete", table.deletes)):
+        yield (table.source, table.target, op), float(count)
 
 
 def _gauge(name: str, labels: tuple[str, ...], samples: Iterable[_Sample]) -> Metric:

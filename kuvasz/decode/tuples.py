@@ -15,6 +15,7 @@ import numpy as np
 
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells, byte_array, empty_cells, wide
 from kuvasz.errors import DecodeError
+from kuvasz.model import Operations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,13 @@ class Changes:
     old_row: Int32s  #: n: row in `old`, or -1
     old_tag: UInt8s  #: n: KEY, OLD, or 0
     outside: npt.NDArray[np.bool_] | None = None  #: n: never passed the filter, as far as is known; None: no filter
+
+
+def operations(data: UInt8s, lengths: UInt32s) -> Operations:
+    """Count row messages by their tags."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    counts = np.bincount(data[ends - lengths], minlength=256)
+    return Operations(inserts=int(counts[INSERT]), updates=int(counts[UPDATE]), deletes=int(counts[DELETE]))
 
 
 def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_count: int) -> Changes:
@@ -258,5 +266,5 @@ def _fill(
 
 __all__ = [
     "DELETE", "INSERT", "KEY", "NULL", "OLD", "UNCHANGED", "UPDATE",
-    "Cells", "Changes", "fill_unchanged", "split_changes",
+    "Cells", "Changes", "fill_unchanged", "operations", "split_changes",
 ]  # fmt: skip

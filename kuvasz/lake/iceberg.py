@@ -59,7 +59,7 @@ from kuvasz.lake.table import (
     drop_position,
 )
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
-from kuvasz.model import Position, Relation, TableType, Truncation, UInt32s
+from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation, UInt32s
 from kuvasz.modes import own
 from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
@@ -552,6 +552,7 @@ class IcebergLake:
             rows=job.cut.rows,
             snapshot_id=snapshot_id,
             rows_of=job.cut.rows_of,
+            operations_of=_operations_of(job),
             commit_us=job.cut.commit_us,
             seconds=seconds,
         )
@@ -804,6 +805,14 @@ def _check_generations(table: LakeTable, job: _TableJob) -> None:
                 f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
             )
             raise LakeError(message, hint="kuvasz begins again by itself")
+
+
+def _operations_of(job: _TableJob) -> dict[str, Operations]:
+    found: dict[str, Operations] = {}
+    for step, result in zip(job.cut.steps, job.results, strict=True):
+        if isinstance(result, ChunkDone):
+            found[step.source] = found.get(step.source, NO_OPERATIONS).plus(result.operations)
+    return found
 
 
 def _paths(job: _TableJob) -> list[str]:

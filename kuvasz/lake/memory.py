@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError, SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import SEED_BYTES, Keys
@@ -24,7 +25,7 @@ from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.era import Era
 from kuvasz.lake.schema import LakeSchema, wanted
-from kuvasz.model import Position, Relation, TableType, Truncation
+from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation
 from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Applied
 from kuvasz.modes.facts import Facts
@@ -426,6 +427,7 @@ class MemoryLake(Lake):
             rows=cut.rows,
             snapshot_id=table.settle(positions),
             rows_of=cut.rows_of,
+            operations_of=_operations_of(cut),
             commit_us=cut.commit_us,
             seconds=time.monotonic() - begin,
         )
@@ -503,6 +505,16 @@ class MemoryLake(Lake):
     def snapshots(self, target: str) -> int:
         """Return how many snapshots a target has."""
         return self._tables[target].snapshots
+
+
+def _operations_of(cut: Cut) -> dict[str, Operations]:
+    found: dict[str, Operations] = {}
+    for step in cut.steps:
+        if isinstance(step, Chunk):
+            data = np.frombuffer(b"".join(step.parts), np.uint8)
+            counted = tuples.operations(data, np.concatenate(step.lengths))
+            found[step.source] = found.get(step.source, NO_OPERATIONS).plus(counted)
+    return found
 
 
 def _stacked(rows: Iterable[_Row], schema: pa.Schema) -> pa.Table:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kuvasz.decode import tuples
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
 from kuvasz.lake.datafile import (
@@ -28,7 +29,7 @@ from kuvasz.lake.datafile import (
     write_rows,
 )
 from kuvasz.lake.layout import Layout
-from kuvasz.model import Int32s
+from kuvasz.model import NO_OPERATIONS, Int32s, Operations
 from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Closings
 from kuvasz.modes.facts import Facts
@@ -36,7 +37,7 @@ from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transform import Evaluated
 from kuvasz.ports import CopyRequest
 
-Task = TypeVar("Task")
+Task = TypeVar("Task", "ChunkTask", "CompleteTask")
 
 #: Raw text of a copy that is held together to be divided into partitions and sorted: fewer and better files for it.
 _PORTION_BYTES = 64 << 20
@@ -93,6 +94,7 @@ class ChunkDone:
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
     delta: Int32s | None = None  #: as in `clone.Applied`
+    operations: Operations = NO_OPERATIONS
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     error: KuvaszError | None = None
     row: int = -1  #: of the error, in the chunk
@@ -153,6 +155,7 @@ class ApplyChunks:
             waits=None if aside is None else aside.waits,
             closings=applied.closings,
             delta=applied.delta,
+            operations=tuples.operations(data, lengths),
             order=task.order,
         )
 
@@ -403,7 +406,7 @@ def _guarded(run: Callable[[Task], ChunkDone], task: Task) -> ChunkDone:
     except DecodeError as error:
         return ChunkDone(error=error)
     except OSError as error:
-        return ChunkDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
+        return ChunkDone(error=LakeError(f"storage failed at {task.path}: {error}", hint="it is tried again"))
     except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
         return ChunkDone(error=InternalError(f"a task failed: {traceback.format_exc(limit=8)}"))
 

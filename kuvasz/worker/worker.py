@@ -16,7 +16,7 @@ from typing import Any
 
 from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.model import Delivery, Relation
+from kuvasz.model import NO_OPERATIONS, Delivery, Relation
 from kuvasz.ports import Failure, Lake, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
@@ -214,10 +214,12 @@ class Worker:
 
     def _receive(self, receipt: Receipt) -> None:
         for source in receipt.positions.keys() | receipt.rows_of.keys():
+            operations = receipt.operations_of.get(source, NO_OPERATIONS)
             self._states.note(
                 receipt.target,
                 source,
                 rows=receipt.rows_of.get(source, 0),
+                **operations._asdict(),
                 commits=int(receipt.snapshot_id is not None),
                 last_commit_us=receipt.commit_us,
                 last_commit_seconds=receipt.seconds,

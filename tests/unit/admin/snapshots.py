@@ -18,6 +18,7 @@ SOURCE = SourceView(
 )  # fmt: skip
 TABLE = TableState(
     target="shop.items", source="shop_eu", table="public.items", state=State.STREAMING, since=CLOCK - 60, rows=7,
+    inserts=4, updates=2, deletes=1,
     copied_rows=40, copy_done=4, copy_total=4, commits=3, last_commit_us=1_000_000, last_commit_seconds=0.05,
 )  # fmt: skip
 SLOT = SlotFacts(retained_bytes=4096, safe_bytes=None, status="reserved", wal_end=0x500, asked_at=NOW - 3)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kuvasz.decode import cells, tuples
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, NULL, OLD, UNCHANGED, UPDATE, fill_unchanged, split_changes
 from kuvasz.errors import DecodeError
+from kuvasz.model import Operations
 from tests.unit.decode import wires
 from tests.unit.decode.wires import joined, message
 
@@ -193,3 +194,11 @@ def test_a_long_value_is_found_whole() -> None:
     raw, lengths = joined([message("I", [value, None])])
     assert row_of(split_changes(raw, lengths, 2).new, 0) == [value, None]
     assert struct.unpack(">i", raw[9:13]) == (len(value),)
+
+
+def test_operations_are_counted_by_their_tags() -> None:
+    messages = [b"I--", b"U", b"U-----", b"D--", b"I", b"I-"]
+    data = np.frombuffer(b"".join(messages), np.uint8)
+    lengths = np.array([len(message) for message in messages], np.uint32)
+    assert tuples.operations(data, lengths) == Operations(inserts=3, updates=2, deletes=1)
+    assert tuples.operations(data[:0], lengths[:0]) == Operations()
