@@ -1,0 +1,219 @@
+"""Three sources into every table type, killed at random points: 10 times, or `KUVASZ_CRASHES`.
+
+After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
+every table does, read by Spark and by a second engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kuvasz import failpoints
+from kuvasz.config.load import load
+from kuvasz.lake import positions, spark
+from tests import oracle
+from tests.acceptance import test_crash, test_maintenance
+from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.fix_process import Process
+from tests.integration import test_slot_repair
+from tests.observer import Observer
+
+CRASHES = int(os.environ.get("KUVASZ_CRASHES", "10"))
+
+TYPES = ("clone", "append", "history", "changelog")
+SIDS = ("eu", "us", "ap")
+
+#: Points that are passed while tables are copied, which here is at the beginning.
+COPYING = ("before_slot", "slot_created", "snapshot_taken", "copy_range_done")
+
+#: Points that are passed all the time.
+STREAMING = (
+    "before_data_files", "after_data_files", "before_delete_files", "after_delete_files", "before_commit",
+    "after_commit", "before_durable", "after_durable", "before_status", "after_status", "before_rewrite",
+    "after_rewrite", "before_swap", "after_swap",
+)  # fmt: skip
+
+#: Points that are passed when it is told to stop.
+STOPPING = ("shutdown", "before_checkpoint", "after_checkpoint")
+
+#: Passed once a day. What a kill leaves there are orphans: those that it was about to remove.
+UNTRIED = frozenset({"before_orphans"})
+
+
+def test_every_point_kills_in_some_test() -> None:
+    tried = {*COPYING, *STREAMING, *STOPPING, *test_slot_repair.POINTS}
+    assert tried | UNTRIED == set(failpoints.NAMES)
+    fixed = (*test_crash.POINTS, *test_crash.STOPPING, *test_maintenance.POINTS)
+    assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}
+
+
+@dataclasses.dataclass
+class World:
+    """The sources, what they went through, and kuvasz."""
+
+    sources: dict[str, Database]
+    observers: dict[str, Observer]
+    process: Process
+    copied: dict[tuple[str, str, str], int] = dataclasses.field(default_factory=dict)  #: type, sid, table -> LSN
+
+    @contextlib.contextmanager
+    def load(self, seed: int) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for number, database in enumerate(self.sources.values()):
+                stack.enter_context(Load(database, seed + number))
+            yield
+
+    def confirmed(self) -> dict[tuple[str, str], int]:
+        """What each slot was told is safe, by type and sid."""
+        found = {}
+        for sid, database in self.sources.items():
+            rows = database.execute(
+                "SELECT slot_name, (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots"
+                " WHERE database = current_database() AND slot_name LIKE 'kuvasz%' AND NOT temporary"
+            )
+            for slot, lsn in rows:
+                kind = slot.split("_")[1]
+                found[kind, sid] = int(lsn)
+        return found
+
+    def look(self, confirmed: dict[tuple[str, str], int], chosen: random.Random) -> None:
+        """Nothing that was confirmed may be missing anywhere; one table is compared as a whole."""
+        held = {}
+        for kind, sid, table in ((kind, sid, table) for kind in TYPES for sid in self.sources for table in TABLES):
+            found = self._positions(f"{kind}_{table}")
+            source = f"{kind}_{sid}"
+            if source not in found:
+                continue
+            held[kind, sid, table] = max(found[source], confirmed.get((kind, sid), 0))
+            observer = self.observers[sid]
+            observer.read()
+            told = confirmed.get((kind, sid), 0)
+            late = [end for end, _ in observer.transactions[table] if found[source] < end <= told]
+            assert not late, f"{kind}_{table} of {sid} at {found[source]:X} lacks what was confirmed: {late[:3]}"
+        if held:
+            kind, sid, table = chosen.choice(sorted(held))
+            expected = self._expected(kind, sid, table, held[kind, sid, table])
+            lake = self.process.rows(f"{kind}_{table}")
+            at = lake.columns.index("sid")
+            mine = oracle.Rows(lake.columns, type(lake.rows)({r: n for r, n in lake.rows.items() if r[at] == sid}))
+            oracle.assert_equal(expected, mine, key=("sid", "id"))
+
+    def _positions(self, target: str) -> dict[str, int]:
+        """How far each source is, noting where its copy was."""
+        try:
+            found = oracle.open_table(self.process.pyiceberg, f"shop.{target}")
+        except Exception:  # noqa: BLE001 (PyIceberg has many words for a table that is not there yet)
+            return {}
+        kind, _, table = target.partition("_")
+        for snapshot in sorted(found.metadata.snapshots, key=lambda one: one.sequence_number or 0):
+            told = positions.parse(snapshot.summary.additional_properties, target)
+            for source, position in told.items():
+                self.copied.setdefault((kind, source.partition("_")[2], table), position.lsn)
+        return {source: one.lsn for source, one in positions.parse(found.properties, target).items()}
+
+    def _expected(self, kind: str, sid: str, table: str, through: int | None = None) -> oracle.Rows:
+        return self.observers[sid].expected(table, kind, self.copied[kind, sid, table], sid=sid, through=through)
+
+    def kill(self) -> dict[tuple[str, str], int]:
+        helpers = self.process.helpers()
+        self.process.begin_kill()
+        self.process.wait()
+        confirmed = self.confirmed()
+        self.process.wait_helpers(helpers)
+        return confirmed
+
+    def crash(self, point: str, passes: int, seconds: float) -> dict[tuple[str, str], int]:
+        """Start, and have it end at a point, or some time after its first commit if that is not reached."""
+        process = self.process.start(failpoints=f"{point}:kill:{passes}")
+        end = None
+        helpers = {}
+        while process.is_running:
+            helpers |= {helper.pid: helper for helper in process.helpers()}
+            if end is None and process.found("committed"):
+                end = time.monotonic() + seconds
+            if end is not None and time.monotonic() > end:
+                if point not in STOPPING:
+                    return self.kill()
+                process.begin_stop()
+                end = time.monotonic() + 60
+            time.sleep(0.05)
+        confirmed = self.confirmed()
+        process.wait()
+        process.wait_helpers(list(helpers.values()))
+        assert process.found("failpoint"), process.report()
+        return confirmed
+
+    def finish(self, session: object) -> None:
+        """Catch up and compare everything."""
+        self.process.start("--until-caught-up")
+        assert self.process.wait(300) == 0, self.process.report()
+        name = "crashed"
+        config = load(self.process.map, {}).config
+        config = config.model_copy(update={"lake": config.lake.model_copy(update={"name": name})})
+        for setting, value in spark.settings(config).items():
+            if setting.startswith(f"spark.sql.catalog.{name}"):
+                session.conf.set(setting, value)
+        for kind in TYPES:
+            for table in TABLES:
+                target = f"{kind}_{table}"
+                assert len(self._positions(target)) == len(self.sources)
+                parts = [self._expected(kind, sid, table) for sid in self.sources]
+                self.process.assert_equal(target, *parts, key=("sid", "id"))
+        # Spark reads what kuvasz wrote through the catalog's own name.
+        for target in ("clone_items", "history_docs"):
+            found = oracle.lake_rows_pyiceberg(self.process.pyiceberg, f"shop.{target}")
+            oracle.assert_equal(found, oracle.lake_rows_spark(session, f"{name}.shop.{target}"), key=("sid", "id"))
+
+
+@pytest.fixture
+def world(postgres18, postgres16, new_process: Callable[..., Process]) -> Iterator[World]:
+    servers = (postgres18, postgres16, postgres18)
+    sources = {sid: create_database(server) for sid, server in zip(SIDS, servers, strict=True)}
+    observers = {}
+    for sid, database in sources.items():
+        create_tables(database)
+        observers[sid] = Observer(database, dict.fromkeys(TABLES, ("id",)))
+        fill_tables(database, 600)
+    groups = [
+        {
+            "database": kind, "urls": [{"url": database.url, "sid": sid} for sid, database in sources.items()],
+            "tables": {table: {"type": kind, "target": f"{kind}_{table}"} for table in TABLES},
+        }
+        for kind in TYPES
+    ]  # fmt: skip
+    process = new_process(
+        groups, pipeline={"transaction_spill_bytes": "64kB"},
+        maintenance={"interval": "500ms", "min_files": 4, "target_file_size": "256kB"},
+    )  # fmt: skip
+    yield World(sources, observers, process)
+    process.remove()
+    for database in sources.values():
+        drop_database(database)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.spark
+@pytest.mark.timeout(300 + 90 * CRASHES)
+def test_killed_at_random_points(world: World, spark_session: object) -> None:
+    seed = random.randrange(1 << 30)  # noqa: S311
+    print(f"seed {seed}")
+    chosen = random.Random(seed)  # noqa: S311
+    with world.load(seed):
+        for number in range(CRASHES):
+            points = COPYING if number < len(COPYING) else (*STREAMING, *STREAMING, *STOPPING)
+            point = COPYING[number] if number < len(COPYING) else chosen.choice(points)
+            confirmed = world.crash(point, chosen.randint(1, 12), chosen.uniform(1, 8))
+            assert not world.process.found("table_failed"), world.process.report()
+            world.look(confirmed, chosen)
+            if chosen.random() < 0.1:
+                chosen.choice(list(world.sources.values())).execute(f"TRUNCATE {chosen.choice(list(TABLES))}")
+    world.finish(spark_session)
