@@ -1,0 +1,421 @@
+"""One table's parked changes of one source: a file of records, each with a checksum.
+
+    header | record | record | …        header: magic, id, when it began, bytes known to be on the disk
+                                        record: bytes, CRC-32, kind, payload
+
+What one delivery held for the table is a *group*: its relations where they are new, its segments and truncations, and
+a mark that ends it. A group holds whole transactions, or a part of one that outgrew the memory; such parts count once
+the transaction has ended, and are cut off when it begins again (after a reconnect). A transaction that is here
+already is left out, so the same stretch of the stream may be appended twice.
+
+`append` returns when the disk has it. What a crash leaves of a group that was being appended is cut off at `load`:
+nobody relied on it. Anything else that is missing or damaged is an error: the header says how much had been written
+before the last group was begun.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from kuvasz import failpoints
+from kuvasz.errors import StateError
+from kuvasz.model import Relation, Segment, Transactions, Truncation
+from kuvasz.parking import relations
+
+_MAGIC = b"kvszpark1"
+_HEADER = struct.Struct("<9s32sdQ")
+_DURABLE = struct.Struct("<Q")
+_DURABLE_AT = _HEADER.size - _DURABLE.size
+_RECORD = struct.Struct("<QIc")
+_SEGMENT = struct.Struct("<IIIQ")  #: number of its relation, rows, transactions, bytes of data
+_TRUNCATION = struct.Struct("<IQQqI")
+_END = struct.Struct("<Q?")  #: through, whether the last transaction goes on
+
+_NO_LIMIT = 1 << 62
+
+_IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END = b"R", b"S", b"T", b"E"
+
+Change: TypeAlias = Segment | Truncation
+_Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What a delivery held for the table."""
+
+    changes: tuple[Change, ...]
+    through: int  #: LSN up to which the table has everything with it
+    is_open: bool  #: its last transaction goes on in the next group
+    end: int  #: offset behind it
+    bytes: int
+
+
+class LogDamaged(Exception):
+    """A log is not what was written."""
+
+
+class ParkingLog:
+    """The file. One thread appends, another one may read.
+
+    Args:
+        path: Where it is; made by `create`, found by `load`.
+        source: The source's name, for the segments.
+    """
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.id = ""
+        self.since = 0.0  #: unix seconds
+        self.end = 0  #: offset behind the last whole transaction
+        self.first_lsn = 0  #: commit LSN of the oldest transaction; 0: there is none
+        self.last_lsn = 0  #: commit LSN of the newest whole one
+        self._path = path
+        self._source = source
+        self._descriptor = -1
+        self._size = 0
+        self._open_lsn = 0  #: of the transaction that has not ended; 0: there is none
+        self._whole_relations = 0  #: of `_relations`, those before `end`
+        self._relations: list[Relation] = []
+        self._numbers: dict[Relation, int] = {}
+
+    @property
+    def size(self) -> int:
+        """The file's bytes."""
+        return self._size
+
+    def create(self, log_id: str) -> None:
+        """Make an empty log in place of whatever is there.
+
+        Raises:
+            StateError: It cannot be written.
+        """
+        assert len(log_id) == 32
+        self.id, self.since = log_id, time.time()
+        try:
+            _make_folder(self._path.parent)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._size = self.end = _HEADER.size
+            os.pwrite(self._descriptor, _HEADER.pack(_MAGIC, log_id.encode(), self.since, self._size), 0)
+            os.fsync(self._descriptor)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def load(self) -> None:
+        """Read what is there and cut off what a crash left unfinished.
+
+        Raises:
+            LogDamaged: It is not there, or not whole.
+        """
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR)
+            size = os.fstat(self._descriptor).st_size
+            magic, log_id, self.since, durable = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0))
+        except FileNotFoundError:
+            raise LogDamaged(f"{self._path} is gone") from None
+        except (OSError, struct.error) as error:
+            raise LogDamaged(f"{self._path} cannot be read: {error}") from error
+        if magic != _MAGIC:
+            raise LogDamaged(f"{self._path} is no parking log")
+        self.id = log_id.decode("ascii", "replace")
+        self._size = self.end = _HEADER.size
+        for group in self._groups(_HEADER.size, size, is_learning=True):
+            self._count(group.changes, group.end, is_open=group.is_open)
+        if self._size < durable:
+            raise LogDamaged(f"{self._path} is damaged at byte {self._size} of {durable}")
+        if size > self.end:
+            self._cut_to(self.end)
+
+    def append(self, changes: Sequence[Change], through: int, *, is_open: bool, most_bytes: int = _NO_LIMIT) -> bool:
+        """Add what a delivery held for the table; the disk has it when this returns.
+
+        Args:
+            changes: In stream order; none, if a transaction that was begun here has ended with nothing more.
+            through: As `Delivery.through`.
+            is_open: As `Delivery.is_open`.
+            most_bytes: What the file may grow to.
+
+        Returns:
+            False if there is no room for it: nothing was added, and parts of an unfinished transaction are gone.
+
+        Raises:
+            StateError: The disk refused it; what was there before is still there.
+        """
+        fresh = [part for change in changes if (part := _newer(change, self.last_lsn)) is not None]
+        whole = [part for change in fresh if (part := _part(change, is_open=False)) is not None]
+        begun = [part for change in fresh if (part := _part(change, is_open=True)) is not None] if is_open else []
+        has_ended = 0 < self._open_lsn < through
+        buffers: list[_Buffer] = []
+        if whole or has_ended:
+            self._render(whole, through, buffers, is_open=False)
+        whole_bytes, relation_count = sum(map(len, buffers)), len(self._relations)
+        if begun:
+            self._render(begun, through, buffers, is_open=True)
+        if not buffers:
+            return True
+        size = self._size
+        if size + sum(map(len, buffers)) > most_bytes:
+            self._cut_to(self.end)
+            return False
+        try:
+            self._write(buffers)
+        except OSError as error:
+            self._cut_to(size)
+            raise self._failed(error) from error
+        if whole_bytes:
+            self._count(whole, size + whole_bytes, is_open=False)
+            self._whole_relations = relation_count
+        if begun:
+            self._count(begun, size + sum(map(len, buffers)), is_open=True)
+        return True
+
+    def abandon_open(self) -> None:
+        """Forget the parts of a transaction that begins again."""
+        self._open_lsn = 0
+        if self._size > self.end:
+            self._cut_to(self.end)
+
+    def read(self, offset: int, most_bytes: int) -> list[Group]:
+        """Return groups of whole transactions from an offset on, 0 for the first; at least one, if there is any.
+
+        Raises:
+            LogDamaged: They are not what was written.
+        """
+        if self._descriptor < 0:
+            return []
+        found: list[Group] = []
+        size = 0
+        begin, end = max(offset, _HEADER.size), self.end
+        for group in self._groups(begin, end):
+            found.append(group)
+            size += group.bytes
+            if size >= most_bytes:
+                return found
+        if (found[-1].end if found else begin) != end:
+            raise LogDamaged(f"{self._path} is damaged at byte {found[-1].end if found else begin} of {end}")
+        return found
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    # Writing
+
+    def _render(self, changes: Sequence[Change], through: int, into: list[_Buffer], *, is_open: bool) -> None:
+        for change in changes:
+            number = self._numbers.get(change.relation)
+            if number is None:
+                number = self._numbers[change.relation] = len(self._relations)
+                self._relations.append(change.relation)
+                _add(into, _IS_RELATION, relations.render(change.relation))
+            if isinstance(change, Truncation):
+                transaction = change.commit_lsn, change.end_lsn, change.commit_us, change.xid
+                _add(into, _IS_TRUNCATION, _TRUNCATION.pack(number, *transaction))
+            else:
+                runs = change.transactions
+                facts = number, len(change.lengths), len(runs.xid), len(change.data)
+                arrays = change.lengths, runs.commit_lsn, runs.end_lsn, runs.commit_us, runs.xid, runs.row_end
+                _add(into, _IS_SEGMENT, _SEGMENT.pack(*facts), *(array.tobytes() for array in arrays), change.data)
+        _add(into, _IS_END, _END.pack(through, is_open))
+
+    def _write(self, buffers: Sequence[_Buffer]) -> None:
+        failpoints.hit("before_park", OSError)
+        # What is before this group is on the disk; later nothing may be missing of it.
+        os.pwrite(self._descriptor, _DURABLE.pack(self._size), _DURABLE_AT)
+        data = memoryview(b"".join(buffers))
+        while data:
+            written = os.pwrite(self._descriptor, data, self._size)
+            self._size += written
+            data = data[written:]
+        failpoints.hit("park_written", OSError)
+        os.fdatasync(self._descriptor)
+        failpoints.hit("after_park", OSError)
+
+    def _count(self, changes: Sequence[Change], end: int, *, is_open: bool) -> None:
+        lsns = [lsn for change in changes for lsn in _commit_lsns(change)]
+        self._size = end
+        self.first_lsn = self.first_lsn or (lsns[0] if lsns else 0)
+        if is_open:
+            self._open_lsn = max(lsns)
+        else:
+            self.last_lsn = max(self.last_lsn, self._open_lsn, *lsns)
+            self._open_lsn = 0
+            self._whole_relations = len(self._relations)
+            self.end = end  # last: who reads goes by it
+
+    def _cut_to(self, size: int) -> None:
+        for relation in self._relations[self._whole_relations :]:
+            self._numbers.pop(relation, None)
+        del self._relations[self._whole_relations :]
+        self._size = self.end = min(size, self.end)
+        self._open_lsn = 0
+        try:
+            # The mark first: it must never lie behind the file's end.
+            os.pwrite(self._descriptor, _DURABLE.pack(self._size), _DURABLE_AT)
+            os.ftruncate(self._descriptor, self._size)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StateError:
+        return StateError(
+            f"{self._path} cannot be written: {(error.strerror or str(error)).lower()}",
+            hint="make room; until then the source keeps the table's changes",
+        )
+
+    # Reading
+
+    def _groups(self, begin: int, limit: int, *, is_learning: bool = False) -> Iterator[Group]:
+        offset, start = begin, begin
+        changes: list[Change] = []
+        while (record := self._record(offset, limit)) is not None:
+            kind, payload = record
+            offset += _RECORD.size + len(payload)
+            if kind == _IS_RELATION and is_learning:
+                relation = relations.parse(payload)
+                self._numbers[relation] = len(self._relations)
+                self._relations.append(relation)
+            elif kind == _IS_TRUNCATION:
+                changes.append(self._truncation(payload))
+            elif kind == _IS_SEGMENT:
+                changes.append(self._segment(payload))
+            elif kind == _IS_END:
+                through, is_open = _END.unpack(payload)
+                yield Group(
+                    changes=tuple(changes), through=through, is_open=is_open, end=offset, bytes=offset - start
+                )
+                changes, start = [], offset
+
+    def _record(self, offset: int, limit: int) -> tuple[bytes, bytes] | None:
+        """Return kind and payload of a record, None if there is no whole one."""
+        if offset + _RECORD.size > limit:
+            return None
+        size, checksum, kind = _RECORD.unpack(os.pread(self._descriptor, _RECORD.size, offset))
+        if offset + _RECORD.size + size > limit:
+            return None
+        payload = os.pread(self._descriptor, size, offset + _RECORD.size)
+        while len(payload) < size and (
+            more := os.pread(self._descriptor, size, offset + _RECORD.size + len(payload))
+        ):
+            payload += more  # one call reads 2 GB at most
+        payload = payload[:size]
+        return (kind, payload) if zlib.crc32(payload, zlib.crc32(kind)) == checksum else None
+
+    def _truncation(self, payload: bytes) -> Truncation:
+        number, commit_lsn, end_lsn, commit_us, xid = _TRUNCATION.unpack(payload)
+        return Truncation(
+            source=self._source, relation=self._relations[number], commit_lsn=commit_lsn, end_lsn=end_lsn,
+            commit_us=commit_us, xid=xid,
+        )  # fmt: skip
+
+    def _segment(self, payload: bytes) -> Segment:
+        number, rows, count, size = _SEGMENT.unpack_from(payload)
+        offset = _SEGMENT.size
+        arrays = []
+        for kind, length in (("u4", rows), ("u8", count), ("u8", count), ("i8", count), ("u4", count), ("u4", count)):
+            arrays.append(np.frombuffer(payload, f"<{kind}", length, offset))
+            offset += arrays[-1].nbytes
+        lengths, commit_lsn, end_lsn, commit_us, xid, row_end = arrays
+        return Segment(
+            source=self._source,
+            relation=self._relations[number],
+            data=payload[offset : offset + size],
+            lengths=lengths,
+            transactions=Transactions(
+                commit_lsn=commit_lsn, end_lsn=end_lsn, commit_us=commit_us, xid=xid, row_end=row_end
+            ),
+        )
+
+
+def remove(path: Path) -> None:
+    """Remove a log, if there is one.
+
+    Raises:
+        StateError: It cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"{path} cannot be removed: {(error.strerror or str(error)).lower()}") from error
+
+
+def _add(into: list[_Buffer], kind: bytes, *parts: _Buffer) -> None:
+    checksum = zlib.crc32(kind)
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    into.append(_RECORD.pack(sum(map(len, parts)), checksum, kind))
+    into.extend(parts)
+
+
+def _commit_lsns(change: Change) -> list[int]:
+    """Return the first and the last commit LSN of a change."""
+    if isinstance(change, Truncation):
+        return [change.commit_lsn]
+    return [int(change.transactions.commit_lsn[0]), int(change.transactions.commit_lsn[-1])]
+
+
+def _newer(change: Change, lsn: int) -> Change | None:
+    """Return the part of a change whose transactions committed after one."""
+    if isinstance(change, Truncation):
+        return change if change.commit_lsn > lsn else None
+    runs = change.transactions
+    return _between(change, int(np.searchsorted(runs.commit_lsn, lsn, side="right")), len(runs.commit_lsn))
+
+
+def _part(change: Change, *, is_open: bool) -> Change | None:
+    """Return the whole transactions of a change, or the one that has not ended."""
+    if isinstance(change, Truncation):
+        return change if (change.end_lsn == change.commit_lsn + 1) is is_open else None
+    runs = change.transactions
+    count = len(runs.commit_lsn)
+    whole = count - int(runs.end_lsn[-1] == runs.commit_lsn[-1] + 1)
+    return _between(change, whole, count) if is_open else _between(change, 0, whole)
+
+
+def _between(segment: Segment, first: int, last: int) -> Segment | None:
+    """Return a segment of some of a segment's transactions; None for none."""
+    runs = segment.transactions
+    if first >= last:
+        return None
+    if first == 0 and last == len(runs.commit_lsn):
+        return segment
+    begin, end = int(runs.row_end[first - 1]) if first else 0, int(runs.row_end[last - 1])
+    ends = np.cumsum(segment.lengths, dtype=np.int64)
+    part = slice(first, last)
+    return dataclasses.replace(
+        segment,
+        data=bytes(memoryview(segment.data)[int(ends[begin - 1]) if begin else 0 : int(ends[end - 1])]),
+        lengths=segment.lengths[begin:end],
+        transactions=Transactions(
+            commit_lsn=runs.commit_lsn[part], end_lsn=runs.end_lsn[part], commit_us=runs.commit_us[part],
+            xid=runs.xid[part], row_end=runs.row_end[part] - np.uint32(begin),
+        ),
+    )  # fmt: skip
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder so that it survives the loss of power."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["Change", "Group", "LogDamaged", "ParkingLog", "remove"]

@@ -1,0 +1,264 @@
+"""All parking logs of a process: who parks, from which connection on, up to what size, and how far it is replayed.
+
+A table that does not follow *parks*: its worker appends what comes for it, before that counts as durable. Three
+parties meet here, and the lock of each log keeps them apart: the worker's thread appends, the source's task begins
+and ends, a thread of its own reads for the replay. Whether a table's log belongs to what the lake has of the table
+is told by the log's id, which the lake's table holds, too (`kuvasz.ports.Lake.park`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import logging
+import threading
+import urllib.parse
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kuvasz import lsn
+from kuvasz.errors import StateError
+from kuvasz.parking import log
+from kuvasz.parking.log import Change, Group, LogDamaged, ParkingLog
+
+_log = logging.getLogger(__name__)
+
+FOLDER = "parked"
+
+#: A file's name has at most 255 bytes.
+_NAME_BYTES = 120
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedView:
+    """What an observer sees of a parked table."""
+
+    bytes: int
+    since: float  #: unix seconds
+    first_lsn: int  #: commit LSN of the oldest transaction; 0: there is none
+    is_full: bool
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class _Parked:
+    """One table of one source."""
+
+    log: ParkingLog
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    from_epoch: int | None = None  #: deliveries of this connection and later ones are parked; None: none are
+    epoch: int = 0  #: of the last delivery
+    is_full: bool = False
+    replay: int = 0  #: number of the replay under way
+    replayed: int = 0  #: offset up to which everything is in the lake
+
+
+class ParkingLot:
+    """The logs.
+
+    Args:
+        folder: The state folder.
+        most_bytes: Of one log; 0: nothing is parked.
+        hold: Keeps a source from being confirmed any further for a table's sake: source, target.
+        release: Undoes that.
+    """
+
+    def __init__(
+        self, folder: Path, most_bytes: int, hold: Callable[[str, str], None], release: Callable[[str, str], None]
+    ) -> None:
+        self.most_bytes = most_bytes
+        self._folder = folder / FOLDER
+        self._hold = hold
+        self._release = release
+        self._parked: dict[tuple[str, str], _Parked] = {}
+        self._numbers = itertools.count(1)
+
+    def _path(self, target: str, source: str) -> Path:
+        readable = urllib.parse.quote(target, safe="")[:_NAME_BYTES]
+        digest = hashlib.sha256(target.encode()).hexdigest()[:12]
+        return self._folder / source / f"{readable}-{digest}.log"
+
+    # Called by the source's task and its threads, one at a time per source
+
+    def has(self, target: str, source: str) -> bool:
+        """Whether there is a log, so that the table lacks what is in it."""
+        return (target, source) in self._parked
+
+    def id_of(self, target: str, source: str) -> str | None:
+        """Return the id of a table's log; None if there is none."""
+        found = self._parked.get((target, source))
+        return None if found is None else found.log.id
+
+    def create(self, target: str, source: str) -> str:
+        """Make an empty log and return its id; nothing is parked before `begin`.
+
+        Raises:
+            StateError: It cannot be written.
+        """
+        made = ParkingLog(self._path(target, source), source)
+        made.create(uuid.uuid4().hex)
+        self._parked[target, source] = _Parked(log=made)
+        return made.id
+
+    def load(self, target: str, source: str, log_id: str) -> None:
+        """Take over the log of an earlier process; nothing is parked before `begin`.
+
+        Raises:
+            LogDamaged: It is not there, not whole, or another one.
+        """
+        found = ParkingLog(self._path(target, source), source)
+        try:
+            found.load()
+            if found.id != log_id:
+                raise LogDamaged(f"{self._path(target, source)} is another log than the lake's table knows")
+        except BaseException:
+            found.close()
+            raise
+        self._parked[target, source] = _Parked(log=found)
+
+    def drop(self, target: str, source: str) -> None:
+        """Remove a log, if there is one: nothing in it is needed any more.
+
+        Raises:
+            StateError: It cannot be removed.
+        """
+        found = self._parked.pop((target, source), None)
+        if found is not None:
+            found.from_epoch = None
+            with found.lock:
+                found.log.close()
+        log.remove(self._path(target, source))
+
+    def begin(self, target: str, source: str, epoch: int) -> None:
+        """Park what comes with this connection and later ones. Whoever parks already goes on."""
+        found = self._parked[target, source]
+        found.is_full = False
+        if found.from_epoch is None:
+            found.from_epoch = epoch
+
+    def end(self, target: str, source: str) -> None:
+        """Park nothing more; returns at once, `settled` tells when a group under way is written."""
+        self._parked[target, source].from_epoch = None
+
+    def settled(self, target: str, source: str) -> None:
+        """Wait until nothing is being appended."""
+        with self._parked[target, source].lock:
+            pass
+
+    def is_parking(self, target: str, source: str) -> bool:
+        """Whether all that comes for the table is parked, so that nothing has to be held for it."""
+        found = self._parked.get((target, source))
+        return found is not None and found.from_epoch is not None
+
+    def let_go(self, target: str, source: str, epoch: int) -> None:
+        """Release the source, if all that comes for the table with this connection is parked.
+
+        Never blocks: if a group is being written it does nothing, and may be called again.
+        """
+        found = self._parked.get((target, source))
+        if found is None or not found.lock.acquire(blocking=False):
+            return
+        try:
+            # Under the lock, or it might undo the hold of a worker that finds no room just now.
+            if found.from_epoch is not None and epoch >= found.from_epoch:
+                self._release(source, target)
+        finally:
+            found.lock.release()
+
+    def last_lsn(self, target: str, source: str) -> int:
+        """Return the commit LSN of the newest transaction that is parked; 0 for none."""
+        found = self._parked.get((target, source))
+        return 0 if found is None else found.log.last_lsn
+
+    def is_full(self, target: str, source: str) -> bool:
+        """Whether parking ended because there is no room."""
+        found = self._parked.get((target, source))
+        return found is not None and found.is_full
+
+    def begin_replay(self, target: str, source: str) -> tuple[int, int]:
+        """Return a number for a replay, and the offset to begin at; an earlier replay's deliveries are void."""
+        found = self._parked[target, source]
+        found.replay = next(self._numbers)
+        return found.replay, found.replayed
+
+    def read(self, target: str, source: str, offset: int, most_bytes: int) -> list[Group]:
+        """Return what is parked from an offset on, some of it; nothing at the end.
+
+        Raises:
+            LogDamaged: The file is not what was written.
+        """
+        found = self._parked.get((target, source))
+        if found is None:
+            return []
+        with found.lock:  # or the file might be closed meanwhile
+            return found.log.read(offset, most_bytes)
+
+    def replayed(self, target: str, source: str) -> int:
+        """Return the offset up to which everything is in the lake."""
+        return self._parked[target, source].replayed
+
+    def views(self) -> dict[tuple[str, str], ParkedView]:
+        """Return what is parked: (target, source) -> it. From any thread."""
+        return {
+            key: ParkedView(
+                bytes=found.log.size, since=found.log.since, first_lsn=found.log.first_lsn, is_full=found.is_full
+            )
+            for key, found in tuple(self._parked.items())
+        }
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for found in self._parked.values():
+            found.from_epoch = None
+            with found.lock:
+                found.log.close()
+
+    # Called by workers
+
+    def takes(self, target: str, source: str, epoch: int) -> bool:
+        """Whether changes that came with this connection are to be parked."""
+        found = self._parked.get((target, source))
+        return found is not None and found.from_epoch is not None and epoch >= found.from_epoch
+
+    def park(
+        self, target: str, source: str, epoch: int, changes: Sequence[Change], through: int, *, is_open: bool
+    ) -> None:
+        """Park what a delivery held for a table. If that cannot be, its source is held from here on."""
+        found = self._parked.get((target, source))
+        if found is None:
+            return
+        with found.lock:
+            if found.from_epoch is None:
+                return  # it was told to end, and whoever did that holds the source
+            try:
+                if epoch != found.epoch:
+                    found.epoch = epoch
+                    found.log.abandon_open()
+                if not found.log.append(changes, through, is_open=is_open, most_bytes=self.most_bytes):
+                    reason = f"there is no room in {self.most_bytes} bytes"
+                    self._stop(found, target, source, reason)
+            except StateError as error:
+                self._stop(found, target, source, error.message)
+
+    def _stop(self, found: _Parked, target: str, source: str, reason: str) -> None:
+        # The hold first: what follows is neither parked nor applied, and must not be confirmed.
+        self._hold(source, target)
+        found.from_epoch, found.is_full = None, True
+        _log.warning("no more changes are parked: the source keeps them", extra={
+            "event": "parking_full", "source": source, "table": target, "reason": reason,
+            "since_lsn": lsn.render(found.log.last_lsn)})  # fmt: skip
+
+    def is_replaying(self, target: str, source: str, number: int) -> bool:
+        """Whether the deliveries of a replay are still good."""
+        found = self._parked.get((target, source))
+        return found is not None and found.replay == number
+
+    def applied(self, target: str, source: str, number: int, offset: int) -> None:
+        """Note that everything before an offset is in the lake."""
+        found = self._parked.get((target, source))
+        if found is not None and found.replay == number:
+            found.replayed = max(found.replayed, offset)
+
+
+__all__ = ["FOLDER", "ParkedView", "ParkingLot"]

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kuvasz.errors import StateError
+from kuvasz.parking.log import LogDamaged
+from kuvasz.parking.lot import ParkingLot
+from tests.contract.changes import Sender, again, insert
+
+T, S = "shop.items", "shop_eu"
+
+
+class Lot(ParkingLot):
+    def __init__(self, folder: Path, most_bytes: int = 1 << 20) -> None:
+        self.held: list[tuple[str, str]] = []
+        super().__init__(
+            folder,
+            most_bytes,
+            lambda source, target: self.held.append((source, target)),
+            lambda source, target: self.held.clear(),
+        )
+
+    def count(self) -> int:
+        return sum(len(change.lengths) for group in self.read(T, S, 0, 1 << 20) for change in group.changes)
+
+
+def test_nothing_is_parked_before_the_connection_from_which_on_it_is(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    assert not lot.takes(T, S, 5)
+    lot.create(T, S)
+    assert lot.has(T, S)
+    assert not lot.takes(T, S, 5)
+    lot.begin(T, S, 6)
+    assert (lot.takes(T, S, 5), lot.takes(T, S, 6), lot.takes(T, S, 7)) == (False, True, True)
+    lot.begin(T, S, 9)  # who parks goes on
+    assert lot.takes(T, S, 6)
+    lot.park(T, S, 6, [eu.one(insert(1))], 1108, is_open=False)
+    lot.end(T, S)
+    lot.settled(T, S)
+    lot.park(T, S, 6, [eu.one(insert(2))], 1208, is_open=False)
+    assert lot.count() == 1
+    assert not lot.held, "who ended it holds the source"
+
+
+def test_a_log_is_found_again_by_its_id_alone(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    log_id = lot.create(T, S)
+    lot.begin(T, S, 1)
+    lot.park(T, S, 1, [eu.one(insert(1))], 1108, is_open=False)
+    lot.close()
+    after = Lot(tmp_path)
+    with pytest.raises(LogDamaged, match="is another log than the lake's table knows"):
+        after.load(T, S, "f" * 32)
+    assert not after.has(T, S)
+    after.load(T, S, log_id)
+    assert after.id_of(T, S) == log_id
+    assert after.count() == 1
+    after.drop(T, S)
+    assert after.id_of(T, S) is None
+    assert after.views() == {}
+    with pytest.raises(LogDamaged, match="is gone"):
+        after.load(T, S, log_id)
+    after.drop(T, S)
+
+
+@pytest.mark.parametrize("target", ["shop.items", "a/b.c", "ä" * 63 + "." + "ö" * 63, "shop.Items", "..", "a\nb"])
+def test_any_name_gets_a_file_of_its_own(tmp_path: Path, target: str) -> None:
+    lot = Lot(tmp_path)
+    lot.create(target, S)
+    lot.create(target + " ", S)
+    files = list((tmp_path / "parked" / S).iterdir())
+    assert len(files) == 2
+    assert all(file.suffix == ".log" for file in files)
+
+
+def test_at_the_bound_parking_ends_and_the_source_is_held(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path, 2200), Sender()
+    lot.create(T, S)
+    lot.begin(T, S, 1)
+    segments = [eu.one(*(insert(number) for number in range(5))) for _ in range(9)]
+    for segment in segments:
+        lot.park(T, S, 1, [segment], 0, is_open=False)
+    count = lot.count()
+    assert 0 < count < 45
+    assert lot.held == [(S, T)]
+    assert lot.is_full(T, S)
+    assert not lot.is_parking(T, S)
+    assert lot.views()[T, S].is_full
+    lot.begin(T, S, 2)  # the next start tries again
+    assert lot.is_parking(T, S)
+    lot.most_bytes = 1 << 20
+    for segment in segments:
+        lot.park(T, S, 2, [again(segment)], 0, is_open=False)
+    assert lot.count() == 45
+
+
+def test_a_source_is_let_go_only_while_all_is_parked(tmp_path: Path) -> None:
+    lot = Lot(tmp_path)
+    lot.held = [(S, T)]
+    lot.let_go(T, S, 9)
+    lot.create(T, S)
+    lot.let_go(T, S, 9)
+    lot.begin(T, S, 5)
+    lot.let_go(T, S, 4)
+    with lot._parked[T, S].lock:
+        lot.let_go(T, S, 5)
+    assert lot.held == [(S, T)]
+    lot.let_go(T, S, 5)
+    assert not lot.held
+    lot.held = [(S, T)]
+    lot.end(T, S)
+    lot.let_go(T, S, 5)
+    assert lot.held == [(S, T)]
+
+
+def test_a_disk_that_refuses_holds_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    lot.create(T, S)
+    lot.begin(T, S, 1)
+    lot.park(T, S, 1, [eu.one(insert(1))], 0, is_open=False)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fdatasync", full)
+        lot.park(T, S, 1, [eu.one(insert(2))], 0, is_open=False)
+    assert lot.held == [(S, T)]
+    assert lot.count() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", full)
+        with pytest.raises(StateError, match="cannot be written: no space left on device"):
+            lot.create("shop.others", S)
+
+
+def test_a_new_connection_begins_an_unfinished_transaction_again(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    lot.create(T, S)
+    lot.begin(T, S, 1)
+    lsn = eu.commit_lsn()
+    part = eu.part(lsn, insert(1))
+    lot.park(T, S, 1, [part], 0, is_open=True)
+    lot.park(T, S, 2, [again(part)], 0, is_open=True)
+    lot.park(T, S, 2, [eu.segment([(lsn, [insert(2)])])], lsn + 8, is_open=False)
+    assert lot.count() == 2
+
+
+def test_only_the_last_replay_counts(tmp_path: Path) -> None:
+    lot = Lot(tmp_path)
+    lot.create(T, S)
+    first, offset = lot.begin_replay(T, S)
+    assert offset == 0
+    assert lot.is_replaying(T, S, first)
+    lot.applied(T, S, first, 500)
+    second, offset = lot.begin_replay(T, S)
+    assert offset == lot.replayed(T, S) == 500
+    assert not lot.is_replaying(T, S, first)
+    lot.applied(T, S, first, 900)
+    assert lot.replayed(T, S) == 500
+    lot.drop(T, S)
+    assert not lot.is_replaying(T, S, second)
+    lot.applied(T, S, second, 900)
+
+
+def test_one_thread_drops_what_others_use(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    lot.create(T, S)
+    lot.begin(T, S, 1)
+    failures: list[BaseException] = []
+
+    def use(function: object, *arguments: object, **named: object) -> None:
+        try:
+            for _ in range(300):
+                function(*arguments, **named)
+        except BaseException as error:  # noqa: BLE001 (shown by the test)
+            failures.append(error)
+
+    segment = eu.one(insert(1))
+    threads = [
+        threading.Thread(target=use, args=(lot.park, T, S, 1, [segment], 0), kwargs={"is_open": False}),
+        threading.Thread(target=use, args=(lot.read, T, S, 0, 1 << 20)),
+    ]
+    for thread in threads:
+        thread.start()
+    lot.drop(T, S)
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert not lot.has(T, S)
