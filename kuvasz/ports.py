@@ -222,9 +222,9 @@ class Lake(Protocol):
     def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
         """Drop a source's position from a target, prepared or not: the source has to be copied again, or repaired.
 
-        Its rows stay until the copy replaces them. What other sources have under way goes on; of this source
-        nothing may be written and not committed. With `to_repair` a gap opens in the same commit, if there was a
-        position; without, the target forgets the source's gaps.
+        Its rows stay until the copy replaces them; what `park` noted goes, too. What other sources have under way
+        goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in the same
+        commit, if there was a position; without, the target forgets the source's gaps.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.
@@ -262,6 +262,19 @@ class Lake(Protocol):
         """Store by what names a source's table has its partitions, of which the target has all rows.
 
         Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+    def parked(self, target: str, source: str) -> str | None:
+        """Return the id of the log that holds what a target lacks of a source; None: it lacks nothing."""
+
+    def park(self, target: str, source: str, log_id: str | None) -> None:
+        """Store that, before anything that is only in that log is confirmed; None: it has been replayed.
+
+        Without it nobody could tell that the log was lost: a position may lie far back because nothing happened.
+
+        Raises:
+            TableGone: Someone dropped the target from the lake.
             LakeError: Catalog or storage failed.
         """
 

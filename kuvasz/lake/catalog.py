@@ -90,8 +90,17 @@ class IcebergTable:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Table properties."""
-        return dict(self._handle.properties())
+        """Table properties.
+
+        Raises:
+            TableGone: The table was dropped; its handle is empty since someone looked.
+        """
+        try:
+            return dict(self._handle.properties())
+        except Py4JJavaError as error:
+            if _class(error).endswith("NullPointerException"):
+                raise gone(self.name) from error
+            raise
 
     @property
     def snapshot_id(self) -> int | None:

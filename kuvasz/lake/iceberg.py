@@ -51,6 +51,7 @@ from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import (
     KEY_PROPERTY,
+    PARKED_PREFIX,
     SEED_PROPERTY,
     TYPE_PROPERTY,
     LakeTable,
@@ -468,6 +469,19 @@ class IcebergLake:
         table = self._tables[target]
         with table.lock:
             table.remember_parts(source, parts)
+
+    def parked(self, target: str, source: str) -> str | None:
+        """See `kuvasz.ports.Lake.parked`."""
+        return self._tables[target].parked(source)
+
+    def park(self, target: str, source: str, log_id: str | None) -> None:
+        """See `kuvasz.ports.Lake.park`."""
+        table = self._tables[target]
+        with table.lock:
+            if log_id is None:
+                table.table.remove_properties([PARKED_PREFIX + source])
+            else:
+                table.table.set_properties({PARKED_PREFIX + source: log_id})
 
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""

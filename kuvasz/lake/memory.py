@@ -110,6 +110,7 @@ class _Table:
         self.seed = secrets.token_bytes(SEED_BYTES)
         self.positions: dict[str, Position] = {}
         self.parts: dict[str, frozenset[str]] = {}
+        self.parked: dict[str, str] = {}
         self.era = Era.begin(self.positions)
         self.gaps: dict[str, Gap] = {}  #: open ones, by source
         self.forgotten: dict[str, int] = {}  #: source -> how often its position was
@@ -278,6 +279,7 @@ class MemoryLake(Lake):
                     table.gaps.pop(source, None)
                 elif position is not None:
                     table.gaps[source] = Gap(from_lsn=position.lsn, noticed_us=time.time_ns() // 1000)
+                table.parked.pop(source, None)
                 table.era.accepted.pop(source, None)
                 table.forgotten[source] = table.forgotten.get(source, 0) + 1
 
@@ -317,6 +319,20 @@ class MemoryLake(Lake):
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """See `kuvasz.ports.Lake.remember_parts`."""
         self._tables[target].parts[source] = parts
+
+    @override
+    def parked(self, target: str, source: str) -> str | None:
+        """See `kuvasz.ports.Lake.parked`."""
+        return self._tables[target].parked.get(source)
+
+    @override
+    def park(self, target: str, source: str, log_id: str | None) -> None:
+        """See `kuvasz.ports.Lake.park`."""
+        parked = self._tables[target].parked
+        if log_id is None:
+            parked.pop(source, None)
+        else:
+            parked[source] = log_id
 
     @override
     def resume(self, target: str) -> None:

@@ -84,6 +84,9 @@ _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.partitions` names them.
 PARTS_PREFIX = "kuvasz.partitions."
 
+#: Begins a table property with the id of the log that holds what the table lacks of a source.
+PARKED_PREFIX = "kuvasz.parked."
+
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
 
@@ -584,6 +587,10 @@ class LakeTable:
                 self.columns[feed.source] = remembered[-1]
             self.key = planned.key
             self.reload_schema()
+
+    def parked(self, source: str) -> str | None:
+        """Return the id of the log that holds what the table lacks of a source; None: it lacks nothing."""
+        return self.table.properties.get(PARKED_PREFIX + source)
 
     def parts(self, source: str) -> frozenset[str] | None:
         """Return the partitions of a source's table whose rows are all here; None: nobody said."""
@@ -1186,14 +1193,14 @@ def _is_known(path: str) -> bool:
 
 def drop_position(table: IcebergTable, source: str, *, to_repair: bool) -> None:
     """Take a source's position out of a table, and open a gap in its place or forget what there was of gaps."""
-    name = position_properties.PREFIX + source
+    name, parked = position_properties.PREFIX + source, PARKED_PREFIX + source
     known = position_properties.parse(table.properties, table.name).get(source)
     if not to_repair:
-        table.remove_properties([name, gaps.PREFIX + source])
+        table.remove_properties([name, parked, gaps.PREFIX + source])
     elif known is not None:
         gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
         before = gaps.parse(table.properties, source, table.name)
-        table.set_properties({gaps.PREFIX + source: gaps.render((*before, gap))}, removed=[name])
+        table.set_properties({gaps.PREFIX + source: gaps.render((*before, gap))}, removed=[name, parked])
 
 
 def newest(keys: Keys) -> npt.NDArray[np.bool_]:

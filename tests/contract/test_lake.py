@@ -571,3 +571,22 @@ def test_a_source_column_called_sid_is_refused(world: World) -> None:
     taken = relation(Column(name="sid", pg_type=INT4))
     with pytest.raises(SchemaError, match=r"has a column named sid, which the target shop\.items needs itself"):
         world.lake.prepare(Target(name=TARGET, has_sid=True), feed("eu"), taken)
+
+
+def test_what_is_parked_of_a_source_is_known_until_it_is_replayed_or_forgotten(world: World) -> None:
+    world.prepare("eu", "us")
+    assert world.lake.parked(TARGET, "eu") is None
+    world.lake.park(TARGET, "eu", "a" * 32)
+    world.lake.park(TARGET, "us", "b" * 32)
+    eu = Sender("eu")
+    world.applied(work(eu.one(insert(1))))
+    world.copy("us", lsn=2000)
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    assert [world.lake.parked(TARGET, source) for source in ("eu", "us")] == ["a" * 32, "b" * 32]
+    world.lake.park(TARGET, "eu", "c" * 32)
+    assert world.lake.parked(TARGET, "eu") == "c" * 32
+    world.lake.park(TARGET, "eu", None)
+    world.lake.park(TARGET, "eu", None)
+    assert world.lake.parked(TARGET, "eu") is None
+    world.lake.forget(TARGET, "us")
+    assert world.lake.parked(TARGET, "us") is None
