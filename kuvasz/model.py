@@ -227,6 +227,15 @@ class Truncation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Marks a delivery that comes from a parking log, for one target alone."""
+
+    target: str
+    number: int  #: of the replay; only the last one begun counts
+    end: int  #: offset in the log behind what was delivered
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What a reader hands to one worker: everything for its targets from whole transactions of one source.
 
@@ -240,3 +249,4 @@ class Delivery:
     bytes: int
     epoch: int = 0  #: number of the reader's connection; a new one means that open transactions begin again
     is_open: bool = False
+    replay: Replay | None = None

@@ -125,6 +125,11 @@ class Progress:
             entry.holds.discard(name)
             entry.advance()
 
+    def held(self, source: str) -> frozenset[str]:
+        """Return the names that keep the confirmable LSN where it is."""
+        with self._lock:
+            return frozenset(self._source(source).holds)
+
     def confirmable(self, source: str) -> int:
         """Return the LSN that may be confirmed; 0 while nothing is known of the source."""
         with self._lock:

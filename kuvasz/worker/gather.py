@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
-from kuvasz.model import Delivery, Relation, Segment, Truncation
+from kuvasz.model import Delivery, Relation, Replay, Segment, Truncation
 from kuvasz.ports import TableWork
 
 #: (source, relation) -> target, None if the map has none.
@@ -16,6 +16,25 @@ TargetOf = Callable[[str, Relation], str | None]
 IsActive = Callable[[str, str, int], bool]
 
 
+#: (target, source, epoch) -> whether changes that came with this connection are to be parked.
+Parks = Callable[[str, str, int], bool]
+
+#: (target, source, number) -> whether the deliveries of this replay are to be applied now.
+IsReplaying = Callable[[str, str, int], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ToPark:
+    """What a delivery held for a target that is parked."""
+
+    target: str
+    source: str
+    epoch: int
+    changes: tuple[Segment | Truncation, ...]
+    through: int
+    is_open: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
     """One mini-transaction."""
@@ -23,14 +42,64 @@ class Gathered:
     works: tuple[TableWork, ...]
     through: dict[str, tuple[int, int]]  #: source -> LSN that is durable in this worker when all of it is, epoch
     bytes: int
+    to_park: tuple[ToPark, ...] = ()  #: in the order of the stream; to be parked before `through` is durable
+    replays: tuple[tuple[str, Replay], ...] = ()  #: (source, replay) of the works that come from a parking log
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+class _Batch:
+    """What a mini-transaction has taken so far."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, list[Segment | Truncation]] = {}
+        self.touched: dict[str, dict[str, int]] = {}
+        self.abandoned: dict[str, set[str]] = {}
+        self.closed: dict[str, set[str]] = {}  # source -> targets whose open transaction ended here
+        self.to_park: list[ToPark] = []
+        self.replays: list[tuple[str, Replay]] = []
+        self._parked: dict[tuple[str, str], tuple[list[Segment | Truncation], int]] = {}
+
+    def take(self, target: str, source: str, changes: Iterable[Segment | Truncation], through: int) -> None:
+        """Take what was parked of a target."""
+        taken, _ = self._parked.get((target, source), ([], 0))
+        taken.extend(changes)
+        self._parked[target, source] = taken, through
+        self.changes.setdefault(target, []).extend(changes)
+        self.touched.setdefault(target, {})[source] = through
+
+    def restart(self, source: str, broken: Iterable[str]) -> None:
+        """Undo what was taken of a source's stream: all of it comes again. What was parked does not."""
+        for name, taken in self.changes.items():
+            kept, _ = self._parked.get((name, source), ([], 0))
+            mine = set(map(id, kept))
+            self.changes[name] = [change for change in taken if change.source != source or id(change) in mine]
+        for name, sources in self.touched.items():
+            if (name, source) in self._parked:
+                sources[source] = self._parked[name, source][1]
+            else:
+                sources.pop(source, None)
+        for name in {*broken, *self.closed.pop(source, ())}:
+            self.abandoned.setdefault(name, set()).add(source)
 
 
 class Gatherer:
-    """Remembers, between mini-transactions, which targets hold parts of an unfinished transaction."""
+    """Remembers, between mini-transactions, which targets hold parts of an unfinished transaction.
 
-    def __init__(self) -> None:
+    Args:
+        parks: Asked about targets that do not follow.
+        is_replaying: Asked about deliveries that come from a parking log.
+    """
+
+    def __init__(self, parks: Parks = _never, is_replaying: IsReplaying = _never) -> None:
+        self._parks = parks
+        self._is_replaying = is_replaying
         self._epochs: dict[str, int] = {}
         self._open: dict[str, set[str]] = {}
+        self._parked_open: dict[str, set[str]] = {}  # source -> targets with such parts in their parking logs
+        self._replayed_open: dict[tuple[str, str], int] = {}  # (target, source) -> number of the replay
 
     def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf, is_active: IsActive) -> Gathered:
         """Sort deliveries by target.
@@ -39,51 +108,98 @@ class Gatherer:
         changes that were left out.
         """
         asked = functools.cache(is_active)
-        changes: dict[str, list[Segment | Truncation]] = {}
-        touched: dict[str, dict[str, int]] = {}
-        abandoned: dict[str, set[str]] = {}
-        closed: dict[str, set[str]] = {}  # source -> targets whose open transaction ended in this mini-transaction
+        batch = _Batch()
         through: dict[str, tuple[int, int]] = {}
         size = 0
+        self._abandon_replays(batch)
         for delivery in deliveries:
             source = delivery.source
             size += delivery.bytes
+            if delivery.replay is not None:
+                self._take_replay(batch, delivery, delivery.replay)
+                continue
             through[source] = (delivery.through, delivery.epoch)
             if delivery.epoch != self._epochs.setdefault(source, delivery.epoch):
                 self._epochs[source] = delivery.epoch
+                self._parked_open.pop(source, None)
                 # All that this mini-transaction already took of the source comes again: nothing of it is durable.
-                for name, taken in changes.items():
-                    changes[name] = [change for change in taken if change.source != source]
-                for sources in touched.values():
-                    sources.pop(source, None)
-                for broken in self._open.pop(source, set()) | closed.pop(source, set()):
-                    abandoned.setdefault(broken, set()).add(source)
-            targets = set()
-            for paused in [name for name in self._open.get(source, ()) if not asked(name, source, delivery.epoch)]:
-                # It stopped following in the middle of a transaction, which begins again when it follows again.
-                self._open[source].discard(paused)
-                abandoned.setdefault(paused, set()).add(source)
-            for change in delivery.changes:
-                target = target_of(source, change.relation)
-                if target is not None and asked(target, source, delivery.epoch):
-                    changes.setdefault(target, []).append(change)
-                    targets.add(target)
-            if delivery.is_open:
-                self._open.setdefault(source, set()).update(targets)
-            else:
-                ended = self._open.pop(source, set())
-                closed.setdefault(source, set()).update(ended)
-                targets |= ended
-            for target in targets:
-                touched.setdefault(target, {})[source] = delivery.through
+                batch.restart(source, self._open.pop(source, set()))
+            self._take(batch, delivery, target_of, asked)
         works = [
             TableWork(
                 target=target,
-                changes=tuple(changes.get(target, ())),
-                through=touched.get(target, {}),
-                open_sources=frozenset(source for source, open_in in self._open.items() if target in open_in),
-                abandoned=frozenset(abandoned.get(target, ())),
+                changes=tuple(batch.changes.get(target, ())),
+                through=batch.touched.get(target, {}),
+                open_sources=self._open_sources(target),
+                abandoned=frozenset(batch.abandoned.get(target, ())),
             )
-            for target in sorted(touched.keys() | abandoned.keys())
+            for target in sorted(batch.touched.keys() | batch.abandoned.keys())
         ]
-        return Gathered(works=tuple(works), through=through, bytes=size)
+        return Gathered(
+            works=tuple(works), through=through, bytes=size,
+            to_park=tuple(batch.to_park), replays=tuple(batch.replays),
+        )  # fmt: skip
+
+    def _take(self, batch: _Batch, delivery: Delivery, target_of: TargetOf, asked: IsActive) -> None:
+        source = delivery.source
+        targets = set()
+        parked: dict[str, list[Segment | Truncation]] = {}
+        for paused in [name for name in self._open.get(source, ()) if not asked(name, source, delivery.epoch)]:
+            # It stopped following in the middle of a transaction, which begins again when it follows again.
+            self._open[source].discard(paused)
+            batch.abandoned.setdefault(paused, set()).add(source)
+        for change in delivery.changes:
+            target = target_of(source, change.relation)
+            if target is not None and asked(target, source, delivery.epoch):
+                batch.changes.setdefault(target, []).append(change)
+                targets.add(target)
+            elif target is not None and self._parks(target, source, delivery.epoch):
+                parked.setdefault(target, []).append(change)
+        if parked or self._parked_open:
+            batch.to_park += self._park(delivery, parked)
+        if delivery.is_open:
+            self._open.setdefault(source, set()).update(targets)
+        else:
+            ended = self._open.pop(source, set())
+            batch.closed.setdefault(source, set()).update(ended)
+            targets |= ended
+        for target in targets:
+            batch.touched.setdefault(target, {})[source] = delivery.through
+
+    def _open_sources(self, target: str) -> frozenset[str]:
+        live = {source for source, open_in in self._open.items() if target in open_in}
+        return frozenset(live | {source for name, source in self._replayed_open if name == target})
+
+    def _park(self, delivery: Delivery, parked: dict[str, list[Segment | Truncation]]) -> list[ToPark]:
+        """Return what a delivery gives the parking logs; also the mere end of what they hold a part of."""
+        source = delivery.source
+        if delivery.is_open:
+            self._parked_open.setdefault(source, set()).update(parked)
+        else:
+            for target in self._parked_open.pop(source, set()):
+                parked.setdefault(target, [])
+        return [
+            ToPark(
+                target=target, source=source, epoch=delivery.epoch, changes=tuple(found), through=delivery.through,
+                is_open=delivery.is_open,
+            )
+            for target, found in parked.items()
+        ]  # fmt: skip
+
+    def _take_replay(self, batch: _Batch, delivery: Delivery, replay: Replay) -> None:
+        """Take what was parked of a target, if it is still wanted; what follows live comes behind it."""
+        target, source = replay.target, delivery.source
+        if not self._is_replaying(target, source, replay.number):
+            return
+        batch.take(target, source, delivery.changes, delivery.through)
+        if delivery.is_open:
+            self._replayed_open[target, source] = replay.number
+        else:
+            self._replayed_open.pop((target, source), None)
+            batch.replays.append((source, replay))  # what is in the lake ends with a whole transaction
+
+    def _abandon_replays(self, batch: _Batch) -> None:
+        for (target, source), number in tuple(self._replayed_open.items()):
+            if not self._is_replaying(target, source, number):
+                del self._replayed_open[target, source]
+                batch.abandoned.setdefault(target, set()).add(source)

@@ -11,12 +11,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.model import NO_OPERATIONS, Delivery, Relation
+from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
@@ -43,6 +44,7 @@ class Worker:
         policy: When to begin a mini-transaction.
         on_failure: Called after a table was put into error.
         on_receipt: Called for every commit.
+        lot: Takes the changes of tables that do not follow; None: they are dropped, and their sources are held.
     """
 
     def __init__(  # noqa: PLR0913 (the neighbours of a stage are its parameters)
@@ -57,6 +59,7 @@ class Worker:
         policy: FlushPolicy,
         on_failure: OnFailure,
         on_receipt: OnReceipt,
+        lot: ParkingLot | None = None,
     ) -> None:
         self._number = number
         self._lake = lake
@@ -73,7 +76,8 @@ class Worker:
         self._stopping = False
         self._begun = 0  # mini-transactions
         self._ended = 0
-        self._gatherer = Gatherer()
+        self._lot = lot
+        self._gatherer = Gatherer() if lot is None else Gatherer(lot.takes, self._is_replaying)
         self._written: queue.Queue[tuple[Gathered, Any] | None] = queue.Queue(maxsize=1)
         self._threads = [
             threading.Thread(target=self._guard, args=(self._write_loop,), name=f"write-{number}", daemon=True),
@@ -132,6 +136,7 @@ class Worker:
                 return
             last_begin = time.monotonic()
             gathered = self._gatherer.gather(deliveries, self._find_target, self._states.is_active)
+            self._park(gathered)
             written = self._write(gathered)
             _log.debug("written", extra={
                 "event": "written", "worker": self._number, "bytes": gathered.bytes,
@@ -167,6 +172,16 @@ class Worker:
         self._begun += 1
         return taken
 
+    def _is_replaying(self, target: str, source: str, number: int) -> bool:
+        assert self._lot is not None
+        return self._lot.is_replaying(target, source, number) and self._states.is_streaming(target, source)
+
+    def _park(self, gathered: Gathered) -> None:
+        """Give the parking logs their part, before any of it counts as durable."""
+        for part in gathered.to_park:
+            assert self._lot is not None
+            self._lot.park(part.target, part.source, part.epoch, part.changes, part.through, is_open=part.is_open)
+
     def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
         wait = 0.5
         while True:
@@ -195,11 +210,14 @@ class Worker:
         while (item := self._next()) is not None:
             gathered, written = item
             begin = time.monotonic()
+            received = set()
             for outcome in self._lake.commit(written):
                 if isinstance(outcome, Failure):
                     self._fail(outcome)
                 else:
                     self._receive(outcome)
+                    received.add(outcome.target)
+            self._note_replays(gathered, received)
             failpoints.hit("before_durable")
             for source, (through, epoch) in gathered.through.items():
                 self._progress.durable(source, self._number, through, epoch)
@@ -211,6 +229,12 @@ class Worker:
                 "event": "durable", "worker": self._number, "bytes": gathered.bytes,
                 "seconds": round(time.monotonic() - begin, 4),
             })  # fmt: skip
+
+    def _note_replays(self, gathered: Gathered, received: Container[str]) -> None:
+        for source, replay in gathered.replays:
+            if self._lot is not None and replay.target in received:
+                failpoints.hit("replay_applied")
+                self._lot.applied(replay.target, source, replay.number, replay.end)
 
     def _receive(self, receipt: Receipt) -> None:
         for source in receipt.positions.keys() | receipt.rows_of.keys():

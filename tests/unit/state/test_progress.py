@@ -47,6 +47,7 @@ def test_hold_freezes_and_release_frees():
     progress.received("a", 10)
     progress.hold("a", "t1")
     progress.hold("a", "t2")
+    assert progress.held("a") == {"t1", "t2"}
     progress.received("a", 20)
     progress.release("a", "t1")
     assert progress.confirmable("a") == 10

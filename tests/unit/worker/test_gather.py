@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from kuvasz.model import Delivery, Relation, Segment, TableName, Truncation
-from kuvasz.worker.gather import Gatherer
+from kuvasz.model import Delivery, Relation, Replay, Segment, TableName, Truncation
+from kuvasz.worker.gather import Gatherer, ToPark
 from tests.contract.changes import Sender, insert, relation
 
 OTHER = TableName(schema="public", name="others")
@@ -157,3 +157,84 @@ def test_a_source_that_reconnects_leaves_others_alone() -> None:
         always,
     ).works
     assert (work.abandoned, work.open_sources) == (frozenset(), {"us"})
+
+
+def parked(*targets: str, since: int = 0):
+    return lambda target, source, epoch: target in targets and epoch >= since
+
+
+def replay(
+    *changes: Segment | Truncation, through: int, number: int = 1, end: int = 0, is_open: bool = False
+) -> Delivery:
+    at = Replay(target="shop.items", number=number, end=end)
+    return Delivery(source="eu", changes=changes, through=through, bytes=10, is_open=is_open, replay=at)
+
+
+def only_others(target: str, source: str, epoch: int) -> bool:
+    return target == "shop.others"
+
+
+def test_what_does_not_follow_is_parked_with_what_came_for_it_alone() -> None:
+    eu, gatherer = Streams(), Gatherer(parked("shop.items", "shop.others", since=2))
+    early, item, other = eu.items.one(insert(1)), eu.items.one(insert(2)), eu.others.one(insert(1))
+    gathered = gatherer.gather(
+        [delivery(early, through=4), delivery(item, other, through=5, epoch=2)], target_of, only_others
+    )
+    assert gathered.to_park == (
+        ToPark(target="shop.items", source="eu", epoch=2, changes=(item,), through=5, is_open=False),
+    )
+    (work,) = gathered.works
+    assert (work.target, work.changes) == ("shop.others", (other,))
+    assert gathered.through == {"eu": (5, 2)}
+
+
+def test_the_mere_end_of_a_parked_transaction_is_parked() -> None:
+    eu, gatherer = Streams(), Gatherer(parked("shop.items"))
+    lsn = eu.items.commit_lsn()
+    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of, only_others)
+    (end,) = gatherer.gather([delivery(through=lsn + 8)], target_of, only_others).to_park
+    assert (end.target, end.changes, end.is_open) == ("shop.items", (), False)
+    assert gatherer.gather([delivery(through=lsn + 9)], target_of, only_others).to_park == ()
+    # A new connection begins it again: there is nothing to be ended.
+    gatherer.gather([delivery(eu.items.part(lsn, insert(1)), through=5, is_open=True)], target_of, only_others)
+    assert gatherer.gather([delivery(through=lsn + 8, epoch=2)], target_of, only_others).to_park == ()
+
+
+def test_a_replay_goes_ahead_of_the_connection_behind_it() -> None:
+    eu = Streams()
+    gatherer = Gatherer(is_replaying=lambda target, source, number: number == 2)
+    gatherer.gather([delivery(through=1)], target_of, always)
+    stale, old, live, other = eu.items.one(), eu.items.one(insert(1)), eu.items.one(insert(2)), eu.others.one()
+    gathered = gatherer.gather(
+        [
+            replay(stale, through=1, number=1),
+            delivery(other, through=2),
+            replay(old, through=3, number=2, end=70),
+            delivery(live, through=9, epoch=2),
+        ],
+        target_of,
+        lambda target, source, epoch: target == "shop.others" or epoch == 2,
+    )
+    (items, others) = gathered.works
+    assert (items.changes, items.through) == ((old, live), {"eu": 9})
+    assert (others.changes, others.through) == ((), {}), "comes again with the new connection"
+    assert gathered.replays == (("eu", Replay(target="shop.items", number=2, end=70)),)
+    assert gathered.through == {"eu": (9, 2)}
+    assert gathered.bytes == 40
+
+
+def test_a_replayed_transaction_in_parts_is_open_until_its_end_or_abandoned_with_its_replay() -> None:
+    eu, current = Streams(), [1]
+    gatherer = Gatherer(is_replaying=lambda target, source, number: number == current[0])
+    lsn = eu.items.commit_lsn()
+    part = eu.items.part(lsn, insert(1))
+    first = gatherer.gather([replay(part, through=5, end=10, is_open=True)], target_of, always)
+    assert (first.works[0].open_sources, first.replays) == ({"eu"}, ())
+    last = gatherer.gather([replay(through=lsn + 8, end=20)], target_of, always)
+    assert (last.works[0].open_sources, len(last.replays)) == (frozenset(), 1)
+    gatherer.gather([replay(part, through=5, end=10, is_open=True)], target_of, always)
+    current[0] = 2
+    (work,) = gatherer.gather(
+        [replay(part, through=5, number=2, end=10, is_open=True)], target_of, always
+    ).works  # fmt: skip
+    assert (work.abandoned, work.open_sources, work.changes) == ({"eu"}, {"eu"}, (part,))
