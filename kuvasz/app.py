@@ -11,13 +11,14 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.parking.lot import ParkedView, ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.route.hashing import worker_of
 from kuvasz.source.reader import ReaderState
@@ -70,6 +71,7 @@ class View:
     waiting_bytes: int
     commit_conflicts: int  #: commits made again because another writer was faster
     upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
+    parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
 
 
 class App:
@@ -94,6 +96,8 @@ class App:
         self._loop: asyncio.AbstractEventLoop | None = None
         sources = config_sources.resolve(config)
         self._targets = Targets(sources, config.pipeline.workers)
+        pipeline, progress = config.pipeline, self.progress
+        self.lot = ParkingLot(pipeline.state_folder, pipeline.park_bytes, progress.hold, progress.release)
         self.workers = [self._worker(number) for number in range(config.pipeline.workers)]
         around = Surroundings(
             lake=self._lake,
@@ -107,6 +111,8 @@ class App:
             state_folder=config.pipeline.state_folder,
             settle=self._settle,
             on_copy=self._on_copy,
+            lot=self.lot,
+            when_parked_full=config.pipeline.when_parked_full,
             mask_secret=(config.pipeline.mask_secret or "").encode(),
         )
         self.sources = [SourceSync(source, around) for source in sources]
@@ -126,6 +132,7 @@ class App:
             policy=FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes),
             on_failure=self._on_failure,
             on_receipt=self._on_receipt,
+            lot=self.lot,
         )
 
     def stop(self) -> None:
@@ -160,6 +167,7 @@ class App:
             return self._exit_code()
         finally:
             await asyncio.to_thread(self._lake.close)
+            self.lot.close()
 
     def _open_lake(self) -> None:
         begin = time.monotonic()
@@ -207,7 +215,7 @@ class App:
         syncs = {sync.source.name: sync for sync in self.sources}
         goals: dict[tuple[str, str, float], int] = {}
         for state in self.states.snapshot():
-            if state.state is State.CATCHING_UP:
+            if state.state is State.CATCHING_UP and not self.lot.has(state.target, state.source):
                 key, sync = (state.target, state.source, state.since), syncs[state.source]
                 received = 0 if sync.reader is None else sync.reader.received_lsn
                 goals[key] = self._goals.get(key) or max(received, sync.target_lsn or 0)
@@ -306,6 +314,7 @@ class App:
             waiting_bytes=self.budget.bytes,
             commit_conflicts=self._lake.commit_conflicts,
             upkeep=tuple(upkeep for _, upkeep in sorted(self._lake.upkeep().items())),
+            parked=self.lot.views(),
         )
 
     def _view(self, sync: SourceSync) -> SourceView:

@@ -15,7 +15,8 @@
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
-    │   └── TableGone            1   human   table     someone dropped the table from the lake
+    │   ├── TableGone            1   human   table     someone dropped the table from the lake
+    │   └── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
@@ -184,6 +185,10 @@ class ChangesLost(TableError):
 
 class TableGone(TableError):
     """Someone dropped a table of ours from the lake."""
+
+
+class ParkedLost(TableError):
+    """Changes of a table were parked, and what they were parked in is gone."""
 
 
 class LakeError(KuvaszError):

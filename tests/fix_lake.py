@@ -173,9 +173,15 @@ class Pipeline:
             for sync in [s for s in self.app.sources if s.source.url.get() == database.url]:
                 name = sync.source.name
                 wait_until(
-                    lambda now=now, name=name: self._alive() and self.app.progress.confirmable(name) >= now,
+                    lambda now=now, name=name: (
+                        self._alive() and self.app.progress.confirmable(name) >= now and not self._parked(name)
+                    ),
                     f"{name} is applied: {self.errors()}",
                 )
+
+    def _parked(self, name: str) -> bool:
+        """Whether anything of a source is confirmed and not in the lake."""
+        return any(source == name for _, source in self.app.lot.views())
 
     def _alive(self) -> bool:
         assert self.error is None, self.error

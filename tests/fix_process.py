@@ -196,10 +196,15 @@ class Process:
     # Sources
 
     def wait_confirmed(self, *databases: Database) -> None:
-        """Wait until everything the databases have committed so far is durable and confirmed to them."""
+        """Wait until everything the databases have committed so far is durable in the lake and confirmed to them."""
         for database in databases:
             ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
             self.wait_until(lambda d=database, now=now: confirmed(d, now), f"{database.url} is confirmed to {now}")
+        self.wait_until(lambda: not self.parked(), "nothing is parked")
+
+    def parked(self) -> list[Path]:
+        """The parking logs: changes that are confirmed and not in the lake."""
+        return list((self.folder / "state" / "parked").rglob("*.log"))
 
     # Lake
 

@@ -37,6 +37,8 @@ HELP = {
     "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
     "kuvasz_table_state": "1 for the state a table of a source is in, 0 for all others.",
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages; since this start.",
+    "kuvasz_parked_bytes": "Changes of a table that does not follow, kept in the state folder; 0 if there are none.",
+    "kuvasz_parked_since_timestamp_seconds": "Unix time since when changes are parked; only while they are.",
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
@@ -134,6 +136,17 @@ def _of_tables(snapshot: Snapshot) -> Iterator[Metric]:
     ]
     yield _gauge("kuvasz_table_state", (*labels, "state"), states)
     yield _gauge("kuvasz_copy_progress_ratio", labels, [((t.source, t.target), copy_progress(t)) for t in tables])
+    parked = snapshot.view.parked
+    keys = [(table.target, table.source) for table in tables]
+    yield _gauge(
+        "kuvasz_parked_bytes", labels,
+        [((source, target), parked[target, source].bytes if (target, source) in parked else 0)
+         for target, source in keys],
+    )  # fmt: skip
+    yield _gauge(
+        "kuvasz_parked_since_timestamp_seconds", labels,
+        [((source, target), parked[target, source].since) for target, source in keys if (target, source) in parked],
+    )  # fmt: skip
     yield _counter("kuvasz_rows", (*labels, "op"), [sample for table in tables for sample in _rows(table)])
     yield _counter("kuvasz_copied_rows", labels, [((t.source, t.target), t.copied_rows) for t in tables])
 

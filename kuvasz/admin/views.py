@@ -14,6 +14,7 @@ from kuvasz.state.tables import State, TableState
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
     from kuvasz.app import SourceView
+    from kuvasz.parking.lot import ParkedView
 
 #: Longer than any restart or failover of a server that is meant to be noticed by nobody.
 SILENCE_S = 300.0
@@ -110,6 +111,19 @@ def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
         "newest_change_at": _instant(table.last_commit_us / 1e6 + EPOCH_S) if table.last_commit_us else None,
+        "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
+    }
+
+
+def _parked(parked: ParkedView | None) -> dict[str, Any] | None:
+    """Return what waits in a parking log; None if the table has none."""
+    if parked is None:
+        return None
+    return {
+        "bytes": parked.bytes,
+        "since": _instant(parked.since),
+        "oldest_lsn": lsn.render(parked.first_lsn) if parked.first_lsn else None,
+        "is_full": parked.is_full,
     }
 
 

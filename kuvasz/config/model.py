@@ -63,6 +63,13 @@ class OnSlotLost(enum.StrEnum):
     RESYNC = "resync"
 
 
+class WhenParkedFull(enum.StrEnum):
+    """What happens when a table's parked changes reach their bound."""
+
+    HOLD = "hold"
+    RESYNC = "resync"
+
+
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
@@ -167,13 +174,22 @@ class PipelineConfig(Section):
     copy_parallelism: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
     """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""
 
+    park_bytes: Annotated[kinds.Size, kinds.sizes("0B", "16TB")] = 1024 * _MB
+    """Changes of a table that does not follow (in error, paused, being copied) are kept in `state`, up to so many
+    bytes for each table and source, and its source keeps no WAL for them. 0: they stay in the source's WAL."""
+
+    when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
+    """What then comes: hold: the source keeps its WAL from there on; resync: what is kept is dropped, and the table
+    is copied again (a paused one when it is resumed)."""
+
     mask_secret: kinds.Text | None = None
     """The key of the pseudonyms that `mask: {column: hmac}` gives; at least 16 characters. Keep it: with another one
     equal values get other pseudonyms, and rows whose key is masked are no longer found."""
 
     state: kinds.Text = ".kuvasz"
-    """A folder for what can always be rebuilt: the position indexes and the spool of chunks on their way to Spark.
-    It is kept between runs to start fast, wants a local disk, and may be deleted while kuvasz is stopped."""
+    """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, and the
+    changes of tables that do not follow (`park_bytes`). All but the last can be rebuilt; without them such a table
+    has to be copied again, which is noticed."""
 
     @property
     def state_folder(self) -> Path:

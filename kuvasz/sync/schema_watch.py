@@ -5,7 +5,7 @@ entry. A look at the catalog is good for all transactions that committed before 
 What may be changed beside a running stream is changed in the lake at once, before the rows behind the message are
 applied; for the rest the table stops following, and `SourceSync` begins it anew.
 
-Called in the thread that routes Relation messages, never on the event loop.
+Called in the thread that routes Relation messages, or that reads a parking log, never on the event loop.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Iterable
 
 from kuvasz import lsn
@@ -67,6 +68,7 @@ class SchemaWatch:
         self._specs = {spec.table: spec for spec in source.tables}
         self._looks: dict[int, Look] = {}
         self._spec_of: dict[int, SourceTableSpec] = {}
+        self._following = threading.Lock()  #: what was parked is numbered while the stream goes on
 
     def begin(self, tables: Iterable[tuple[SourceTableSpec, SourceTable]], at: int) -> None:
         """Take over what was seen at an LSN, and prepared in the lake."""
@@ -88,7 +90,8 @@ class SchemaWatch:
         if not self._states.is_streaming(spec.identifier, self._source.name):
             return relation  # its rows are not applied; when they are, the stream begins again
         try:
-            return self._follow(spec, relation, commit_lsn, xid)
+            with self._following:
+                return self._follow(spec, relation, commit_lsn, xid)
         except TableError as error:
             self._looks.pop(relation.oid, None)
             self._on_trouble(spec, error)

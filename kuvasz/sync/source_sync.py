@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from kuvasz import failpoints, lsn
-from kuvasz.config.model import OnSlotLost
+from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
     ChangesLost,
@@ -38,6 +38,7 @@ from kuvasz.errors import (
     KuvaszError,
     LakeError,
     MapMismatch,
+    ParkedLost,
     SchemaError,
     SchemaHeld,
     SlotLost,
@@ -48,7 +49,9 @@ from kuvasz.errors import (
     TableGone,
 )
 from kuvasz.model import PgType, Position, TableName
+from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Feed, Inbox, Lake, Routes, Target
+from kuvasz.route.hashing import worker_of
 from kuvasz.source import (
     conninfo,
     continuity,
@@ -68,6 +71,7 @@ from kuvasz.state.progress import Progress
 from kuvasz.state.standing import Standing, StandingFile
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync import keyless, lost
+from kuvasz.sync.parking import Neighbours, Parking
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, tell
 from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
@@ -115,6 +119,8 @@ class Surroundings:
     #: returns when nothing that has begun for a target is under way
     settle: Callable[[str], Coroutine[Any, Any, None]]
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
+    lot: ParkingLot
+    when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
 
@@ -161,6 +167,7 @@ class SourceSync:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._unfit: set[str] = set()  #: targets whose source table cannot be replicated as it is
+        self._replay: Callable[[str], None] = lambda _: None  #: begins a task of the stream's
         self._approved: set[str] = set()  #: targets that follow a schema change because a person said so
         self._accepted: set[str] = set()  #: targets that go on with a gap because a person said so
         self._watch = SchemaWatch(
@@ -172,6 +179,14 @@ class SourceSync:
             on_trouble=self._on_trouble,
             on_followed=lambda spec: self._approved.discard(spec.identifier),
         )
+        self.parking = Parking(
+            source,
+            Neighbours(
+                lot=around.lot, lake=around.lake, progress=around.progress, budget=around.budget,
+                states=around.states, inbox_of=self._inbox_of, number=self._watch.follow, fail=self._fail,
+                copy_again=self._make_room, confirmed_lsn=lambda: self._standing.standing.confirmed_lsn,
+            ),
+        )  # fmt: skip
         for spec in source.tables:
             around.states.add(spec.identifier, source.name, str(spec.table))
 
@@ -180,7 +195,8 @@ class SourceSync:
         """Whether the reader runs and every table is past its copy or in error."""
         settled = {State.STREAMING, State.CATCHING_UP, State.ERROR, State.PAUSED}
         mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
-        return self.reader is not None and all(state.state in settled for state in mine)
+        is_settled = self.reader is not None and all(state.state in settled for state in mine)
+        return is_settled and not self.parking.is_replaying
 
     async def run(self) -> None:
         """Replicate until stopped. When the stream is lost, it waits for a person, or begins again by itself.
@@ -288,22 +304,28 @@ class SourceSync:
         self._around.progress.restarted(self.source.name, self._epoch)
         for spec in self.source.tables:
             if self._around.states.is_streaming(spec.identifier, self.source.name):
-                self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
+                if self.parking.has(spec.identifier):  # it is to be replayed first, from where it is then
+                    self._around.states.set(spec.identifier, self.source.name, State.NEW)
+                else:
+                    self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
             await self._around.settle(spec.identifier)
 
     def _begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
         """Let a table follow the stream that is about to begin, or hold the source if it is needed later."""
         target, name = spec.identifier, self.source.name
         is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
-        if self._position(spec) is not None and is_streamed and not is_stopped:
+        if self._position(spec) is not None and self.parking.has(target):
+            self._around.progress.hold(name, target)
+            self.parking.begin(target, self._epoch + 1)
+            if is_streamed and not is_stopped:
+                self._readmissions.put_nowait(target)
+        elif self._position(spec) is not None and is_streamed and not is_stopped:
             self._around.progress.hold(name, target)
             if self._activate(target, self._epoch + 1):
                 self._around.progress.release(name, target)
-        elif self._position(spec) is not None or target in self._unprepared or (is_streamed and not is_stopped):
-            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
-            # waits for its publication is not published yet: nothing that comes now is needed for it.
+        elif self._position(spec) is not None or target in self._unprepared:
             self._around.progress.hold(name, target)
-        else:
+        else:  # what is still to be copied needs nothing that comes before its snapshot
             self._around.progress.release(name, target)
 
     def _activate(self, target: str, epoch: int) -> bool:
@@ -353,7 +375,11 @@ class SourceSync:
                 tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}"),
                 tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}"),
                 tasks.create_task(self._patrol(), name=f"patrol {self._slot}"),
+                tasks.create_task(self.parking.watch(reader), name=f"park {self._slot}"),
             ]
+            self._replay = lambda target: beside.append(
+                tasks.create_task(self._replay_one(self._spec(target), reader), name=f"replay {target}")
+            )
             try:
                 await reader.run()
             finally:
@@ -425,6 +451,7 @@ class SourceSync:
             try:
                 async with around.copies:
                     around.progress.hold(name, spec.identifier)
+                    await self.parking.begin_copy(spec)
                     with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
             except SourceError as error:
@@ -437,6 +464,7 @@ class SourceSync:
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
         if self._position(spec) is None:
+            await self.parking.end_copy(spec)
             around.progress.release(name, spec.identifier)
 
     # Commands: called on the loop
@@ -480,7 +508,11 @@ class SourceSync:
             targets = [await self._readmissions.get()]
             while not self._readmissions.empty():
                 targets.append(self._readmissions.get_nowait())
-            ready = [target for target in dict.fromkeys(targets) if await self._readmit(self._spec(target))]
+            ready = []
+            for target in dict.fromkeys(targets):
+                async with self.parking.moving:
+                    if await self._readmit(self._spec(target)):
+                        ready.append(target)
             if ready:
                 await self._rejoin(ready, reader)
 
@@ -510,6 +542,7 @@ class SourceSync:
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
         if self._position(spec) is None:
+            self._around.progress.release(name, target)  # until it is its turn
             self._due.put_nowait(spec)
             return False
         return True
@@ -522,13 +555,21 @@ class SourceSync:
             self.reader.stop()
 
     async def _rejoin(self, targets: Sequence[str], reader: Reader) -> None:
-        """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN."""
+        """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN.
+
+        What is parked of a table comes first, in a task of its own.
+        """
         around, name = self._around, self.source.name
         for target in targets:
             around.progress.hold(name, target)
             if around.lake.failure(target) is not None:
                 await around.settle(target)
                 await asyncio.to_thread(around.lake.resume, target)
+            if self.parking.has(target):
+                self._replay(target)
+        targets = [target for target in targets if not self.parking.has(target)]
+        if not targets:
+            return
         epoch = reader.epoch + 1
         for target in targets:
             self._activate(target, epoch)
@@ -542,6 +583,26 @@ class SourceSync:
             if around.states.is_streaming(target, name):
                 self._attempts.pop(target, None)
                 around.progress.release(name, target)
+
+    async def _replay_one(self, spec: SourceTableSpec, reader: Reader) -> None:
+        if await self.parking.replay(spec, reader, self._activate):
+            self._attempts.pop(spec.identifier, None)
+
+    def _make_room(self, spec: SourceTableSpec) -> None:
+        """Have a table copied again whose changes do not find room in its parking log, if the map says so."""
+        if self._around.when_parked_full is WhenParkedFull.HOLD:
+            return
+        target, name = spec.identifier, self.source.name
+        _log.warning("too many changes were parked: the table is copied again", extra={
+            "event": "copied_again", "source": name, "table": target})  # fmt: skip
+        self._around.states.resync(target, name, is_due=True)
+        self._settle(spec)
+        self._forget(spec)
+        self._around.progress.release(name, target)  # nothing but a copy brings it back
+        self._call(self._readmissions.put_nowait, target)
+
+    def _inbox_of(self, target: str) -> Inbox:
+        return self._around.inboxes[worker_of(target, len(self._around.inboxes))]
 
     def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
@@ -756,6 +817,7 @@ class SourceSync:
                 self._forget(spec)
             done = lake.prepare(self._target_of(spec), feed_of(self.source, spec), table.relation)
             tell(self.source, spec, done, at)
+            self._admit(spec)
         except TableError as error:
             if isinstance(error, ExpressionRefused) and not self.has_started:
                 raise MapMismatch(
@@ -776,6 +838,22 @@ class SourceSync:
             self._around.states.set(spec.identifier, self.source.name, State.NEW)
         self._told.pop(spec.identifier, None)
         return True
+
+    def _admit(self, spec: SourceTableSpec) -> None:
+        """Find what is parked of a table; have it copied again if that is gone and the map says so.
+
+        Raises:
+            ParkedLost: It is gone.
+        """
+        try:
+            self.parking.admit(spec)
+        except ParkedLost as error:
+            if self.source.on_slot_lost is not OnSlotLost.RESYNC or self._is_paused(spec):
+                raise
+            _log.warning("parked changes were lost: the table is copied again", extra={
+                "event": "copied_again", "source": self.source.name, "table": spec.identifier,
+                "error": str(error)})  # fmt: skip
+            self._forget(spec)
 
     def _look_at_partitions(self, roots: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
         with contextlib.closing(conninfo.connect(self._url)) as connection:
@@ -857,6 +935,7 @@ class SourceSync:
                 if other != self.source.name and self._around.states.is_streaming(spec.identifier, other):
                     self._around.progress.hold(other, spec.identifier)
                     self._around.states.set(spec.identifier, other, State.ERROR, error)
+        self.parking.drop(spec.identifier)
         failpoints.hit("position_forgotten", SourceError)
         self._around.states.resync(spec.identifier, self.source.name, is_due=False)
 
@@ -928,8 +1007,10 @@ class SourceSync:
             raise SlotLost(f"source {self.source.name}: {why}", hint=continuity.hint(why, self._standing.path))
 
     def _applied_lsn(self) -> int:
+        """Return how far the source is in the lake, or in what is parked."""
         positions = (self._position(spec) for spec in self.source.tables)
-        return max((position.lsn for position in positions if position is not None), default=0)
+        applied = (position.lsn for position in positions if position is not None)
+        return max([0, *applied, *(self.parking.last_lsn(spec.identifier) for spec in self.source.tables)])
 
     def _start_over(self) -> None:
         """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.

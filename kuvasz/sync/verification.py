@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SchemaError, SlotLost, SourceError
+from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SchemaError, SlotLost, SourceError, TableError
 from kuvasz.fold.difference import Difference, Kind, find
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.beside import LakeBeside, mend
@@ -196,6 +196,12 @@ class Verification:
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             table.look()
+            if table.parked(name) is not None:  # what is confirmed says nothing of it then
+                raise TableError(
+                    f"{self._place(spec)}: changes wait in the state folder since it was stopped or paused: how far"
+                    " the lake is cannot be told",
+                    hint="have kuvasz apply them first: kuvasz resume, or retry",
+                )
             at = max(table.positions[name].lsn, confirmed)
             relation, requests = self._requests(spec, taken)
             comparison = self._lake.comparison(

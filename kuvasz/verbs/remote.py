@@ -215,5 +215,13 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
             Text(table["state"], style=_STYLES.get(table["state"], "")),
             f"{copied:.0%}, {table['copied_rows']:,} rows" if is_copying else f"{table['rows']:,} changes",
             "" if table["newest_change_at"] is None else f"newest {table['newest_change_at'][:19]}Z",
+            _parked(table["parked"]),
         )
     return grid
+
+
+def _parked(parked: dict[str, Any] | None) -> str:
+    if parked is None:
+        return ""
+    full = ", full: the source keeps the rest" if parked["is_full"] else ""
+    return f"{text.size(parked['bytes'])} parked since {parked['since'][:19]}Z{full}"

@@ -7,6 +7,7 @@ import dataclasses
 from kuvasz.admin.observer import Snapshot, SourceFacts
 from kuvasz.admin.slotwatch import SlotFacts
 from kuvasz.app import SourceView, View
+from kuvasz.parking.lot import ParkedView
 from kuvasz.state.tables import State, TableState
 
 NOW = 1_700_000_000.0
@@ -31,6 +32,7 @@ def snapshot(
     table: dict | None = None,
     facts: dict | None = None,
     phase: str = "running",
+    parked: dict[tuple[str, str], ParkedView] | None = None,
     **more,
 ) -> Snapshot:
     """Return a snapshot; what is named differs from a good day."""
@@ -40,6 +42,7 @@ def snapshot(
         tables=(dataclasses.replace(TABLE, **(table or {})),),
         waiting_bytes=10,
         commit_conflicts=2,
+        parked=parked or {},
     )
     good = {"now": NOW, "clock": CLOCK, "started_at": NOW - 100, "heard_at": CLOCK - 2, "moved_at": CLOCK}
     facts_of = {"shop_eu": dataclasses.replace(FACTS, **(facts or {}))}

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kuvasz.admin import upkeep
 from kuvasz.admin.metrics import HELP, Metrics
+from kuvasz.parking.lot import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from tests.unit.admin.snapshots import NOW, snapshot
@@ -44,6 +45,16 @@ def test_metrics_of_a_good_day() -> None:
     assert states == {state.value: float(state is State.STREAMING) for state in State}
     ((labels, one),) = found["kuvasz_build_info"].items()
     assert (one, [name for name, _ in labels]) == (1.0, ["python", "version"])
+
+
+def test_what_is_parked_is_counted() -> None:
+    found = families(Metrics(snapshot))
+    assert found["kuvasz_parked_bytes"] == {TABLE: 0.0}
+    assert "kuvasz_parked_since_timestamp_seconds" not in found
+    parked = ParkedView(bytes=700, since=NOW - 60, first_lsn=0x400, is_full=False)
+    found = families(Metrics(lambda: snapshot(parked={("shop.items", "shop_eu"): parked})))
+    assert found["kuvasz_parked_bytes"] == {TABLE: 700.0}
+    assert found["kuvasz_parked_since_timestamp_seconds"] == {TABLE: NOW - 60}
 
 
 def test_what_is_not_known_is_left_out_rather_than_zero() -> None:

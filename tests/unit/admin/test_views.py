@@ -7,8 +7,9 @@ import pytest
 
 from kuvasz.admin import views
 from kuvasz.errors import DecodeError
+from kuvasz.parking.lot import ParkedView
 from kuvasz.state.tables import State
-from tests.unit.admin.snapshots import CLOCK, SLOT, snapshot
+from tests.unit.admin.snapshots import CLOCK, NOW, SLOT, snapshot
 
 
 def test_status_of_a_good_day() -> None:
@@ -36,6 +37,15 @@ def test_status_of_a_good_day() -> None:
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
         "is_resync_due": False, "rows": 7, "copied_rows": 40, "copy_progress": 1.0,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
+        "parked": None,
+    }  # fmt: skip
+
+
+def test_what_is_parked_of_a_table_is_shown() -> None:
+    parked = ParkedView(bytes=700, since=NOW - 60, first_lsn=0x400, is_full=True)
+    (source,) = views.status(snapshot(parked={("shop.items", "shop_eu"): parked}))["sources"]
+    assert source["tables"][0]["parked"] == {
+        "bytes": 700, "since": "2023-11-14T22:12:20.000+00:00", "oldest_lsn": "0/400", "is_full": True,
     }  # fmt: skip
 
 

@@ -1,0 +1,67 @@
+"""Parked changes over kills: none is lost and none is applied twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
+from tests.acceptance.test_control import TABLE, tell
+from tests.fix_lake import group
+from tests.fix_postgres import Database
+from tests.fix_process import Process, confirmed
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+#: Failpoints on the way into the log, and on the way out of it.
+SOME = (("park_written:2",), ("replay_applied",))
+ALL = (
+    ("park_noted", "before_park", "park_written:2", "after_park:3"),
+    ("replay_read", "before_commit:2", "replay_applied", "before_unpark", "after_unpark"),
+)
+
+
+def killing(point: str) -> str:
+    name, _, passes = point.partition(":")
+    return f"{name}:kill:{passes or 1}"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_parked_changes_survive_a_kill_anywhere(
+    database: Database,
+    new_process: Callable[..., Process],
+    capsys: pytest.CaptureFixture[str],
+    points: tuple[tuple[str, ...], ...],
+) -> None:
+    into, out = points
+    create_tables(database)
+    fill_tables(database)
+    options = {"transaction_spill_bytes": "64kB"}  # so that transactions are parked and replayed in parts
+    process = new_process(group({"eu": database}, dict.fromkeys(TABLES)), pipeline=options)
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    before = process.rows(TABLE)
+    tell(process, "pause", "--table", TABLE, capsys=capsys)
+    with Load(database, 11):
+        for point in into:
+            process.start(failpoints=killing(point))
+            process.wait_killed()
+        process.start()
+        database.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
+        ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+        process.wait_until(lambda: confirmed(database, now), "the source lets go of its WAL")
+        process.terminate()
+        assert process.rows(TABLE) == before
+        tell(process, "resume", "--table", TABLE, capsys=capsys)
+        for point in out:
+            process.start(failpoints=killing(point))
+            process.wait_killed()
+            database.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    for table in TABLES:
+        process.assert_equal(table, source_rows(database.url, table, sid="eu"), key=("sid", "id"))
+    assert not process.parked()
