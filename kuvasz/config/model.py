@@ -310,7 +310,7 @@ class TableConfig(Section):
     """The order of rows within files: columns or transforms, with `asc`, `desc`, `nulls first`, `nulls last`."""
 
     on_schema_change: OnSchemaChange = OnSchemaChange.EVOLVE
-    """evolve: the target follows; hold: the table waits for a person, its changes are kept at the source; stop:
+    """evolve: the target follows; hold: the table waits for a person, its changes are kept; stop:
     the table stops with an error."""
 
     out_of_range: OutOfRange = Field(default=OutOfRange.ERROR, json_schema_extra=kinds.or_null)

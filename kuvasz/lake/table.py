@@ -1221,7 +1221,7 @@ def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaErro
     message = f"{_place(feed)}: {'; '.join(told)}"
     if target.on_schema_change == "hold":
         hint = (
-            f"the map says `on_schema_change: hold`, and its changes are kept at the source: to follow,"
+            f"the map says `on_schema_change: hold`, and its changes are kept: to follow,"
             f" kuvasz retry --table {target.name}"
         )
         return SchemaHeld(message, hint=hint)
