@@ -216,6 +216,21 @@ def _tuple(  # noqa: PLR0911
     return at, _FINE
 
 
+def take_from_old(changes: Changes, column: int) -> int:
+    """Give unchanged cells of a column, in place, what the row's old tuple has; return how many have no old tuple.
+
+    Args:
+        changes: From `split_changes`.
+        column: One that old tuples carry: of the replica identity.
+    """
+    missing = np.flatnonzero(changes.new.length[column] == UNCHANGED)
+    old = changes.old_row[missing]
+    missing, old = missing[old >= 0], old[old >= 0]
+    changes.new.start[column, missing] = changes.old.start[column, old]
+    changes.new.length[column, missing] = changes.old.length[column, old]
+    return int(np.count_nonzero(changes.new.length[column] == UNCHANGED))
+
+
 def fill_unchanged(changes: Changes, previous: Int32s) -> Int32s:
     """Give every unchanged cell the text it has in the row's earlier version, as far as that is at hand.
 

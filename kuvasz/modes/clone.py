@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.decode import copytext, tuples
-from kuvasz.decode.tuples import UNCHANGED, Changes
+from kuvasz.decode.tuples import Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
@@ -135,17 +135,9 @@ def take_key_from_old(shape: Shape, changes: Changes) -> None:
     """
     for index in shape.key:
         column = shape.bindings[index].column
-        if column < 0:
-            continue
-        missing = np.flatnonzero(changes.new.length[column] == UNCHANGED)
-        if len(missing) == 0:
-            continue
-        old = changes.old_row[missing]
-        if (old < 0).any():
+        if column >= 0 and tuples.take_from_old(changes, column):
             message = f"source {shape.source}, table {shape.table}: an update carries neither its key nor the old one"
             raise DecodeError(message, hint="check the table's replica identity")
-        changes.new.start[column, missing] = changes.old.start[column, old]
-        changes.new.length[column, missing] = changes.old.length[column, old]
 
 
 def complete(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kuvasz.decode import columns
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells
-from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, Changes, fill_unchanged
+from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, Changes, fill_unchanged, take_from_old
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys, hash_keys
@@ -85,6 +85,8 @@ def resolve(transform: Transform, changes: Changes) -> None:
     if not transform.identity:
         fill_unchanged(changes, np.full(changes.new.row_count, -1, np.int32))
         return
+    for column in transform.identity:
+        take_from_old(changes, column)  # a key that is stored out of line is not sent again: its row has it as old key
     # The text as it came, not the value: it is the same text as long as the row is the same.
     new, old = (_identities(transform, cells) for cells in (changes.new, changes.old))
     folded = fold.fold(changes.tag, new, old, changes.old_row)

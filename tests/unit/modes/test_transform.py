@@ -96,6 +96,14 @@ def test_a_column_computed_from_unchanged_values_alone_is_unchanged() -> None:
     assert out.new.unknown[0].tolist() == [True, False, False]
 
 
+def test_a_key_that_an_update_leaves_out_is_that_of_its_old_row() -> None:
+    again = [update(..., ..., old=(key, None)) for key in ("k1", "k2", "k1")]
+    changes = split(insert("k1", "one"), insert("k2", "two"), *again)
+    transform.resolve(PLAN, changes)
+    found = [tuple(changes.new.text(column, row) for column in (0, 1)) for row in (2, 3, 4)]
+    assert found == [(b"k1", b"one"), (b"k2", b"two"), (b"k1", b"one")]
+
+
 @pytest.mark.parametrize("part", ["filter", "computed"])
 def test_what_needs_more_than_the_update_carries_is_refused(part: str) -> None:
     both = Computed(name="c", text="concat(id, body)", inputs=(0, 1), type=TEXT)
