@@ -13,6 +13,7 @@ from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
 from benchmarks.scenarios.steady import Steady
+from benchmarks.scenarios.truncating import Truncating
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,6 +160,21 @@ _ENTRIES = (
         build=Indexing,
         tiny={"rows": 10_000, "batch": 1000},
         full={"rows": 50_000_000},
+    ),
+    Entry(
+        name="truncate",
+        summary="TRUNCATE of a table followed as clone, append and history",
+        build=Truncating,
+        tiny={"rows": 2000},
+        full={"rows": 10_000_000},
+    ),
+    Entry(
+        name="truncate-v2",
+        summary="the same in format 2",
+        build=Truncating,
+        fixed={"format_version": 2},
+        tiny={"rows": 2000},
+        full={"rows": 10_000_000},
     ),
     Entry(
         name="idle",

@@ -35,6 +35,7 @@ class Group:
     urls: Sequence[tuple[str | None, str]]  #: (sid, url)
     fields: Mapping[str, Sequence[Field]]  #: table -> what is compared of it; the first field is its key
     prefix: str = ""  #: of the tables in the lake
+    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)  #: options of every table in the map
 
     def sources(self) -> Iterator[tuple[str, str | None, str]]:
         """Yield (name in kuvasz, sid, url)."""
@@ -49,9 +50,17 @@ class Subject:
         folder: For map, lake and logs; kuvasz runs in it.
         groups: What it replicates.
         pipeline: Options of the map's section `pipeline`.
+        lake: Further options of its section `lake`.
     """
 
-    def __init__(self, folder: Path, groups: Sequence[Group], pipeline: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        groups: Sequence[Group],
+        pipeline: Mapping[str, Any] | None = None,
+        *,
+        lake: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = folder
         self.groups = groups
         (folder / "lake").mkdir(parents=True, exist_ok=True)
@@ -61,6 +70,7 @@ class Subject:
                 "uri": f"jdbc:sqlite:{folder.absolute()}/lake/catalog.db",
                 "warehouse": f"{folder.absolute()}/lake/warehouse",
                 "namespace": NAMESPACE,
+                **(lake or {}),
             },
             "pipeline": dict(pipeline or {}),
             "server": {"address": f"127.0.0.1:{_free_port()}"},
@@ -166,8 +176,13 @@ def _entry(group: Group) -> dict[str, Any]:
     return {
         "database": group.database,
         "urls": [{"url": url, **({"sid": sid} if sid else {})} for sid, url in group.urls],
-        "tables": {table: {"target": f"{group.prefix}{table}"} if group.prefix else None for table in group.fields},
+        "tables": {table: _table(group, table) for table in group.fields},
     }
+
+
+def _table(group: Group, table: str) -> dict[str, Any] | None:
+    target = {"target": f"{group.prefix}{table}"} if group.prefix else {}
+    return {**target, **group.spec} or None
 
 
 def _free_port() -> int:
