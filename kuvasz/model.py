@@ -171,6 +171,7 @@ class Position:
     commit_lsn: int = 0
     rows: int = 0
     system_id: str = ""  #: of the source's cluster (pg_control_system), so that another one is never taken for it
+    taken_us: int = 0  #: of a snapshot to be copied: by the source's clock, µs since 1970 UTC; not stored
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

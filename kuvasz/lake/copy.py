@@ -7,6 +7,7 @@ wait in a file on local disk, so a table of any size needs little memory here.
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import logging
 import shutil
 import threading
@@ -25,6 +26,7 @@ from kuvasz.lake import transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.recopy import Recopy
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
 from kuvasz.model import Position, Relation, TableType
@@ -59,6 +61,7 @@ class CopyJob:
         self._properties = properties
         self._folder = folder / uuid.uuid4().hex
         self._pipeline = pipeline
+        self._sid = feed.sid if table.target.has_sid else None
         self._files: list[DataFile] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -69,6 +72,7 @@ class CopyJob:
         """Copy all ranges and commit."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._begin(position)
             self._read(requests, position.lsn, on_progress)
             return self._commit(position)
         except OSError as error:
@@ -84,6 +88,17 @@ class CopyJob:
     def _remove_files(self) -> None:
         self._stopped.set()
         remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
+
+    def _begin(self, position: Position) -> None:
+        """Have a history that has versions of this source go on where the snapshot was taken."""
+        table = self._table
+        if table.target.type is not TableType.HISTORY:
+            return
+        with table.lock:
+            table.follow()
+            has_versions = any(table.is_of(entry.sid, self._sid) for entry in table.files)
+        if has_versions:
+            self._shape = dataclasses.replace(self._shape, copied_us=position.taken_us)
 
     def _read(self, requests: Sequence[CopyRequest], lsn: int, on_progress: Callable[[int, int], None]) -> None:
         threads = self._pipeline.copy_parallelism or self._jobs.parallelism
@@ -164,10 +179,16 @@ class CopyJob:
         raise InternalError("unreachable")
 
     def _replace(self, changeset: Changeset, position: Position) -> int | None:
-        table, source = self._table, self._feed.source
+        table, source, sid = self._table, self._feed.source, self._sid
         table.follow()
         table.abandon(source)
-        sid = self._feed.sid if table.target.has_sid else None
+        numbered = [(table.files.reserve(), file) for file in self._files]
+        if self._shape.copied_us is not None:
+            again = Recopy(table, self._jobs, self._properties, changeset, sid=sid, us=self._shape.copied_us)
+            for (number, file), keys in zip(numbered, self._keys(), strict=True):
+                again.adopt(number, file, keys)
+            again.finish()
+            return table.commit(changeset, {source: position})
         if source in table.positions or len(table.files):
             table.truncate(source, sid, changeset)
             if changeset.dropped and table.target.type is not TableType.CLONE:
@@ -175,7 +196,6 @@ class CopyJob:
                 _log.warning("rows of a source are replaced by a new copy, its earlier ones with them", extra={
                     "event": "copied_over", "table": table.name, "source": source,
                     "files": len(changeset.dropped)})  # fmt: skip
-        numbered = [(table.files.reserve(), file) for file in self._files]
         table.adopt(numbered, self._keys(), sid, changeset)
         return table.commit(changeset, {source: position})
 

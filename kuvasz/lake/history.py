@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pyroaring import BitMap64
 
 from kuvasz.errors import TableError
 from kuvasz.fold.keys import Keys
@@ -205,8 +206,7 @@ class HistoryWriter:
         found = np.flatnonzero(files != ABSENT)
         # Rows of one file together: a task then reads few files.
         found = found[np.lexsort((rows[found], files[found]))]
-        step = max(1024, min(_TASK_ROWS, -(-len(found) // self._jobs.parallelism)))
-        parts = [found[begin : begin + step] for begin in range(0, len(found), step)]
+        parts = self._parts(found)
         tasks = [
             CloseTask(
                 places=self._places(files[part], rows[part]), us=us[part], is_gone=is_gone[part],
@@ -256,10 +256,16 @@ class HistoryWriter:
         numbers = [entry.number for entry in table.files if table.is_of(entry.sid, sid)]
         numbers = [number for number in numbers if number not in changeset.dropped]
         numbers += [number for number, (_, owner) in changeset.added.items() if table.is_of(owner, sid)]
+        self._end_all(numbers, sid, us, {})
+
+    def _end_all(self, numbers: Sequence[int], sid: str | None, us: int, stays: Mapping[int, BitMap64]) -> None:
+        """End the open versions of files as deleted, but those that stay: files that have any are written anew."""
+        table, changeset = self._table, self._changeset
         tasks = [
             TruncateTask(
                 source=self._path(number),
                 dead=self._dead(number),
+                stays=_positions(stays.get(number)),
                 us=us,
                 path=table.new_path(0),
                 spec_id=self._layout_of(number)[0],
@@ -282,6 +288,11 @@ class HistoryWriter:
 
     # Places
 
+    def _parts(self, found: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+        """Return what each task of a job over so many versions gets."""
+        step = max(1024, min(_TASK_ROWS, -(-len(found) // self._jobs.parallelism)))
+        return [found[begin : begin + step] for begin in range(0, len(found), step)]
+
     def _layout_of(self, number: int) -> tuple[int, Values]:
         if number in self._changeset.added:
             file = self._changeset.added[number][0]
@@ -294,7 +305,7 @@ class HistoryWriter:
         if number in self._table.files:
             known = self._table.files.dead(number)
             dead = known if dead is None else known | dead
-        return np.empty(0, np.int64) if dead is None else np.fromiter(dead, np.int64, len(dead))
+        return _positions(dead)
 
     def _places(self, files: UInt32s, rows: UInt32s) -> Places:
         numbers, file_of = np.unique(files, return_inverse=True)
@@ -328,6 +339,10 @@ class HistoryWriter:
     def _forget(self, outcomes: Iterable[Any]) -> None:
         paths = [file.path for done in outcomes if not isinstance(done, Failed) for file in done.files]
         remove(file_io(self._properties, self._table.location), paths)
+
+
+def _positions(rows: BitMap64 | None) -> Int64s:
+    return np.empty(0, np.int64) if rows is None else np.fromiter(rows, np.int64, len(rows))
 
 
 class _Own:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.fold.keys import Keys
+from kuvasz.fold.keys import Keys, hash_keys
 from kuvasz.lake.datafile import DataFile, DataFileWriter, file_io, read_columns, with_schema, write_rows
 from kuvasz.lake.layout import Layout, Values
 from kuvasz.lake.tasks import ReadKeys, read_scattered, slim_worker
@@ -101,6 +101,58 @@ class CloseVersions:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTask:
+    """n rows that were copied again, and the newest version that each one's key had before."""
+
+    before: Places
+    copied: Places
+    us: int  #: when the copied ones begin
+    path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDone:
+    """What became of the versions from before, per version."""
+
+    files: tuple[DataFile, ...]  #: of those that ended, with their ends
+    is_same: npt.NDArray[np.bool_]  #: it is open and says what the copied row does
+    is_replaced: npt.NDArray[np.bool_]  #: it goes
+    floor: Int64s  #: the copied row may not begin before
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompareVersions:
+    """Read versions and copied rows by position, and write versions that are not as copied with their end."""
+
+    writing: Writing
+    seed: bytes
+
+    def __call__(self, tasks: Iterable[tuple[int, CompareTask]]) -> Iterator[tuple[int, CompareDone | Failed]]:
+        """Yield (number, result)."""
+        yield from _each(self._compare, tasks)
+
+    def _compare(self, task: CompareTask) -> CompareDone:
+        before, copied = task.before.read(self.writing), task.copied.read(self.writing)
+        start, end = history.micros(before, history.START), history.micros(before, history.END)
+        mine, other = self._hash(before), self._hash(copied)
+        is_same = (end == history.FOREVER_US) & (mine.hi == other.hi) & (mine.lo == other.lo)
+        closed = history.close(start, end, np.full(len(start), task.us, np.int64), np.zeros(len(start), np.bool_))
+        kept = np.flatnonzero(closed.is_copied & ~is_same)
+        ended = history.closed_rows(before.take(pa.array(kept)), closed.end[kept], np.zeros(len(kept), np.bool_))
+        files, _ = self.writing.write(task.path, ended)
+        return CompareDone(
+            files=files,
+            is_same=is_same,
+            is_replaced=closed.is_replaced & ~is_same,
+            floor=np.where(is_same, task.us, closed.floor).astype(np.int64),
+        )
+
+    def _hash(self, rows: pa.Table) -> Keys:
+        names = [name for name in rows.schema.names if name not in (history.START, history.END, history.DELETED)]
+        return hash_keys([rows.column(name) for name in names], sid=None, seed=self.seed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTask:
     """All versions that one chunk opened for some keys, and the floors below which none of them may begin."""
 
@@ -139,7 +191,8 @@ class TruncateTask:
     """A data file whose open versions end deleted."""
 
     source: str
-    dead: npt.NDArray[np.int64]  #: rows that are no more
+    dead: Int64s  #: rows that are no more
+    stays: Int64s  #: rows that stay open
     us: int
     path: str
     spec_id: int
@@ -170,7 +223,9 @@ class TruncateVersions:
         is_alive = np.ones(file.metadata.num_rows, np.bool_)
         is_alive[task.dead] = False
         ends = file.read(columns=[history.END]).column(0).combine_chunks().cast(pa.int64()).to_numpy()
-        if not (is_alive & (ends == history.FOREVER_US)).any():
+        ends_now = is_alive & (ends == history.FOREVER_US)
+        ends_now[task.stays] = False
+        if not ends_now.any():
             return TruncateDone(files=(), positions=np.empty(0, np.int32))
         positions = np.where(is_alive, np.cumsum(is_alive) - 1, -1).astype(np.int32)
         # The partition is that of the rows' own columns, so it stays.
@@ -183,9 +238,9 @@ class TruncateVersions:
             for group in range(file.num_row_groups):
                 rows = with_schema(file.read_row_group(group), self.writing.schema)
                 alive = np.flatnonzero(is_alive[begin : begin + rows.num_rows])
-                begin += rows.num_rows
                 if len(alive):
-                    writer.write(history.truncated(rows.take(pa.array(alive)), task.us))
+                    writer.write(history.truncated(rows.take(pa.array(alive)), task.us, ends_now[begin + alive]))
+                begin += rows.num_rows
             return TruncateDone(files=(writer.close(),), positions=positions)
         except BaseException:
             writer.abandon()

@@ -508,8 +508,9 @@ class LakeTable:
             raise SchemaError(message, hint="change the key back, or choose another `target`")
         if self.is_bag and planned.steps:
             why = why or "rows without a key are found by all of their columns"
-        # What keeps the past has it as it was: another copy would lose it.
-        needs_copy = bool(why) and feed.source in self.positions and target.type is TableType.CLONE
+        # What keeps the past has it as it was: a copy would lose what happens until it is made.
+        is_followed = bool(why) and feed.source in self.positions
+        needs_copy = is_followed and target.type is TableType.CLONE
         if needs_copy and is_streaming:
             raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
         self._check_dropped(planned)
@@ -517,7 +518,12 @@ class LakeTable:
             # Before anything else: whatever happens from here on, the copy is made.
             self.forget_position(feed.source)
         self._change(feed, relation, planned, is_remembered=is_numbered)
-        return (*planned.told, f"its rows are copied again: {why}") if needs_copy else planned.told
+        if needs_copy:
+            return (*planned.told, f"its rows are copied again: {why}")
+        if is_followed and target.type is TableType.HISTORY:
+            what = f"versions that are open show what they showed ({why})"
+            return (*planned.told, f"{what}: kuvasz resync --table {self.name} begins new ones")
+        return planned.told
 
     def check_columns(self, feed: Feed, relation: Relation) -> None:
         """Refuse a source table that changed in a way that this table has not followed yet.

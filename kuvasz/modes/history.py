@@ -75,9 +75,9 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
 
 
 def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:
-    """Return copied rows as versions that have always been there."""
+    """Return copied rows as versions that have always been there, or that begin where the shape says."""
     del lsn
-    return opened(shape, rows, FIRST_US)
+    return opened(shape, rows, FIRST_US if shape.copied_us is None else shape.copied_us)
 
 
 def opened(shape: Shape, rows: pa.Table, us: int) -> pa.Table:
@@ -244,10 +244,9 @@ def moved(rows: pa.Table, key: Int32s, floors: Int64s) -> tuple[pa.Table, Int32s
     return found, newest
 
 
-def truncated(rows: pa.Table, us: int) -> pa.Table:
-    """Return versions of which the open ones end deleted."""
+def truncated(rows: pa.Table, us: int, ends_now: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return versions of which some, that are open, end deleted."""
     start, end = micros(rows, own.START), micros(rows, own.END)
     is_deleted = rows.column(own.DELETED).combine_chunks().to_numpy(zero_copy_only=False)
-    is_open = end == FOREVER_US
-    ends = np.where(is_open, np.maximum(us, start + 1), end)
-    return closed_rows(rows, ends, is_deleted | is_open)
+    ends = np.where(ends_now, np.maximum(us, start + 1), end)
+    return closed_rows(rows, ends, is_deleted | ends_now)

@@ -59,6 +59,7 @@ class Shape:
     mode: TableType = TableType.CLONE
     transform: Transform | None = None
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
+    copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
 
     def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
         """Take row messages apart; with expressions, join what Spark made of them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import select
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
@@ -115,10 +116,14 @@ class ExportedSnapshot:
         slot: The slot's name.
         snapshot_name: For ``SET TRANSACTION SNAPSHOT``.
         consistent_point: The LSN that borders on the snapshot: what commits later is streamed.
+        taken_us: When it was taken, by the source's clock, µs since 1970 UTC.
     """
 
-    def __init__(self, pgconn: pq.abc.PGconn, *, slot: str, snapshot_name: str, consistent_point: int) -> None:
+    def __init__(
+        self, pgconn: pq.abc.PGconn, *, slot: str, snapshot_name: str, consistent_point: int, taken_us: int
+    ) -> None:
         self._pgconn = pgconn
+        self.taken_us = taken_us
         self.slot = slot
         self.snapshot_name = snapshot_name
         self.consistent_point = consistent_point
@@ -190,7 +195,9 @@ def create(
     pgconn = conninfos.connect_pq(conninfo, f"create slot {name}")
     try:
         command = _command(name, pgconn.server_version, temporary=temporary, failover=failover and not temporary)
+        ahead_us = _ahead_us(pgconn, conninfo)
         result = _wait(pgconn, command, conninfo, on_waiting, look_every_s)
+        taken_us = time.time_ns() // 1000 + ahead_us
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise _refusal(result, conninfo, name, pgconn)
         point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
@@ -200,7 +207,11 @@ def create(
         pgconn.finish()
         raise
     return ExportedSnapshot(
-        pgconn, slot=name, snapshot_name=snapshot_name.decode(), consistent_point=lsn.parse(point.decode())
+        pgconn,
+        slot=name,
+        snapshot_name=snapshot_name.decode(),
+        consistent_point=lsn.parse(point.decode()),
+        taken_us=taken_us,
     )
 
 
@@ -278,6 +289,14 @@ def _command(name: str, version: int, *, temporary: bool, failover: bool) -> str
     else:
         options = f"(SNAPSHOT 'export'{', FAILOVER true' if failover else ''})"
     return f"CREATE_REPLICATION_SLOT {sql.identifier(name)}{kind} LOGICAL {PLUGIN} {options}"
+
+
+def _ahead_us(pgconn: pq.abc.PGconn, conninfo: str) -> int:
+    """Return how far the server's clock is ahead of ours; it cannot be asked once the snapshot is there."""
+    with failure.translated(conninfos.location(conninfo), "read the clock"):
+        result = pgconn.exec_(b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        now = result.get_value(0, 0) if result.status == pq.ExecStatus.TUPLES_OK else None
+    return 0 if now is None else int(now) - time.time_ns() // 1000
 
 
 def _wait(

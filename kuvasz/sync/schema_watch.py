@@ -155,7 +155,11 @@ class SchemaWatch:
                 f"source {self._source.name}, table {spec.table}: which of its columns the transaction at"
                 f" {lsn.render(commit_lsn)} means cannot be told from their names"
             )
-            if self._target_of(spec).type is not TableType.CLONE:  # another copy would lose what was
+            table_type = self._target_of(spec).type
+            if table_type is TableType.HISTORY:  # a copy would lose what happens until it is made
+                hint = f"kuvasz resync --table {spec.identifier} copies it again; versions from before stay"
+                raise SchemaError(message, hint=hint)
+            if table_type is not TableType.CLONE:  # another copy would lose what was
                 raise SchemaError(message, hint=f"drop the table {spec.identifier} from the lake to copy it anew")
             raise CopyNeeded(message, hint="kuvasz copies the table again by itself")
         return numbered

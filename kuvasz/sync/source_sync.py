@@ -1103,7 +1103,8 @@ class SourceSync:
             if self._stopping.is_set() or abandoned.is_set():
                 raise SourceError(f"source {self.source.name}: stopped while copying")
 
-        feed, position = feed_of(self.source, spec), Position(lsn=taken.consistent_point, system_id=system_id)
+        feed = feed_of(self.source, spec)
+        position = Position(lsn=taken.consistent_point, system_id=system_id, taken_us=taken.taken_us)
         if not self._needs_copy(spec, table):
             self._repair(feed, table, ranges, position, progress, at_us)
             return

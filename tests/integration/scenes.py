@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
+
 from tests import oracle
 from tests.fix_lake import LakeFolder, Pipeline, group
 from tests.fix_postgres import Database
@@ -58,6 +61,45 @@ def truncate(database: Database) -> None:
 def copied_lsn(pipeline: Pipeline, source: str = "shop_eu", target: str = "items") -> int:
     """Where the copy of a table that has not moved on stands."""
     return pipeline.app.lake.positions(f"shop.{target}")[source].lsn
+
+
+class Items:
+    """Items of one source that are followed as one table type, and the model of what the lake must hold.
+
+    Args:
+        database: The source, without tables.
+        lake: Where they go.
+        table_type: Of the map, `options` of the table with it.
+        maintenance: The map's section; `pipeline` has options of that one.
+        identity: The table's replica identity.
+    """
+
+    def __init__(
+        self, database: Database, lake: LakeFolder, table_type: str, *, sid: str | None = "eu",
+        options: Mapping[str, object] | None = None, maintenance: Mapping[str, object] | None = None,
+        identity: str = "DEFAULT", **pipeline: object,
+    ) -> None:  # fmt: skip
+        self.database, self.lake, self.sid = database, lake, sid
+        self.observer = make_items(database)
+        database.execute(f"ALTER TABLE items REPLICA IDENTITY {identity}")
+        self._type, self._is_full = table_type, identity == "FULL"
+        tables = {"items": {"type": table_type, **(options or {})}}
+        self.config = lake.config(group({sid: database}, tables), maintenance, **pipeline)
+        self._copied_lsn = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Pipeline]:
+        """A kuvasz that follows."""
+        with Pipeline(self.config, self.lake) as pipeline:
+            pipeline.wait_streaming()
+            self._copied_lsn = self._copied_lsn or copied_lsn(pipeline, f"shop_{self.sid}" if self.sid else "shop")
+            yield pipeline
+
+    def check(self, pipeline: Pipeline) -> None:
+        """All that was committed is in the lake, as the model has it."""
+        pipeline.wait_applied(self.database)
+        expected = self.observer.expected("items", self._type, self._copied_lsn, sid=self.sid, is_full=self._is_full)
+        assert_holds(pipeline, expected)
 
 
 def with_type(lake: LakeFolder, databases: dict[str | None, Database], table_type: str, **pipeline: object) -> object:

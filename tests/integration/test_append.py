@@ -10,7 +10,7 @@ from kuvasz.state.tables import State
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
 from tests.integration import scenes
-from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.integration.scenes import BIG, Items, churn, copied_lsn, truncate, with_type
 from tests.observer import Observer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -18,28 +18,20 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 @pytest.mark.parametrize("sid", ["eu", None])
 def test_every_row_that_ever_was_stays(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
-    observer = make_items(database)
-    config = with_type(lake_folder, {sid: database}, "append")
-    source = "shop_eu" if sid else "shop"
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline, source)
+    items = Items(database, lake_folder, "append", sid=sid)
+    with items.running() as pipeline:
         churn(database)
         pipeline.wait_applied(database)
         truncate(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "append", at, sid=sid))
+        items.check(pipeline)
 
 
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_a_restart_doubles_nothing_and_finds_the_newest_version(
     database: Database, lake_folder: LakeFolder, lose_index: bool
 ) -> None:
-    observer = make_items(database)
-    config = with_type(lake_folder, {"eu": database}, "append")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline)
+    items = Items(database, lake_folder, "append")
+    with items.running() as pipeline:
         churn(database)
         with database.connect() as session:  # several versions of a key in one file, and of one transaction
             for n in range(3):
@@ -49,12 +41,10 @@ def test_a_restart_doubles_nothing_and_finds_the_newest_version(
     database.execute("UPDATE items SET n = 50 WHERE id < 5")
     if lose_index:
         shutil.rmtree(lake_folder.folder / "state")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    with items.running() as pipeline:
         database.execute("UPDATE items SET n = 51, id = id + 5000 WHERE id < 4")
         database.execute("UPDATE items SET n = 52 WHERE id > 5000")
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "append", at, sid="eu"))
+        items.check(pipeline)
 
 
 def test_two_sources_with_composite_keys_and_a_large_transaction(
@@ -90,19 +80,17 @@ def test_two_sources_with_composite_keys_and_a_large_transaction(
 
 
 def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) -> None:
-    observer = make_items(database)
-    tables = {"items": {"type": "append", "partition_by": ["bucket(2, id)"]}}
-    config = lake_folder.config(group({"eu": database}, tables), {"interval": "50ms", "min_files": 2})
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline)
+    items = Items(
+        database, lake_folder, "append", options={"partition_by": ["bucket(2, id)"]},
+        maintenance={"interval": "50ms", "min_files": 2},
+    )  # fmt: skip
+    with items.running() as pipeline:
         for _ in range(4):
             churn(database)
             pipeline.wait_applied(database)
         wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
         churn(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "append", at, sid="eu"))
+        items.check(pipeline)
 
 
 def test_another_type_than_the_tables_is_refused(database: Database, lake_folder: LakeFolder) -> None:

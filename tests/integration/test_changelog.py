@@ -9,7 +9,7 @@ import pytest
 from kuvasz.state.tables import State
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
-from tests.integration.scenes import BIG, ITEMS, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.integration.scenes import BIG, ITEMS, Items, assert_holds, churn, copied_lsn, truncate, with_type
 from tests.observer import Observer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -18,28 +18,20 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
 @pytest.mark.parametrize("sid", ["eu", None])
 def test_every_change_is_a_row(database: Database, lake_folder: LakeFolder, sid: str | None, identity: str) -> None:
-    observer = make_items(database)
-    database.execute(f"ALTER TABLE items REPLICA IDENTITY {identity}")
-    with Pipeline(with_type(lake_folder, {sid: database}, "changelog"), lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline, "shop_eu" if sid else "shop")
+    items = Items(database, lake_folder, "changelog", sid=sid, identity=identity)
+    with items.running() as pipeline:
         churn(database)
         pipeline.wait_applied(database)
         truncate(database)
-        pipeline.wait_applied(database)
-        expected = observer.expected("items", "changelog", at, sid=sid, is_full=identity == "FULL")
-        assert_holds(pipeline, expected)
+        items.check(pipeline)
 
 
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_a_large_transaction_is_numbered_through_also_after_a_restart(
     database: Database, lake_folder: LakeFolder, lose_index: bool
 ) -> None:
-    observer = make_items(database)
-    config = with_type(lake_folder, {"eu": database}, "changelog", memory="1MB", transaction_spill_bytes="64kB")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline)
+    items = Items(database, lake_folder, "changelog", memory="1MB", transaction_spill_bytes="64kB")
+    with items.running() as pipeline:
         churn(database)
         with database.connect() as session:
             session.execute("UPDATE items SET n = n + 1")
@@ -48,34 +40,29 @@ def test_a_large_transaction_is_numbered_through_also_after_a_restart(
             session.execute("UPDATE items SET n = n + 1 WHERE id % 2 = 0")
             session.execute("TRUNCATE items")
             session.execute(f"INSERT INTO items SELECT i, 2, 'more', {BIG} || i FROM generate_series(1, 60) i")
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+        items.check(pipeline)
     with database.connect() as session:
         session.execute("UPDATE items SET n = n + 1")
         session.execute("UPDATE items SET n = n + 1, id = id + 100 WHERE id < 9")
     if lose_index:
         shutil.rmtree(lake_folder.folder / "state")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    with items.running() as pipeline:
         database.execute("UPDATE items SET n = 9 WHERE id > 100")
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+        items.check(pipeline)
 
 
 def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) -> None:
-    observer = make_items(database)
-    tables = {"items": {"type": "changelog", "partition_by": ["bucket(2, id)"]}}
-    config = lake_folder.config(group({"eu": database}, tables), {"interval": "50ms", "min_files": 2})
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline)
+    items = Items(
+        database, lake_folder, "changelog", options={"partition_by": ["bucket(2, id)"]},
+        maintenance={"interval": "50ms", "min_files": 2},
+    )  # fmt: skip
+    with items.running() as pipeline:
         for _ in range(4):
             churn(database)
             pipeline.wait_applied(database)
         wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
         churn(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "changelog", at, sid="eu"))
+        items.check(pipeline)
 
 
 def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: LakeFolder) -> None:

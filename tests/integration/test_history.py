@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import shutil
+from collections import Counter
 
 import duckdb
 import pytest
 
-from tests import oracle
+from kuvasz.state.tables import State
+from tests import model, oracle
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration.scenes import BIG, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.integration.scenes import BIG, Items, assert_holds, churn, copied_lsn, make_items, truncate, with_type
 from tests.observer import Observer
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -18,37 +22,28 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 @pytest.mark.parametrize("sid", ["eu", None])
 def test_every_version_is_there_with_its_time(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
-    observer = make_items(database)
-    with Pipeline(with_type(lake_folder, {sid: database}, "history"), lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline, "shop_eu" if sid else "shop")
+    items = Items(database, lake_folder, "history", sid=sid)
+    with items.running() as pipeline:
         churn(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "history", at, sid=sid))
+        items.check(pipeline)
         truncate(database)
         churn(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "history", at, sid=sid))
+        items.check(pipeline)
 
 
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_versions_go_on_after_a_restart(database: Database, lake_folder: LakeFolder, lose_index: bool) -> None:
-    observer = make_items(database)
-    config = with_type(lake_folder, {"eu": database}, "history")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        at = copied_lsn(pipeline)
+    items = Items(database, lake_folder, "history")
+    with items.running() as pipeline:
         churn(database)
         truncate(database)
         pipeline.wait_applied(database)
     churn(database)
     if lose_index:
         shutil.rmtree(lake_folder.folder / "state")
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    with items.running() as pipeline:
         churn(database)
-        pipeline.wait_applied(database)
-        assert_holds(pipeline, observer.expected("items", "history", at, sid="eu"))
+        items.check(pipeline)
 
 
 def test_two_sources_with_composite_keys_and_transactions_in_parts(
@@ -120,17 +115,14 @@ def test_the_table_as_it_was_at_an_instant(database: Database, lake_folder: Lake
 
 
 def test_partitions_compaction_and_a_lost_index(database: Database, lake_folder: LakeFolder) -> None:
-    observer = make_items(database)
-    tables = {"items": {"type": "history", "partition_by": ["bucket(2, id)"], "sort_by": ["n"]}}
-    maintenance = {"interval": "50ms", "min_files": 2}
-    config = lake_folder.config(group({"eu": database}, tables), maintenance)
-    at = 0
+    items = Items(
+        database, lake_folder, "history", options={"partition_by": ["bucket(2, id)"], "sort_by": ["n"]},
+        maintenance={"interval": "50ms", "min_files": 2},
+    )  # fmt: skip
     for number in range(2):
         if number:
             shutil.rmtree(lake_folder.folder / "state")
-        with Pipeline(config, lake_folder) as pipeline:
-            pipeline.wait_streaming()
-            at = at or copied_lsn(pipeline)
+        with items.running() as pipeline:
             for _ in range(3):
                 churn(database)
                 pipeline.wait_applied(database)
@@ -139,8 +131,7 @@ def test_partitions_compaction_and_a_lost_index(database: Database, lake_folder:
             upkeep = pipeline.app.lake.upkeep
             wait_until(lambda: upkeep()["shop.items"].rewrites >= 1, "files were merged")  # noqa: B023
             churn(database)
-            pipeline.wait_applied(database)
-            assert_holds(pipeline, observer.expected("items", "history", at, sid="eu"))
+            items.check(pipeline)
 
 
 def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: LakeFolder) -> None:
@@ -164,3 +155,109 @@ def test_truncate_of_two_tables_with_cascade(database: Database, lake_folder: La
         pipeline.wait_applied(database)
         for name in ("parents", "kids"):
             assert_holds(pipeline, observer.expected(name, "history", at[name], sid="eu"), target=name)
+
+
+def versions_of(pipeline: Pipeline) -> list[dict]:
+    """All versions as PyIceberg reads them, which is as Spark does."""
+    lake = pipeline.folder
+    found = oracle.lake_rows_pyiceberg(lake.pyiceberg, "shop.items", catalog=lake.catalog)
+    spark = oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.items")
+    oracle.assert_equal(found, spark, key=("id",))
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows.elements()]
+
+
+def assert_open_as_source(pipeline: Pipeline, database: Database) -> list[dict]:
+    """The open versions are the source's rows, and no two versions of a key overlap; return all."""
+    versions = versions_of(pipeline)
+    source = oracle.source_rows(database.url, "items")
+    now = Counter(tuple(row[name] for name in source.columns) for row in versions if row["kvsz_end"] == model.FOREVER)
+    oracle.assert_equal(source, oracle.Rows(columns=source.columns, rows=now), key=("id",))
+    by_key: dict[int, list[dict]] = {}
+    for row in sorted(versions, key=lambda row: row["kvsz_start"]):
+        assert row["kvsz_start"] < row["kvsz_end"], row
+        assert not (row["kvsz_deleted"] and row["kvsz_end"] == model.FOREVER), row
+        by_key.setdefault(row["id"], []).append(row)
+    for known in by_key.values():
+        for one, after in itertools.pairwise(known):
+            assert one["kvsz_end"] <= after["kvsz_start"], (one, after)
+    return versions
+
+
+def resync(pipeline: Pipeline, *verbs: str) -> None:
+    before = pipeline.app.lake.positions("shop.items")["shop_eu"].taken_us
+    for verb in ("resync", *verbs):
+        pipeline.tell(verb, "shop.items", "shop_eu")
+
+    def is_copied() -> bool:
+        now = pipeline.app.lake.positions("shop.items").get("shop_eu")
+        return now is not None and now.taken_us > before
+
+    wait_until(is_copied, f"it is copied again: {pipeline.errors()}")
+    pipeline.wait_streaming()
+
+
+def ended(versions: list[dict], columns: tuple[str, ...] = ("id", "n", "kvsz_start", "kvsz_end")) -> Counter:
+    return Counter(tuple(row[name] for name in columns) for row in versions if row["kvsz_end"] != model.FOREVER)
+
+
+@pytest.mark.parametrize("layout", [{}, {"partition_by": ["bucket(2, id)"], "sort_by": ["name desc"]}])
+def test_another_copy_keeps_the_past(database: Database, lake_folder: LakeFolder, layout: dict) -> None:
+    make_items(database)
+    config = lake_folder.config(group({"eu": database}, {"items": {"type": "history", **layout}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        churn(database)
+        pipeline.wait_applied(database)
+        before = assert_open_as_source(pipeline, database)
+        pipeline.tell("pause", "shop.items", "shop_eu")
+        pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
+        database.execute("UPDATE items SET n = 77 WHERE id = 2")
+        database.execute("DELETE FROM items WHERE id = 3")
+        database.execute("INSERT INTO items VALUES (500, 5, 'while paused', NULL)")
+        resync(pipeline, "resume")
+        after = assert_open_as_source(pipeline, database)
+        new = ended(after) - ended(before)
+        assert ended(before) <= ended(after)
+        assert sorted(row[0] for row in new) == [2, 3]
+        assert {row["id"] for row in after if row["kvsz_deleted"]} - {
+            row["id"] for row in before if row["kvsz_deleted"]
+        } == {3}  # fmt: skip
+        assert len(after) == len(before) + 2
+        churn(database)
+        pipeline.wait_applied(database)
+        assert ended(after) <= ended(assert_open_as_source(pipeline, database))
+    shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        truncate(database)
+        pipeline.wait_applied(database)
+        assert_open_as_source(pipeline, database)
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        ("ALTER n TYPE bigint", 0),
+        ("ALTER n TYPE int USING n * 100", 2),
+        ("DROP name, ADD name text DEFAULT 'again', ADD r float DEFAULT random()", 19),
+    ],
+)
+def test_versions_follow_a_rewritten_source_when_it_is_copied_again(
+    database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture, change: str, changed: int
+) -> None:
+    make_items(database)
+    with Pipeline(with_type(lake_folder, {"eu": database}, "history"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 1 WHERE id < 3")
+        pipeline.wait_applied(database)
+        with caplog.at_level(logging.INFO, "kuvasz"):
+            database.execute(f"ALTER TABLE items {change}")
+            database.execute("UPDATE items SET n = 7 WHERE id = 20")
+            pipeline.wait_applied(database)
+        told = [record.what for record in caplog.records if getattr(record, "event", "") == "schema_changed"]
+        assert any("versions that are open show what they showed" in what for what in told), told
+        before = versions_of(pipeline)
+        resync(pipeline)
+        after = assert_open_as_source(pipeline, database)
+        assert ended(before) <= ended(after)
+        assert len(after) == len(before) + changed  # row 20 had a new version already

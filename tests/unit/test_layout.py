@@ -52,7 +52,7 @@ ELSEWHERE = {
     "modes/dispatch.py": "contract/test_table_types.py",
     "lake/bag.py": "integration/test_keyless.py",
     "lake/history.py": "integration/test_history.py",
-    "lake/history_tasks.py": "integration/test_history.py",
+    "lake/recopy.py": "integration/test_history.py",
     # Made for Spark and a catalog: tried on them.
     "lake/beside.py": "integration/test_verify.py",
     "lake/catalog.py": "contract/test_iceberg.py",
