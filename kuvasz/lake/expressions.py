@@ -193,27 +193,39 @@ class _Plan:
     def _compute(self, name: str, text: str) -> Column:
         option = f"set.{name}"
         inputs = self._references(text, option)
+        numbers = tuple(self._number(index) for index in inputs)
         result = self._analyze(text, option, inputs)
         pg_type, typmod = self._result(result, text, option)
         kind = typemap.value_type(pg_type, typmod)
-        self._computed.append(
-            Computed(name=name, text=text, inputs=tuple(self._number(i) for i in inputs), type=kind)
-        )
+        self._computed.append(Computed(name=name, text=text, inputs=numbers, type=kind))
         return Column(name=name, pg_type=pg_type, typmod=typmod)
 
     def _check_filter(self, text: str) -> tuple[int, ...]:
         inputs = self._references(text, "filter")
+        numbers = tuple(self._number(index) for index in inputs)
         result = self._analyze(text, "filter", inputs)
         if not isinstance(result, (spark_types.BooleanType, spark_types.NullType)):
             raise self._refused("filter", text, f"is {result.simpleString()}, not a condition")
-        return tuple(self._number(index) for index in inputs)
+        return numbers
 
     def _number(self, column: int) -> int:
         """Return the place of a source column among the inputs."""
         if column not in self._inputs:
+            self._check_alike(column)
             kind = readable(source_type(self._target, self._relation.columns[column]))
             self._inputs[column] = Input(name=self._relation.columns[column].name, column=column, type=kind)
         return list(self._inputs).index(column)
+
+    def _check_alike(self, column: int) -> None:
+        """Refuse a column that Spark, which does not look at case, takes for another one of the expressions."""
+        name = self._relation.columns[column].name
+        alike = [item.name for item in self._inputs.values() if item.name.lower() == name.lower()]
+        if alike:
+            message = (
+                f"{self._target.place or self._place}: expressions name the columns {alike[0]!r} and {name!r}, which"
+                " Spark SQL takes for one"
+            )
+            raise ExpressionRefused(message, hint="name one of them alone, or rename one at the source", option="set")
 
     # Spark
 

@@ -210,6 +210,8 @@ def test_masked_columns_hide_their_values(database: Database, lake_folder: LakeF
         ({"set": {"id": "id", "c": "named_struct('a', n)"}}, "gives struct<a:int>, which has no column in the lake"),
         ({"set": {"kind": "kind"}}, "`set` leaves out id, which is part of the table's key"),
         ({"set": {"id": "id", "c": "lower(n, 1)"}}, "WRONG_NUM_ARGS"),
+        ({"filter": "n > N"}, "expressions name the columns 'n' and 'N', which Spark SQL takes for one"),
+        ({"filter": "n > 1", "set": {"id": "id", "c": "N + 1"}}, "expressions name the columns 'N' and 'n', which"),
         ({"mask": {"kid": "redact"}}, "`mask` names a column 'kid' that is not there: did you mean 'kind'?"),
     ],
 )  # fmt: skip
@@ -217,6 +219,7 @@ def test_a_wrong_expression_ends_the_start(
     database: Database, lake_folder: LakeFolder, table: dict, told: str
 ) -> None:
     database.execute(ORDERS)
+    database.execute('ALTER TABLE orders ADD "N" int')
     config = lake_folder.config(group({"eu": database}, {"orders": table}))
     with pytest.raises(ExceptionGroup) as caught, Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_end()
