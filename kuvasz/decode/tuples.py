@@ -66,6 +66,7 @@ class Changes:
     old_row: Int32s  #: n: row in `old`, or -1
     old_tag: UInt8s  #: n: KEY, OLD, or 0
     outside: npt.NDArray[np.bool_] | None = None  #: n: never passed the filter, as far as is known; None: no filter
+    old_outside: npt.NDArray[np.bool_] | None = None  #: m: the old row, if it is whole, did not pass it
 
 
 def operations(data: UInt8s, lengths: UInt32s) -> Operations:

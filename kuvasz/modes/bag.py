@@ -32,13 +32,18 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
         DecodeError: A value does not fit, or an old row is missing.
     """
     del facts
-    if ((changes.tag != INSERT) & (changes.old_tag != OLD)).any():
+    lacks_old = (changes.tag != INSERT) & (changes.old_tag != OLD)
+    was_in: Int32s | None = None
+    if changes.outside is not None and changes.old_outside is not None:
+        lacks_old &= ~changes.outside
+        was_in = np.flatnonzero(~changes.old_outside).astype(np.int32)
+    if lacks_old.any():
         message = f"source {shape.source}, table {shape.table}: a change has no old row to go by"
         raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
     tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
     came = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
     rows = shape.rows(changes.new, came)
-    old = shape.rows(changes.old)
+    old = shape.rows(changes.old, was_in)
     keys = Keys.concat([row_keys(shape, rows), row_keys(shape, old)])
     found, of, firsts = distinct(keys)
     delta = np.bincount(of[: len(came)], minlength=len(found)) - np.bincount(of[len(came) :], minlength=len(found))

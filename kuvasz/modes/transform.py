@@ -86,7 +86,9 @@ def resolve(transform: Transform, changes: Changes) -> None:
         fill_unchanged(changes, np.full(changes.new.row_count, -1, np.int32))
         return
     for column in transform.identity:
-        take_from_old(changes, column)  # a key that is stored out of line is not sent again: its row has it as old key
+        take_from_old(
+            changes, column
+        )  # a key that is stored out of line is not sent again: its row has it as old key
     # The text as it came, not the value: it is the same text as long as the row is the same.
     new, old = (_identities(transform, cells) for cells in (changes.new, changes.old))
     folded = fold.fold(changes.tag, new, old, changes.old_row)
@@ -203,9 +205,9 @@ def _refuse(transform: Transform, what: str, rows: np.ndarray) -> None:
 def _filtered(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Changes:
     """Turn rows that do not pass into deletions of what there was before them."""
     gone = np.flatnonzero(~keep & (changes.tag != DELETE))
-    if len(gone) == 0:
-        return dataclasses.replace(changes, outside=_outside(changes, keep, keep_old))
     outside = _outside(changes, keep, keep_old)
+    if len(gone) == 0:
+        return dataclasses.replace(changes, outside=outside, old_outside=~keep_old)
     tag = changes.tag.copy()
     tag[gone] = DELETE
     lone = gone[changes.old_row[gone] < 0]  # their own key stands for the old one
@@ -230,6 +232,7 @@ def _filtered(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Chang
         old_row=old_row,
         old_tag=old_tag,
         outside=outside,
+        old_outside=np.concatenate((~keep_old, np.ones(len(lone), np.bool_))),
     )
 
 

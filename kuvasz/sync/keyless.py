@@ -20,8 +20,8 @@ def why_not(table: SourceTable, config: TableConfig) -> str:
         return "" if config.type in INSERTS_DO else table.why_no_key
     if config.type is TableType.HISTORY:
         return f"a history needs a key: {table.why_no_key}"
-    if config.type is TableType.CLONE and (config.filter is not None or config.set is not None):
-        return f"a clone with `filter` or `set` needs a key: {table.why_no_key}"
+    if config.type is TableType.CLONE and config.set is not None and config.key is not None:
+        return f"`key` names columns of `set`, which have to come from a key: {table.why_no_key}"
     return ""
 
 

@@ -93,6 +93,34 @@ def test_whole_rows_in_a_transaction_in_parts_and_with_a_new_column(
         pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
 
 
+@pytest.mark.parametrize(
+    ("options", "view"),
+    [
+        ({"filter": "n <> 2 AND ratio > 0.75"}, "SELECT * FROM bare WHERE n <> 2 AND ratio > 0.75"),
+        (
+            {"filter": "n <> 2", "set": {"n": "n", "big": "length(body) > 100"}},
+            "SELECT n, length(body) > 100 AS big FROM bare WHERE n <> 2",
+        ),
+        ({"set": {"name": "upper(name)", "tags": "tags"}}, "SELECT upper(name) AS name, tags FROM bare"),
+    ],
+)
+def test_whole_rows_with_expressions(database: Database, lake_folder: LakeFolder, options: dict, view: str) -> None:
+    make_bare(database)
+    database.execute(f"CREATE VIEW seen AS {view}")
+    config = lake_folder.config(group({"eu": database}, {"bare": options}))
+    for number in range(2):
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            for _ in range(2):
+                churn(database)
+                database.execute("UPDATE bare SET n = CASE n WHEN 2 THEN 1 WHEN 1 THEN 2 ELSE n END")
+                pipeline.wait_applied(database)
+                pipeline.assert_equal("bare", source_rows(database.url, "seen", sid="eu"), key=())
+        if number == 0:
+            churn(database)
+            shutil.rmtree(lake_folder.folder / "state")
+
+
 @pytest.mark.parametrize("table_type", ["append", "changelog"])
 def test_full_identity_without_key_feeds_growing_tables(
     database: Database, lake_folder: LakeFolder, table_type: str

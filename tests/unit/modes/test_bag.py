@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from kuvasz.errors import DecodeError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import TableType
 from kuvasz.modes import bag, clone, dispatch
+from kuvasz.modes.transform import Evaluated, Transform
 from tests.contract.changes import SAME
 from tests.unit.decode.wires import copy_line, joined, message
 from tests.unit.modes.test_append import KEYLESS, shape
@@ -54,6 +56,20 @@ def test_a_chunk_comes_to_copies_more_or_fewer() -> None:
     assert {row["body"] for row in applied.rows.to_pylist()} == {"b"}
     for key, written in zip(pairs(applied.keys), applied.written.tolist(), strict=True):
         assert (written < 0) == (found[key] < 0)
+
+
+def test_a_filter_lets_copies_in_and_out() -> None:
+    transform = Transform(place="source eu, table public.t", filter="n <> 2", identity=(0, 1, 2))
+    filtered = dataclasses.replace(ITEMS, transform=transform)
+    changes = [insert(1), insert(2), update(2, 1), update(1, 2), update(2, 2, is_same=True), delete(2), delete(3)]
+    data, lengths = joined(changes)
+    # Of the new rows 1, 2, 1, 2, 2 and then of the old ones 2, 1, 2, 2, 3.
+    keep = np.array([1, 0, 1, 0, 0, 0, 1, 0, 0, 1], np.bool_)
+    evaluated = Evaluated(keep=keep, computed=())
+    applied = dispatch.apply_changes(filtered, np.frombuffer(data, np.uint8), lengths, None, evaluated)
+    assert applied.delta is not None
+    found = dict(zip(pairs(applied.keys), applied.delta.tolist(), strict=True))
+    assert found == dict(zip(keys(1, 3), [1, -1], strict=True))
 
 
 def test_several_new_copies_are_as_many_rows() -> None:

@@ -39,7 +39,8 @@ def test_the_map_may_name_a_key_of_a_table_with_full_identity() -> None:
     assert keyless.with_key(FULL, TableConfig(key=("nothing",))) is FULL
 
 
-def test_a_clone_without_key_takes_no_expressions() -> None:
-    assert "needs a key" in keyless.why_not(FULL, TableConfig(filter="n > 1"))
-    assert "needs a key" in keyless.why_not(FULL, TableConfig(set={"m": "n"}))
-    assert keyless.why_not(FULL, TableConfig(filter="n > 1", type=TableType.APPEND)) == ""
+def test_a_clone_without_key_takes_expressions_but_no_key_of_theirs() -> None:
+    assert keyless.why_not(FULL, TableConfig(filter="n > 1")) == ""
+    assert keyless.why_not(FULL, TableConfig(set={"m": "n"})) == ""
+    told = keyless.why_not(FULL, TableConfig(set={"m": "n"}, key=("m",)))
+    assert told == "`key` names columns of `set`, which have to come from a key: it has no primary key; mend it"
