@@ -67,11 +67,17 @@ class Observer:
         self._relations: dict[int, tuple[str, list[Column]]] = {}
         self._rows: dict[str, list[dict]] = {name: [] for name in keys}
         self._name, self._slot = name, f"{name}_{database.name}"
-        database.execute(f"CREATE PUBLICATION {name} FOR TABLE {', '.join(keys)}")
+        # With partitions under their root, as kuvasz has them.
+        tables = ", ".join(keys)
+        database.execute(f"CREATE PUBLICATION {name} FOR TABLE {tables} WITH (publish_via_partition_root = true)")
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._slot,))
 
     def read(self) -> None:
         """Take in what has been committed since the last call."""
+        # Commits of the tests do not wait for the WAL, and a slot shows what is in it.
+        with self.database.connect() as session:
+            session.execute("SET LOCAL synchronous_commit = on")
+            session.execute("SELECT pg_logical_emit_message(true, 'observer', '')")
         messages = self.database.execute(
             "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
             " 'publication_names', %s)", (self._slot, self._name),

@@ -506,7 +506,7 @@ class LakeTable:
         if target.type is not TableType.CLONE and planned.has_other_key:
             message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
             raise SchemaError(message, hint="change the key back, or choose another `target`")
-        if self.is_bag and planned.steps:
+        if self.is_bag and (planned.steps or planned.is_change):
             why = why or "rows without a key are found by all of their columns"
         # What keeps the past has it as it was: a copy would lose what happens until it is made.
         is_followed = bool(why) and feed.source in self.positions

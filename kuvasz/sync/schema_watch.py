@@ -122,6 +122,7 @@ class SchemaWatch:
                     if table is None or table.relation.oid != oid:
                         self._refuse_moved(spec, look(connection, spec.table, oid, 0), oid)
                     self._checked(spec, table)
+                    self._refuse_keyless(spec, table, oid)
                     is_fit |= is_unfit
                 except TableError as error:
                     if not is_unfit:
@@ -134,6 +135,14 @@ class SchemaWatch:
         if seen.table is not None and oid not in (0, seen.table.relation.oid):
             message = f"source {self._source.name}, table {spec.table}: it was dropped and created again"
             raise SchemaError(message, hint=f"drop the table {spec.identifier} from the lake: it is copied anew")
+
+    def _refuse_keyless(self, spec: SourceTableSpec, table: SourceTable | None, oid: int) -> None:
+        """Refuse a table that may do without a key, but whose UPDATEs fail at the source while they are published."""
+        seen = self._looks.get(oid)
+        if table is None or table.can_update or seen is None or seen.table is None or not seen.table.can_update:
+            return
+        message = f"source {self._source.name}, table {spec.table}: it has lost what identifies its rows"
+        raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
 
     def _note_renamed(self, relation: Relation) -> None:
         spec = self._spec_of.get(relation.oid)
