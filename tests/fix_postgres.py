@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -68,6 +69,23 @@ def postgres16(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPos
         yield server
 
 
+class DebianPostgres(EmbeddedPostgres):
+    """A server of Debian's package."""
+
+    def command(self, name: str) -> Path:
+        return Path(f"/usr/lib/postgresql/{self.version}/bin/{name}")
+
+
+@pytest.fixture(scope="session")
+def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL 15 server, where Debian's is installed."""
+    server = DebianPostgres(_data_folder(tmp_path_factory), version=15)
+    if not server.command("postgres").exists():
+        pytest.skip("there is no PostgreSQL 15")
+    with server:
+        yield server
+
+
 @pytest.fixture
 def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     """A fresh database on PostgreSQL 18."""
@@ -78,7 +96,6 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
 
 def _data_folder(factory: pytest.TempPathFactory):
     import tempfile
-    from pathlib import Path
 
     # pytest's own folder is closed to the account the server runs under when the tests run as root.
     return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
+from tests.fix_postgres import create_database, drop_database
 from tests.oracle import source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -36,8 +36,20 @@ INSERT INTO odd (id) VALUES ({0} + 2);
 """
 
 
-@pytest.mark.parametrize("style", ["postgres", "postgres_verbose", "sql_standard", "iso_8601"])
-def test_odd_values_travel_whole(database: Database, lake_folder: LakeFolder, style: str) -> None:
+@pytest.mark.parametrize(
+    ("server", "style"),
+    [
+        ("postgres15", "sql_standard"),
+        ("postgres16", "postgres_verbose"),
+        ("postgres18", "postgres"),
+        ("postgres18", "iso_8601"),
+    ],
+)
+def test_odd_values_travel_whole(
+    request: pytest.FixtureRequest, lake_folder: LakeFolder, server: str, style: str
+) -> None:
+    database = create_database(request.getfixturevalue(server))
+    request.addfinalizer(lambda: drop_database(database))
     database.execute(TYPES)
     database.execute(f"ALTER DATABASE {database.name} SET intervalstyle = '{style}'")
     database.execute(ROWS.format(1))
