@@ -113,6 +113,8 @@ class Observer:
         schema_end = message.index(b"\0", 5)
         name_end = message.index(b"\0", schema_end + 1)
         name = message[schema_end + 1 : name_end].decode()
+        if name not in self.keys:
+            return  # a partition, which is told before its root's rows
         (count,) = struct.unpack_from(">h", message, name_end + 2)
         at, columns = name_end + 4, []
         for _ in range(count):

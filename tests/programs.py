@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 
 TABLE = "t"
+PARENT = "parent"  #: what `n` refers to, if there is such a table
 #: SQL type -> (values in SQL, (a constant default in SQL, the same as a canonical value)).
 VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, Any]]] = {
     "integer": (("0", "1", "2", "3", "-7", "2147483647"), ("5", 5)),
@@ -74,6 +75,8 @@ class Plan:
     phases: tuple[tuple[str, int], ...]  #: (running, stopped or lost; number of transactions)
     has_schema_changes: bool
     has_large: bool  #: values that are stored out of line, which updates leave out
+    is_partitioned: bool = False  #: by the first key column
+    has_parent: bool = False  #: a TRUNCATE of it takes the table's rows too
 
     @property
     def pinned(self) -> frozenset[str]:
@@ -101,6 +104,7 @@ def plan(seed: int) -> Plan:
     identity = draw.choice(("DEFAULT", "FULL")) if key else "FULL"
     # A row that enters a filter lacks what its update leaves out, unless the old row is sent.
     has_large = identity == "FULL" or not any("filter" in target.options for target in targets)
+    is_partitioned = key.get("k0") == "integer" and draw.random() < 0.3
     ways = ["running", "running", "stopped"] + ([] if grows and is_laid_out else ["lost"])
     return Plan(
         seed=seed,
@@ -114,6 +118,8 @@ def plan(seed: int) -> Plan:
         spill_bytes=draw.choice(("64kB", "1MB")),
         phases=tuple((draw.choice(ways), draw.randint(1, 5)) for _ in range(draw.randint(2, 4))),
         has_schema_changes=draw.random() < 0.7,
+        is_partitioned=is_partitioned,
+        has_parent=draw.random() < 0.3,
     )  # fmt: skip
 
 
@@ -125,9 +131,9 @@ def _target(draw: random.Random, table_type: str, key: Mapping[str, str]) -> Tar
         options["partition_by"] = [draw.choice(choices)]
     if draw.random() < 0.2:
         options["sort_by"] = ["n desc"]
-    if key and draw.random() < 0.3:
+    if draw.random() < 0.3:
         options["filter"] = "n IS NULL OR n <> 2"
-    if key and draw.random() < 0.25:
+    if draw.random() < 0.25:
         options["set"] = {**{name: name for name in key}, "n": "n", "c1": "c1", "twice": "CAST(n AS bigint) * 2"}
     if key.get("k0") == "text" and "set" not in options and draw.random() < 0.4:
         options["mask"] = {"k0": "hmac"}
@@ -152,9 +158,17 @@ class Writer:
         """Create the table."""
         self._session = session
         columns = {**self.plan.key, **_COLUMNS}
-        key = [f"PRIMARY KEY ({', '.join(self.plan.key)})"] if self.plan.key else []
-        self._run(f"CREATE TABLE {TABLE} ({', '.join([*(f'{n} {t}' for n, t in columns.items()), *key])})")
+        more = [f"PRIMARY KEY ({', '.join(self.plan.key)})"] if self.plan.key else []
+        if self.plan.has_parent:
+            self._run(f"CREATE TABLE {PARENT} (id int PRIMARY KEY)")
+            self._run(f"INSERT INTO {PARENT} VALUES (0), (1), (2), (3)")
+            more.append(f"FOREIGN KEY (n) REFERENCES {PARENT}")
+        by = " PARTITION BY RANGE (k0)" if self.plan.is_partitioned else ""
+        self._run(f"CREATE TABLE {TABLE} ({', '.join([*(f'{n} {t}' for n, t in columns.items()), *more])}){by}")
         self._run(f"ALTER TABLE {TABLE} ALTER c1 SET STORAGE EXTERNAL, REPLICA IDENTITY {self.plan.identity}")
+        if self.plan.is_partitioned:
+            self._attach("MINVALUE", "7")
+            self._attach("7", "100")
 
     def fill(self, session: psycopg.Connection) -> None:
         """Insert what a copy finds."""
@@ -186,8 +200,10 @@ class Writer:
             steps += [self._move] * 2
         if self._draw.random() < 0.15:
             steps = [self._truncate, self._touch]
+            if self.plan.is_partitioned:
+                steps.append(self._repartition)
         if self.plan.has_schema_changes and self._draw.random() < 0.12:
-            steps = [self._add] * 3 + [self._rename, self._widen] + ([self._drop] if self.plan.key else [])
+            steps = [self._add] * 3 + [self._rename, self._widen, self._drop]
         self._draw.choice(steps)()
 
     # Statements
@@ -220,7 +236,30 @@ class Writer:
         self._run(f"UPDATE {TABLE} SET n = n")
 
     def _truncate(self) -> None:
-        self._run(f"TRUNCATE {TABLE}")
+        if self.plan.has_parent and self._draw.random() < 0.5:
+            self._run(f"TRUNCATE {PARENT} CASCADE")
+            self._run(f"INSERT INTO {PARENT} VALUES (0), (1), (2), (3)")
+        else:
+            self._run(f"TRUNCATE {TABLE}")
+
+    def _repartition(self) -> None:
+        """Attach an empty partition, or empty the one that came so and detach it."""
+        last = self._session.execute(
+            f"SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = '{TABLE}'::regclass"
+            f" AND pg_get_expr((SELECT relpartbound FROM pg_class WHERE oid = inhrelid), inhrelid) LIKE '%%(200)'"
+        ).fetchone()
+        if last is None or last[0] is None:
+            self._attach("100", "200")
+        else:
+            self._run(f"DELETE FROM {last[0]}")
+            self._run(f"ALTER TABLE {TABLE} DETACH PARTITION {last[0]}")
+
+    def _attach(self, begin: str, end: str) -> None:
+        self._number += 1
+        name = f"{TABLE}_p{self._number}"
+        self._run(f"CREATE TABLE {name} (LIKE {TABLE} INCLUDING ALL)")
+        self._run(f"ALTER TABLE {name} REPLICA IDENTITY {self.plan.identity}")
+        self._run(f"ALTER TABLE {TABLE} ATTACH PARTITION {name} FOR VALUES FROM ({begin}) TO ({end})")
 
     # Schema changes
 
@@ -235,7 +274,8 @@ class Writer:
         self._run(f"ALTER TABLE {TABLE} ADD {name} {kind}{default}")
 
     def _free(self) -> list[str]:
-        return [name for name in self._columns() if name not in self.plan.pinned and name not in ("n", "c1")]
+        pinned = {"n", "c1", *self.plan.pinned, *(["k0"] if self.plan.is_partitioned else [])}
+        return [name for name in self._columns() if name not in pinned]
 
     def _rename(self) -> None:
         is_old_key_told = any(target.type == "changelog" for target in self.plan.targets)
@@ -253,7 +293,8 @@ class Writer:
     def _widen(self) -> None:
         columns = self._columns()
         # What an expression gives has the type it had.
-        free = [name for name in columns if columns[name] in WIDER and name in {*self._free(), *self.plan.key}]
+        keys = self.plan.key if not self.plan.is_partitioned else ()  # what rows are partitioned by keeps its type
+        free = [name for name in columns if columns[name] in WIDER and name in {*self._free(), *keys}]
         if free:
             name = self._draw.choice(free)
             self.has_rewritten |= columns[name] != "numeric(8,2)"
@@ -273,13 +314,19 @@ class Writer:
     def _value(self, name: str, kind: str) -> str:
         number = self._draw.randint(1, 12)
         if identify(name) in self.plan.key:
-            return f"'k{number}'" if kind == "text" else str(number)
+            if kind == "text":
+                return f"'k{number}'"
+            return str(number + 100 * (name == "k0" and self._has_third_part() and self._draw.random() < 0.3))
         if name == "n":
             return self._draw.choice(("NULL", "0", "1", "2", "3"))
         choices = [text for text in VALUES[kind][0] if self.plan.has_large or "repeat" not in text]
         text = self._draw.choice(choices).format(r=number)
         is_null = self._draw.random() < 0.15 and not self._needs_value(name)
         return "NULL" if is_null else text
+
+    def _has_third_part(self) -> bool:
+        count = f"SELECT count(*) FROM pg_inherits WHERE inhparent = '{TABLE}'::regclass"
+        return self.plan.is_partitioned and self._session.execute(count).fetchone()[0] == 3
 
     def _needs_value(self, name: str) -> bool:
         found = self._session.execute(
