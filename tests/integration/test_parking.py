@@ -123,7 +123,7 @@ def test_what_is_parked_survives_restarts(database: Database, lake_folder: LakeF
     change(database, 6)
     items, others = verify.reports(config, session=lake_folder.session)
     assert "how far the lake is cannot be told" in items.error
-    assert (others.error, others.keys) == (None, ())
+    assert (others.error, others.keys) == ("", ())
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_state(EU, OTHERS, State.STREAMING)
         assert pipeline.states()[EU, ITEMS] is State.PAUSED
