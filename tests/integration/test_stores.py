@@ -155,8 +155,6 @@ def test_maintenance_on_s3(database: Database, s3: S3, new_store_process: Callab
     assert orphans[0] not in left
     assert orphans[1] in left, "it is another table's"
     assert foreign in left
-    data = [key for key in s3.keys("kept/shop/items/data/") if key.rpartition("/")[2].startswith("kvsz-")]
-    assert not [key for key in data if key.endswith(".puffin")]
     for table in tables:
         assert_equal(source_rows(database.url, table, sid="eu"), kuvasz.rows(table), key=("id",))
 
@@ -178,7 +176,8 @@ def test_maintenance_with_a_postgresql_catalog(database: Database, postgres_cata
         table = lake.table("shop.items")
         orphan = Path(table.location.removeprefix("file://")) / "data" / "kvsz-orphan.parquet"
         orphan.write_bytes(b"x")
-        removed = lake._maintainer._orphans.remove(table, -60.0)
+        with lake._maintainer._turn:  # as it does itself: expiry would take files away between two looks
+            removed = lake._maintainer._orphans.remove(table, -60.0)
         assert [path.rpartition("/")[2] for path in removed] == [orphan.name]
         shown = lake.maintain("shop.items", full=True)
         assert (shown.files, shown.delete_files, shown.error) == (1, 0, None)
