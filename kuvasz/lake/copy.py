@@ -188,6 +188,7 @@ class CopyJob:
             for (number, file), keys in zip(numbered, self._keys(), strict=True):
                 again.adopt(number, file, keys)
             again.finish()
+            table.close_gap(changeset, source, position.lsn, self._shape.copied_us)
             return table.commit(changeset, {source: position})
         if source in table.positions or len(table.files):
             table.truncate(source, sid, changeset)

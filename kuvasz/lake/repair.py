@@ -7,7 +7,6 @@ is in no snapshot; it only gets its position. What was lost stands in the table 
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.difference import Difference, Kind, find
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import gaps
 from kuvasz.lake.comparing import Fetched, Reading, pairs
 from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.files import Changeset, FileTable
@@ -123,7 +121,7 @@ class RepairJob:
                 if not is_in(table.files, difference):
                     message = f"table {table.name}: its files were rewritten while they were compared"
                     raise ForeignChange(message, hint="it is compared again")
-                self._close_gap(changeset, position)
+                table.close_gap(changeset, source, position.lsn, self._at_us)
                 if table.target.type is TableType.HISTORY:
                     self._end_versions(changeset, difference, fetched)
                 else:
@@ -144,15 +142,6 @@ class RepairJob:
             target=table.name, positions={source: position}, rows=len(difference), snapshot_id=snapshot_id,
             seconds=time.monotonic() - begin,
         )  # fmt: skip
-
-    def _close_gap(self, changeset: Changeset, position: Position) -> None:
-        source = self._feed.source
-        found = self._table.gaps(source)
-        gap = gaps.open_one(found)
-        if gap is None:
-            return
-        closed = dataclasses.replace(gap, to_lsn=position.lsn, until_us=self._at_us)
-        changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
 
     def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
         """Have what differs change at the time of the snapshot, as one transaction of the source would."""

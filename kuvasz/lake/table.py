@@ -612,6 +612,14 @@ class LakeTable:
         """Return what is missing of a source's changes, oldest first; the last one may be open."""
         return gaps.parse(self.table.properties, source, self.name)
 
+    def close_gap(self, changeset: Changeset, source: str, to_lsn: int, until_us: int) -> None:
+        """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time."""
+        found = self.gaps(source)
+        gap = gaps.open_one(found)
+        if gap is not None:
+            closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
+            changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
+
     def forget_position(self, source: str, *, to_repair: bool = False) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be."""
         drop_position(self.table, source, to_repair=to_repair)

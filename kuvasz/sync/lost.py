@@ -1,8 +1,9 @@
 """What becomes of a table whose source's stream was lost, with `on_slot_lost: repair`. Pure.
 
 A clone is compared with a new snapshot and made equal, and so are the open versions of a history. Where rows cannot
-be compared, a clone is copied again. What an append or changelog table missed is nowhere to be found any more: it
-stops, and goes on with the gap if a person says so. In any case the lake remembers the gap (`kuvasz.ports.Gap`).
+be compared, they are copied again, which leaves a history its versions. What an append or changelog table missed is
+nowhere to be found any more: it stops, and goes on with the gap if a person says so. Whatever misses something then
+remembers the gap (`kuvasz.ports.Gap`).
 """
 
 from __future__ import annotations
@@ -38,18 +39,13 @@ def cure(source: str, spec: SourceTableSpec, relation: Relation, gap: Gap, *, is
         ChangesLost: A person has to say what is to be done.
     """
     kind = spec.config.type
-    why = why_not_compared(spec, relation)
-    if not why and kind in {TableType.CLONE, TableType.HISTORY}:
-        return Cure.COMPARE
-    if kind is TableType.CLONE:
-        return Cure.COPY
-    place = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost"
-    resync = f"kuvasz resync --table {spec.identifier} copies it again in place of all rows it has"
-    if kind is TableType.HISTORY:
-        raise ChangesLost(f"{place}, and what changed cannot be told: {why}", hint=resync)
+    if kind in {TableType.CLONE, TableType.HISTORY}:
+        return Cure.COPY if why_not_compared(spec, relation) else Cure.COMPARE
     if not is_accepted:
-        message = f"{place}, and a table of type {kind} cannot be compared with its source"
-        hint = f"kuvasz retry --table {spec.identifier} goes on with the gap, which the table remembers; {resync}"
+        message = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"
+        message += f" table of type {kind} cannot be compared with its source"
+        hint = f"kuvasz retry --table {spec.identifier} goes on with the gap, which the table remembers;"
+        hint += f" kuvasz resync --table {spec.identifier} copies it again in place of all rows it has"
         raise ChangesLost(message, hint=hint)
     return Cure.ACCEPT
 

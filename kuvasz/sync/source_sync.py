@@ -48,7 +48,7 @@ from kuvasz.errors import (
     TableError,
     TableGone,
 )
-from kuvasz.model import PgType, Position, TableName
+from kuvasz.model import PgType, Position, TableName, TableType
 from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Feed, Inbox, Lake, Routes, Target
 from kuvasz.route.hashing import worker_of
@@ -1130,7 +1130,8 @@ class SourceSync:
         _log.warning("a table cannot be compared and is copied again", extra={
             "event": "copied_again", "source": name, "table": target,
             "reason": lost.why_not_compared(spec, table.relation)})  # fmt: skip
-        self._around.lake.forget(target, name)
+        if spec.config.type is TableType.CLONE:
+            self._around.lake.forget(target, name)  # nothing is missing then
         return True
 
     def _repair(

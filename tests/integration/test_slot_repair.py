@@ -27,6 +27,7 @@ TABLES = {
     "past": {"type": "history"},
     "events": {"type": "append"},
     "few": {"filter": "id % 2 = 0"},
+    "kept": {"type": "history", "filter": "id % 2 = 0"},
 }
 
 
@@ -84,7 +85,7 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
     lose_slot(database)
     with Pipeline(config, lake_folder) as pipeline:
         wait_until(lambda: pipeline.states().get(("shop_eu", "shop.events")) is State.ERROR, "events stop")
-        for table in ("items", "past", "few"):
+        for table in ("items", "past", "few", "kept"):
             pipeline.wait_state("shop_eu", f"shop.{table}", State.STREAMING)
         for table in ("items", "few"):
             where = "id % 2 = 0" if table == "few" else "true"
@@ -103,6 +104,13 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
 
         # The history: versions that changed meanwhile begin at the snapshot's time, and none overlap.
         assert_versions(pipeline, database, gaps(pipeline, "past")[0]["until"])
+
+        # One that cannot be compared is copied, and keeps its versions.
+        (gap,) = gaps(pipeline, "kept")
+        rows = versions_of(pipeline, "kept")
+        live = sorted((row["id"], row["n"], row["name"]) for row in rows if row["kvsz_end"].year == 9999)
+        assert live == sorted(database.execute("SELECT id, n, name FROM kept WHERE id % 2 = 0"))
+        assert [row["kvsz_end"] for row in rows if row["id"] == 6] == [datetime.datetime.fromisoformat(gap["until"])]
 
         # The append table: what it missed is nowhere, so a person has to say that it may go on.
         (error,) = pipeline.errors()
@@ -128,10 +136,14 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
         assert pipeline.app.states.get("shop.items", "shop_eu").copies == 0
 
 
+def versions_of(pipeline: Pipeline, table: str) -> list[dict]:
+    found = oracle.open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
+    return found.scan().to_arrow().to_pylist()
+
+
 def assert_versions(pipeline: Pipeline, database: Database, until: str | None = None) -> None:
     """The history's open versions are the source's rows, none overlap, and those that were missed begin at a time."""
-    found = oracle.open_table(pipeline.folder.pyiceberg, "shop.past", catalog=pipeline.folder.catalog)
-    rows = found.scan().to_arrow().to_pylist()
+    rows = versions_of(pipeline, "past")
     live = sorted((row["id"], row["n"], row["name"]) for row in rows if row["kvsz_end"].year == 9999)
     assert live == sorted(database.execute("SELECT id, n, name FROM past"))
     versions: dict[int, list] = {}

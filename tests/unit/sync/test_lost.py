@@ -31,17 +31,12 @@ def test_what_has_a_key_is_compared(kind: str) -> None:
     assert found(type=kind) is Cure.COMPARE
 
 
+@pytest.mark.parametrize("kind", ["clone", "history"])
 @pytest.mark.parametrize(
     "options", [{"filter": "id > 1"}, {"set": {"id": "id"}}, {"mask": {"name": "hmac"}}, {"relation": KEYLESS}]
 )
-def test_what_cannot_be_compared_is_copied_again(options: dict) -> None:
-    assert found(**options) is Cure.COPY
-
-
-def test_a_history_that_cannot_be_compared_is_not_replaced_without_a_word() -> None:
-    for is_accepted in (False, True):
-        with pytest.raises(ChangesLost, match=r"table public.items: its changes after 0/1A2B are lost.*`filter`"):
-            found(type="history", filter="id > 1", is_accepted=is_accepted)
+def test_what_cannot_be_compared_is_copied_again(options: dict, kind: str) -> None:
+    assert found(type=kind, **options) is Cure.COPY
 
 
 @pytest.mark.parametrize("kind", ["append", "changelog"])
