@@ -253,6 +253,7 @@ def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
     # A row filter or column list hides on the stream what the copy shows. Whoever wrote it meant it, so it is not
     # taken away here.
     for table in tables:
+        _check_root(current, table)
         member = current.member(table.relation.oid)
         if member is None:
             continue
@@ -266,6 +267,17 @@ def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
             f"publication {current.name} has table {table.table} {what}, so copy and stream would differ",
             hint=f"{alter} DROP TABLE ONLY {sql.qualified(table.table)}; {alter} ADD TABLE {_clause(table)};",
         )
+
+
+def _check_root(current: Publication, table: SourceTable) -> None:
+    root = table.parent
+    if root is None or not (current.is_for_all or root.schema in current.schemas):
+        return
+    raise SourceRefused(
+        f"publication {current.name} publishes {root} as well, so changes of its partition {table.table} come as"
+        " changes of that",
+        hint=f"name {root} in the map, or drop the publication: kuvasz makes one of the tables that it needs",
+    )
 
 
 def _settings(current: Publication, operations: Sequence[str]) -> list[str]:

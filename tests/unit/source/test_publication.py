@@ -100,3 +100,14 @@ def test_names_are_those_of_the_configuration():
     assert publication.object_name("Shop", "EU-1") == "kuvasz_shop_eu_1"
     assert len(publication.object_name("x" * 80, "eu")) == 63
     assert publication.object_name("x" * 80, "eu") != publication.object_name("x" * 80, "us")
+
+
+@pytest.mark.parametrize("current", [existing(is_for_all=True), existing(schemas=frozenset({"public"}))])
+def test_a_partition_whose_root_is_published_is_refused(current):
+    partition = table("p", parent=TableName(schema="public", name="root"))
+    with pytest.raises(SourceRefused) as caught:
+        publication.plan(current, "p", [partition])
+    assert "publishes public.root as well, so changes of its partition public.p come as changes of that" in str(
+        caught.value
+    )
+    assert not publication.plan(existing(member("p")), "p", [partition])
