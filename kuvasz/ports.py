@@ -39,6 +39,7 @@ class Target:
 
     name: str  #: `namespace.table`
     has_sid: bool = False  #: rows carry the column ``sid``, which is part of the key
+    has_members: bool = False  #: several tables of a source feed it, each under a name of its own
     decimals: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  #: column -> precision, scale
     out_of_range: str = "error"  #: or ``null`` or ``clamp``
     filter: str | None = None  #: Spark SQL over the source's columns: rows for which it is not true are left out
@@ -67,7 +68,7 @@ class Feed:
     """One source table that feeds a target."""
 
     target: str
-    source: str
+    source: str  #: or `kuvasz.config.names.member_name`, for one of several tables that are one target
     sid: str | None
     table: TableName
 
@@ -219,12 +220,13 @@ class Lake(Protocol):
         from any thread.
         """
 
-    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
+    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """Drop a source's position from a target, prepared or not: the source has to be copied again, or repaired.
 
         Its rows stay until the copy replaces them; what `park` noted goes, too. What other sources have under way
         goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in the same
-        commit, if there was a position; without, the target forgets the source's gaps.
+        commit, if there was a position; without, the target forgets the source's gaps. With `is_gone` it does
+        not come back as far as anybody knows: its columns are forgotten, too, and bind nobody.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.

@@ -83,6 +83,24 @@ def object_name(database: str, sid: str | None = None) -> str:
     return f"{name[: MAX_NAME_BYTES - 1 - len(digest)]}_{digest}"
 
 
+def member_name(source: str, member: str) -> str:
+    """Return the name under which the lake keeps one of several tables of a source that are one target.
+
+    A source's own name has no slash.
+    """
+    return f"{source}/{member}" if member else source
+
+
+def source_of(name: str) -> str:
+    """Return the source of what `member_name` made; a source's own name is its own."""
+    return name.partition("/")[0]
+
+
+def member_of(name: str) -> str:
+    """Return which of several tables `member_name` was made for; empty for a source's own name."""
+    return name.partition("/")[2]
+
+
 def source_name(database: str, sid: str | None = None) -> str:
     """Return what kuvasz calls a source: its object name without the prefix."""
     return object_name(database, sid).removeprefix(PREFIX)

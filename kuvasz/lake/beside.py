@@ -97,7 +97,8 @@ class LakeBeside:
         reading = Reading(
             shape=table.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes
         )
-        files = lake_files(table.files, feed.sid if table.target.has_sid else None, has_sid=table.target.has_sid)
+        sid = feed.sid if table.target.has_sid else None
+        files = lake_files(table.files, feed.source, sid, has_sid=table.target.has_sid)
         return Comparison(
             self._jobs, reading, requests, files, parallelism=pipeline.copy_parallelism, folder=self._folder,
             on_progress=on_progress,

@@ -18,10 +18,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from kuvasz.config import names
 from kuvasz.errors import TableError
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.digest import Buckets, bucket_count
 from kuvasz.fold.keys import Keys
+from kuvasz.lake import member
 from kuvasz.lake.comparing import Fetch, Fetched, LakeFile, LakeFiles, List, Outcome, Reading, Show, Summarize, pairs
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.files import FileTable
@@ -50,10 +52,13 @@ class TooDifferent(TableError):
     """So many keys differ that copying the table again is cheaper."""
 
 
-def lake_files(files: FileTable, sid: str | None, *, has_sid: bool) -> list[LakeFile]:
-    """Return the data files of a table that hold rows of one source, as they are now."""
+def lake_files(files: FileTable, source: str, sid: str | None, *, has_sid: bool) -> list[LakeFile]:
+    """Return the data files of a table that hold rows of one source, or of one of its tables, as they are now."""
     found = []
+    mine = names.member_of(source)
     for entry in files:
+        if mine and member.in_path(entry.path) != mine:
+            continue
         if has_sid and entry.sid is not None and entry.sid != sid:
             continue
         dead = files.dead(entry.number)
@@ -178,7 +183,7 @@ class Comparison:
 
     def fetch(self, keys: Keys, table: LakeTable) -> list[Fetched]:
         """Write the source's rows of some keys, ascending, to data files of a table; no snapshot knows them yet."""
-        path = f"{table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet"
+        path = f"{table.location}/data/{member.prefix(self._reading.shape.source)}{uuid.uuid4().hex}-{{}}.parquet"
         job = Fetch(reading=self._reading, wanted=keys, bounded=table.bounded, layout=table.layout, path=path)
         found: list[Fetched] = []
         try:

@@ -22,7 +22,7 @@ from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import transforming
+from kuvasz.lake import member, transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
@@ -96,7 +96,7 @@ class CopyJob:
             return
         with table.lock:
             table.follow()
-            has_versions = any(table.is_of(entry.sid, self._sid) for entry in table.files)
+            has_versions = any(table.is_of(entry.path, entry.sid, self._feed.source, self._sid) for entry in table.files)
         if has_versions:
             self._shape = dataclasses.replace(self._shape, copied_us=position.taken_us)
 
@@ -124,7 +124,7 @@ class CopyJob:
             shape=self._shape,
             bounded=self._table.bounded,
             properties=self._properties,
-            path=f"{self._table.location}/data/kvsz-{uuid.uuid4().hex}-{{}}.parquet",
+            path=f"{self._table.location}/data/{member.prefix(self._feed.source)}{uuid.uuid4().hex}-{{}}.parquet",
             chunk_bytes=self._pipeline.chunk_bytes,
             lsn=lsn,
             file_bytes=_FILE_BYTES,
@@ -184,7 +184,7 @@ class CopyJob:
         table.abandon(source)
         numbered = [(table.files.reserve(), file) for file in self._files]
         if self._shape.copied_us is not None:
-            again = Recopy(table, self._jobs, self._properties, changeset, sid=sid, us=self._shape.copied_us)
+            again = Recopy(table, self._jobs, self._properties, changeset, source=source, sid=sid, us=self._shape.copied_us)
             for (number, file), keys in zip(numbered, self._keys(), strict=True):
                 again.adopt(number, file, keys)
             again.finish()

@@ -68,6 +68,7 @@ class HistoryWriter:
         self._jobs = jobs
         self._properties = properties
         self._changeset = changeset
+        self._source = ""  #: whose changes are being taken
         self._writing = Writing(
             properties=properties, schema=table.schema.arrow(), bounded=table.bounded, layout=table.layout
         )
@@ -80,6 +81,7 @@ class HistoryWriter:
             KuvaszError: A job failed.
         """
         source, of = step.source, chunks.open_lsn(step)
+        self._source = source
         if source in self._table.open and self._table.open[source].commit_lsn != of:
             self.close(source)
         if of and source not in self._table.open:
@@ -101,7 +103,7 @@ class HistoryWriter:
 
     def close(self, source: str) -> None:
         """Take in a transaction that came in pieces and is now whole."""
-        table, changeset = self._table, self._changeset
+        table, changeset, self._source = self._table, self._changeset, source
         pending = table.open.pop(source)
         keys = Keys.concat([part for part, _, _ in pending.entries])
         files, rows = (
@@ -171,7 +173,7 @@ class HistoryWriter:
         places = self._places(files, rows)
         task = CompleteTask(
             aside=done.aside, unchanged=done.unchanged, files=places.files, file_of=places.file_of,
-            position_of=places.position_of, path=table.new_path(done.order), bounded=table.bounded,
+            position_of=places.position_of, path=table.new_path(done.order, source), bounded=table.bounded,
             layout=table.layout, waits=done.waits,
         )  # fmt: skip
         ((_, completed),) = self._jobs.run(CompleteRows(properties=self._properties), [(0, task)], [1])
@@ -210,7 +212,7 @@ class HistoryWriter:
         tasks = [
             CloseTask(
                 places=self._places(files[part], rows[part]), us=us[part], is_gone=is_gone[part],
-                path=table.new_path(0),
+                path=table.new_path(0, self._source),
             )
             for part in parts
         ]  # fmt: skip
@@ -239,7 +241,7 @@ class HistoryWriter:
             return
         task = MoveTask(
             places=self._places(files, rows), key=key.astype(np.int32), floors=floors,
-            path=self._table.new_path(0),
+            path=self._table.new_path(0, self._source),
         )  # fmt: skip
         (done,) = self._run(MoveVersions(writing=self._writing), [task])
         owner = self._changeset.added[int(files[0])][1]
@@ -253,9 +255,10 @@ class HistoryWriter:
         if any(table.target.has_sid and entry.sid is None for entry in table.files):
             message = f"table {table.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
             raise TableError(message, hint=f"copy the table again: kuvasz resync --table {table.name}")
-        numbers = [entry.number for entry in table.files if table.is_of(entry.sid, sid)]
+        numbers = [entry.number for entry in table.files if table.is_of(entry.path, entry.sid, source, sid)]
         numbers = [number for number in numbers if number not in changeset.dropped]
-        numbers += [number for number, (_, owner) in changeset.added.items() if table.is_of(owner, sid)]
+        added = changeset.added.items()
+        numbers += [number for number, (file, owner) in added if table.is_of(file.path, owner, source, sid)]
         self._end_all(numbers, sid, us, {})
 
     def _end_all(self, numbers: Sequence[int], sid: str | None, us: int, stays: Mapping[int, BitMap64]) -> None:
@@ -267,7 +270,7 @@ class HistoryWriter:
                 dead=self._dead(number),
                 stays=_positions(stays.get(number)),
                 us=us,
-                path=table.new_path(0),
+                path=table.new_path(0, self._source),
                 spec_id=self._layout_of(number)[0],
                 partition=self._layout_of(number)[1],
             )

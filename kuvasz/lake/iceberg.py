@@ -51,6 +51,7 @@ from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import (
     KEY_PROPERTY,
+    MEMBERS_PROPERTY,
     PARKED_PREFIX,
     SEED_PROPERTY,
     TYPE_PROPERTY,
@@ -255,6 +256,7 @@ class IcebergLake:
             KEY_PROPERTY: json.dumps(list(key)),
             TYPE_PROPERTY: target.type.value,
         }
+        properties |= {MEMBERS_PROPERTY: "true"} if target.has_members else {}
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
         names = ((SID,) if target.has_sid else ()) + key
         identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
@@ -374,7 +376,7 @@ class IcebergLake:
                 order = next(_orders)
                 task = ChunkTask(
                     shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
-                    facts=facts, path=table.new_path(order), order=order,
+                    facts=facts, path=table.new_path(order, step.source), order=order,
                 )  # fmt: skip
                 tasks.append((number, task))
             job = ApplyChunks(
@@ -440,7 +442,7 @@ class IcebergLake:
             outcomes = list(self._pool.map(self._commit_table, written.tables))
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
+    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table, found = self._tables.get(target), self._catalog.load(target)
         if table is None:
@@ -452,7 +454,7 @@ class IcebergLake:
                 error = gone(target)
                 table.era = Era(accepted={}, error=error)
                 raise error
-            table.forget_position(source, to_repair=to_repair)
+            table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
 
     def gap(self, target: str, source: str) -> Gap | None:
         """See `kuvasz.ports.Lake.gap`."""
@@ -647,7 +649,7 @@ class IcebergLake:
                         files=tuple(self._path(table, item, int(number), changeset) for number in numbers),
                         file_of=file_of.astype(np.int32),
                         position_of=positions.astype(np.int32),
-                        path=table.new_path(item.done.order),
+                        path=table.new_path(item.done.order, item.source),
                         bounded=table.bounded,
                         layout=table.layout,
                         waits=item.done.waits,

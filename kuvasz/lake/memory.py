@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from kuvasz.config import names
 from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError, SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import SEED_BYTES, Keys
-from kuvasz.lake import chunks, layout
+from kuvasz.lake import chunks, layout, member
 from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.era import Era
@@ -126,7 +127,8 @@ class _Table:
         """Return how a relation's columns meet the table's fields."""
         found = self._shapes.get((feed.source, relation))
         if found is None:
-            found = bind(self.target, self.schema, self.key, self.seed, feed, relation)
+            seed = member.seed(self.seed, names.member_of(feed.source))
+            found = bind(self.target, self.schema, self.key, seed, feed, relation)
             self._shapes[feed.source, relation] = found
         return found
 
@@ -268,7 +270,7 @@ class MemoryLake(Lake):
         return {} if table is None else dict(table.positions)
 
     @override
-    def forget(self, target: str, source: str, *, to_repair: bool = False) -> None:
+    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table = self._tables.get(target)
         if table is not None:
@@ -449,7 +451,10 @@ class MemoryLake(Lake):
         )
 
     def _sid(self, table: _Table, feed: Feed) -> str | None:
-        return feed.sid if table.target.has_sid else None
+        """Return what tells the rows of a feed from those of others."""
+        sid = feed.sid if table.target.has_sid else None
+        which = names.member_of(feed.source)
+        return names.member_name(sid or "", which) if which else sid
 
     # Copy
 

@@ -30,6 +30,7 @@ class Recopy(HistoryWriter):
         jobs: Where reading and writing runs.
         properties: Of the FileIO.
         changeset: Takes the outcome.
+        source: What is copied.
         sid: Of the source.
         us: When the copied versions begin, in µs since 1970.
     """
@@ -41,13 +42,15 @@ class Recopy(HistoryWriter):
         properties: Mapping[str, str],
         changeset: Changeset,
         *,
+        source: str,
         sid: str | None,
         us: int,
     ) -> None:
         super().__init__(table, jobs, properties, changeset)
+        self._source = source
         self._sid = sid
         self._us = us
-        self._before = [entry.number for entry in table.files if table.is_of(entry.sid, sid)]
+        self._before = [entry.number for entry in table.files if table.is_of(entry.path, entry.sid, source, sid)]
         self._stays: dict[int, BitMap64] = {}  #: file from before -> open versions that are as the copy has them
 
     def adopt(self, number: int, file: DataFile, keys: Keys) -> None:
@@ -96,7 +99,7 @@ class Recopy(HistoryWriter):
                     files=(path,), file_of=np.zeros(len(part), np.int32), position_of=part.astype(np.int32)
                 ),
                 us=self._us,
-                path=self._table.new_path(0),
+                path=self._table.new_path(0, self._source),
             )
             for part in parts
         ]

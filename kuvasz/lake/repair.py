@@ -90,7 +90,7 @@ class RepairJob:
                 table.follow()
                 table.index  # noqa: B018 (files are known with it)
                 table.abandon(self._feed.source)
-                files = lake_files(table.files, self._sid, has_sid=table.target.has_sid)
+                files = lake_files(table.files, self._feed.source, self._sid, has_sid=table.target.has_sid)
             comparison = Comparison(
                 self._jobs, self._reading, requests, files, parallelism=self._parallelism, folder=self._folder,
                 on_progress=on_progress,

@@ -111,7 +111,7 @@ class RewriteFiles:
             for part in _gathered(rows):
                 writer.write(part)
                 if self.keys is not None:
-                    keys.append(self.keys.of(part))
+                    keys.append(self.keys.of(part, task.path))
             return self._done(writer, keys, order)
 
     def _done(self, writer: DataFileWriter, keys: list[Keys], order: Int64s | None) -> RewriteDone:

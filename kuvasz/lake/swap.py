@@ -23,6 +23,7 @@ from pyroaring import BitMap64
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
+from kuvasz.lake import member
 from kuvasz.lake.compaction import FileFacts, Group
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset, FileEntry, read_dead
@@ -42,7 +43,7 @@ def facts(table: LakeTable) -> list[FileFacts]:
     return [
         FileFacts(
             number=entry.number,
-            key=(entry.sid, entry.spec_id, entry.partition),
+            key=(entry.sid, member.in_path(entry.path), entry.spec_id, entry.partition),
             rows=entry.rows,
             dead=entry.dead_rows,
             size=entry.size,

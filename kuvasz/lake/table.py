@@ -22,6 +22,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
+from kuvasz.config import names
 from kuvasz.errors import (
     CopyNeeded,
     ForeignChange,
@@ -36,7 +37,7 @@ from kuvasz.evolve import known as known_columns
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import evolution, gaps, layout
+from kuvasz.lake import evolution, gaps, layout, member
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
@@ -78,6 +79,9 @@ _LOOK_S = 0.1
 KEY_PROPERTY = "kuvasz.key"
 TYPE_PROPERTY = "kuvasz.type"
 
+#: Set on tables with `Target.has_members`.
+MEMBERS_PROPERTY = "kuvasz.members"
+
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
@@ -98,8 +102,8 @@ _VECTOR_FORMAT = 3
 
 #: Names of files whose rows are in the order in which they came, with the file's own among those of its commit, and
 #: of those that a copy made, in which each key is there once.
-_ORDERED = re.compile(r"/kvsz-([0-9a-f]{12})-[0-9a-f]{32}(?:-[0-9]+)*\.parquet$")
-_COPIED = re.compile(r"/kvsz-[0-9a-f]{32}-[0-9]+(-[0-9]+)?\.parquet$")
+_ORDERED = re.compile(r"/kvsz-(?:m[0-9]+-)?([0-9a-f]{12})-[0-9a-f]{32}(?:-[0-9]+)*\.parquet$")
+_COPIED = re.compile(r"/kvsz-(?:m[0-9]+-)?[0-9a-f]{32}-[0-9]+(-[0-9]+)?\.parquet$")
 
 #: Files whose keys are in memory together when their order counts.
 _ORDERED_FILES = 16
@@ -191,6 +195,12 @@ class LakeTable:
         if (self.schema.by_name(SID) is not None) != target.has_sid and SID not in self.key:
             message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
             raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
+        if (found.get(MEMBERS_PROPERTY) is not None) != target.has_members:
+            how = "without" if target.has_members else "with"
+            message = f"table {target.name} was made {how} `partitions_regex`"
+            raise SchemaError(
+                message, hint="choose another `target`, or drop the table from the lake to copy it anew"
+            )
         self.positions: dict[str, Position] = position_properties.parse(found, target.name)
         self.columns = known_columns.parse(found, target.name)
         self.generations: dict[str, int] = {}  #: source -> how often its position was forgotten
@@ -266,6 +276,7 @@ class LakeTable:
             file.data["file-path"]: file
             for file in self.table.live_files(in_order=self.target.type is not TableType.CLONE)
         }
+        self._check_members(live)
         gone = [entry.number for entry in self.files if entry.path not in live]
         if gone:
             self._check_open(gone)
@@ -291,6 +302,21 @@ class LakeTable:
         self._index.mark()
         self.snapshot_id = self.table.snapshot_id
         self._asked = self.table.properties.get(YIELD_PROPERTY, "")
+
+    def _check_members(self, paths: Iterable[str]) -> None:
+        """Refuse files of which nobody knows which of several source tables their rows are of.
+
+        Raises:
+            TableError: There is one.
+        """
+        strange = [path for path in paths if member.in_path(path) is None] if self.target.has_members else []
+        if strange:
+            message = (
+                f"table {self.name}: file {strange[0]} was written by someone else and does not say of which source"
+                " table its rows are"
+            )
+            hint = "drop the table from the lake: it is copied anew; leave compacting it to kuvasz"
+            raise TableError(message, hint=hint)
 
     def _index_files(
         self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
@@ -400,9 +426,9 @@ class LakeTable:
             found = self._read_keys(files[begin : begin + step])
             yield from sorted(found, key=lambda pair: pair[0]) if self.is_growing else found
 
-    def new_path(self, order: int) -> str:
+    def new_path(self, order: int, source: str) -> str:
         """Return the location of a new data file; of files of one commit, those of a lower order are older."""
-        return f"{self.location}/data/kvsz-{order:012x}-{uuid.uuid4().hex}.parquet"
+        return self._path(member.prefix(source), order)
 
     def merged_path(self, merged: Sequence[FileEntry], *, is_ordered: bool) -> str:
         """Return the location of a file that takes the rows of others.
@@ -410,10 +436,14 @@ class LakeTable:
         If these are given oldest first and the rows of each are in order, its name says so, and where among the files
         of the newest one's commit it stands: it has to get that one's sequence.
         """
+        prefix = member.prefix_like(merged[-1].path)
         if is_ordered and all(_is_known(entry.path) for entry in merged):
             newest_one = _ORDERED.search(merged[-1].path)
-            return self.new_path(int(newest_one[1], 16) if newest_one else 0)
-        return f"{self.location}/data/kvsz-{uuid.uuid4().hex}.parquet"
+            return self._path(prefix, int(newest_one[1], 16) if newest_one else 0)
+        return f"{self.location}/data/{prefix}{uuid.uuid4().hex}.parquet"
+
+    def _path(self, prefix: str, order: int) -> str:
+        return f"{self.location}/data/{prefix}{order:012x}-{uuid.uuid4().hex}.parquet"
 
     def _check_open(self, gone: Sequence[int]) -> None:
         for source, pending in self.open.items():
@@ -474,7 +504,10 @@ class LakeTable:
         fields = NO_FIELDS if known is None else known.fields
         view = self.project(feed, relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
-        bound = bind(self.target, self.schema, self.key, self.seed, feed, view.relation, fields, live)
+        seed = member.seed(self.seed, names.member_of(feed.source))
+        bound = bind(self.target, self.schema, self.key, seed, feed, view.relation, fields, live)
+        if self.target.has_members:
+            bound = dataclasses.replace(bound, family=self.seed)
         return view.apply(bound, relation)
 
     def project(self, feed: Feed, relation: Relation) -> Projection:
@@ -620,9 +653,14 @@ class LakeTable:
             closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
             changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
 
-    def forget_position(self, source: str, *, to_repair: bool = False) -> None:
-        """Drop a source's position; what was written of it and is not committed yet never will be."""
+    def forget_position(self, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+        """Drop a source's position; what was written of it and is not committed yet never will be.
+
+        With `is_gone` its columns are forgotten, too.
+        """
         drop_position(self.table, source, to_repair=to_repair)
+        if is_gone and self.columns.pop(source, None) is not None:
+            self.table.remove_properties([known_columns.PREFIX + source])
         self.abandon(source)
         self.positions.pop(source, None)
         self.era.accepted.pop(source, None)
@@ -817,21 +855,23 @@ class LakeTable:
         pending.clear()
 
     def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
-        gone = [entry.number for entry in self.files if self.is_of(entry.sid, sid)]
+        gone = [entry.number for entry in self.files if self.is_of(entry.path, entry.sid, source, sid)]
         mixed = [entry.path for entry in self.files if self.target.has_sid and entry.sid is None]
         if mixed:
             message = f"table {self.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
             raise TableError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
         changeset.dropped.update(gone)
-        for number in [number for number, (_, owner) in changeset.added.items() if self.is_of(owner, sid)]:
+        added = changeset.added.items()
+        for number in [number for number, (file, owner) in added if self.is_of(file.path, owner, source, sid)]:
             gone.append(number)
             remove(file_io(self._properties, self.location), [changeset.added.pop(number)[0].path])
             changeset.deletes.pop(number, None)
         self.index.drop_files([*gone, *reserved])
 
-    def is_of(self, owner: str | None, sid: str | None) -> bool:
-        """Whether a file of some owner holds rows of a source."""
-        return not self.target.has_sid or owner == sid
+    def is_of(self, path: str, owner: str | None, source: str, sid: str | None) -> bool:
+        """Whether a file of some owner holds rows of a source, or of one of its tables."""
+        is_same = not self.target.has_sid or owner == sid
+        return is_same and (not self.target.has_members or member.in_path(path) == names.member_of(source))
 
     def abandon(self, source: str) -> None:
         """Forget the parts of a transaction that begins again after a reconnect."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from kuvasz.decode import tuples
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.lake import member
 from kuvasz.lake.datafile import (
     DataFile,
     DataFileWriter,
@@ -351,22 +352,23 @@ class ReadKeys:
 
     def read(self, path: str) -> Keys:
         """Return the keys of a data file's rows."""
-        return self._hash(read_columns(self.properties, path, self._ids))
+        return self._hash(read_columns(self.properties, path, self._ids), path)
 
-    def of(self, rows: pa.Table) -> Keys:
-        """Return the keys of rows whose fields carry ids."""
+    def of(self, rows: pa.Table, path: str) -> Keys:
+        """Return the keys of a data file's rows; their fields carry ids."""
         names = {field_id(field): field.name for field in rows.schema}
-        return self._hash(rows.select([names[number] for number in self._ids]))
+        return self._hash(rows.select([names[number] for number in self._ids]), path)
 
     @property
     def _ids(self) -> list[int]:
         return [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
 
-    def _hash(self, table: pa.Table) -> Keys:
+    def _hash(self, table: pa.Table, path: str) -> Keys:
+        seed = member.seed(self.seed, member.in_path(path))
         columns = [_storage(column.combine_chunks()) for column in table.combine_chunks().columns]
         if self.sid_id is None:
-            return hash_keys(columns, sid=None, seed=self.seed)
-        return _by_sid(columns[0], columns[1:], self.seed)
+            return hash_keys(columns, sid=None, seed=seed)
+        return _by_sid(columns[0], columns[1:], seed)
 
 
 def _storage(array: pa.Array) -> pa.Array:

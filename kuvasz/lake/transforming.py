@@ -71,7 +71,7 @@ def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[lis
         shape = job.shapes[task.shape]
         assert shape.transform is not None
         seen = tuple((item.name, item.type) for item in shape.transform.inputs)
-        found.setdefault((shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
+        found.setdefault((shape.family or shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
     return list(found.values())
 
 

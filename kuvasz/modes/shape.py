@@ -60,6 +60,7 @@ class Shape:
     transform: Transform | None = None
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
     copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
+    family: bytes = b""  #: the same for all shapes of a table; empty: their seed is
 
     def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
         """Take row messages apart; with expressions, join what Spark made of them."""
