@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kuvasz import failpoints, lsn
+from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry, SourceError
@@ -84,7 +85,6 @@ class App:
     """
 
     def __init__(self, config: Config, *, lake: Lake | None = None, until_caught_up: bool = False) -> None:
-        refuse_unsupported(config)
         self.config = config
         self.states = TableStates(file=NoteFile(config.pipeline.state_folder))
         self.progress = Progress()
@@ -125,7 +125,7 @@ class App:
         return Worker(
             number,
             self._lake,
-            target_of=self._targets.target,
+            target_of=self._targets.find,
             progress=self.progress,
             budget=self.budget,
             states=self.states,
@@ -216,7 +216,7 @@ class App:
         goals: dict[tuple[str, str, float], int] = {}
         for state in self.states.snapshot():
             if state.state is State.CATCHING_UP and not self.lot.has(state.target, state.source):
-                key, sync = (state.target, state.source, state.since), syncs[state.source]
+                key, sync = (state.target, state.source, state.since), syncs[state.database]
                 received = 0 if sync.reader is None else sync.reader.received_lsn
                 goals[key] = self._goals.get(key) or max(received, sync.target_lsn or 0)
                 if self._has_reached(sync, goals[key]):
@@ -271,11 +271,11 @@ class App:
                                            "error": str(failure.error)})  # fmt: skip
         if failure.error.retry is Retry.TIMED:
             for source in self.states.sources_of(failure.target):
-                self.sync(source).retry_later(failure.target)
+                self.sync(source).retry_later(names.member_name(failure.target, names.member_of(source)))
 
     def sync(self, source: str) -> SourceSync:
         """Return what keeps a source replicated; pause, resume, retry and resync its tables there, on the loop."""
-        return next(sync for sync in self.sources if sync.source.name == source)
+        return next(sync for sync in self.sources if sync.source.name == names.source_of(source))
 
     async def _settle(self, target: str) -> None:
         """Return when no mini-transaction that has begun can touch a target any more.
@@ -346,20 +346,6 @@ def log_receipt(receipt: Receipt) -> None:
         "event": "committed", "table": receipt.target, "rows": receipt.rows, "snapshot": receipt.snapshot_id,
         "positions": {source: lsn.render(position.lsn) for source, position in receipt.positions.items()},
         "source_commit_us": receipt.commit_us, "seconds": round(receipt.seconds, 4)})  # fmt: skip
-
-
-def refuse_unsupported(config: Config) -> None:
-    """Refuse what the configuration can say and this version does not do, rather than do something else.
-
-    Raises:
-        ConfigError: An option is not supported yet.
-    """
-    for group in config.databases:
-        for name, table in group.tables.items():
-            used = [option for option in ("partitions_regex",) if getattr(table, option)]
-            if used:
-                message = f"database {group.database}, table {name}: {used[0]} is not supported by this version"
-                raise ConfigError(message, hint="take it out; the table is replicated as a clone")
 
 
 def _first(group: BaseExceptionGroup[KuvaszError]) -> KuvaszError:

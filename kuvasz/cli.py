@@ -145,7 +145,7 @@ def check(
     """Look at all sources and the lake before anything is touched; exit 3 if something required is missing."""
     from kuvasz.verbs import check as verb
 
-    loaded = _supported(context, config, settings)
+    loaded = _loaded(context, config, settings)
     found = verb.findings(loaded.config)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -162,7 +162,7 @@ def plan(
     """Show what a start would do, and do nothing; exit 4 if there is anything to do."""
     from kuvasz.verbs import plan as verb
 
-    loaded = _supported(context, config, settings)
+    loaded = _loaded(context, config, settings)
     found = verb.plans(loaded.config)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -185,7 +185,7 @@ def verify(
     """Compare sources and lake row by row, beside a running kuvasz or without; exit 4 if they differ."""
     from kuvasz.verbs import verify as verb
 
-    loaded = _supported(context, config, settings)
+    loaded = _loaded(context, config, settings)
     with verb.progress() as on_progress:
         found = verb.reports(loaded.config, table=table, sid=sid, is_fixing=is_fixing, on_progress=on_progress)
     redact = Redactor(loaded.secrets)
@@ -289,7 +289,7 @@ def maintain(
     """Merge files, expire snapshots and remove orphans now: in the running kuvasz, or here if none answers."""
     from kuvasz.verbs import maintain as verb
 
-    loaded = _supported(context, config, settings)
+    loaded = _loaded(context, config, settings)
     outcomes = verb.run(loaded.config, table, full=full)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -350,15 +350,6 @@ def _loaded(context: typer.Context, config: Path | None = None, settings: Sequen
             "there is no map", hint="name it: kuvasz --config config/map.yaml; `kuvasz --help` has more"
         )
     return load.load(path, None, overrides)
-
-
-def _supported(context: typer.Context, config: Path | None, settings: Sequence[str] | None) -> Loaded:
-    """Read the configuration, and refuse what a start would refuse."""
-    from kuvasz.app import refuse_unsupported
-
-    loaded = _loaded(context, config, settings)
-    refuse_unsupported(loaded.config)
-    return loaded
 
 
 def _print_json(value: object, redact: Redactor | None = None) -> None:

@@ -88,7 +88,7 @@ def _copies(tables: list[TableState], rates: Rates) -> Table:
         rate = rates.of(f"{table.source}/{table.target}", table.copied_rows)
         total = max(table.copy_total, 1)
         grid.add_row(
-            Text(f"copy {table.source} {table.table}", style="cyan"),
+            Text(f"copy {table.database} {table.table}", style="cyan"),
             ProgressBar(total=total, completed=table.copy_done, width=24),
             f"{100 * table.copy_done // total:3d} %",
             f"{table.copied_rows:,} rows",
@@ -100,7 +100,7 @@ def _copies(tables: list[TableState], rates: Rates) -> Table:
 def _sources(view: View, rates: Rates) -> Table:
     grid = Table.grid(padding=(0, 2))
     for source in view.sources:
-        tables = [table for table in view.tables if table.source == source.name]
+        tables = [table for table in view.tables if table.database == source.name]
         newest = max((table.last_commit_us for table in tables), default=0)
         rate = rates.of(source.name, sum(table.rows for table in tables))
         failed = [table for table in tables if table.state is State.ERROR]

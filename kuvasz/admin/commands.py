@@ -56,7 +56,7 @@ class Selection:
 
     def has(self, state: TableState, sid: str | None) -> bool:
         """Whether a table of a source with this sid is meant."""
-        is_source = self.sid is None or self.sid in {sid, state.source}
+        is_source = self.sid is None or self.sid in {sid, state.database}
         return is_source and (self.table is None or self.table in _names(state.target, state.table))
 
     def describe(self) -> str:

@@ -130,30 +130,30 @@ def _of_tables(snapshot: Snapshot) -> Iterator[Metric]:
     tables = snapshot.view.tables
     labels = ("source", "table")
     states: list[_Sample] = [
-        ((table.source, table.target, state.value), float(table.state is state))
+        ((table.database, table.label, state.value), float(table.state is state))
         for table in tables
         for state in State
     ]
     yield _gauge("kuvasz_table_state", (*labels, "state"), states)
-    yield _gauge("kuvasz_copy_progress_ratio", labels, [((t.source, t.target), copy_progress(t)) for t in tables])
+    yield _gauge("kuvasz_copy_progress_ratio", labels, [((t.database, t.label), copy_progress(t)) for t in tables])
     parked = snapshot.view.parked
-    keys = [(table.target, table.source) for table in tables]
     yield _gauge(
         "kuvasz_parked_bytes", labels,
-        [((source, target), parked[target, source].bytes if (target, source) in parked else 0)
-         for target, source in keys],
+        [((t.database, t.label), parked[t.target, t.source].bytes if (t.target, t.source) in parked else 0)
+         for t in tables],
     )  # fmt: skip
     yield _gauge(
         "kuvasz_parked_since_timestamp_seconds", labels,
-        [((source, target), parked[target, source].since) for target, source in keys if (target, source) in parked],
+        [((t.database, t.label), parked[t.target, t.source].since)
+         for t in tables if (t.target, t.source) in parked],
     )  # fmt: skip
     yield _counter("kuvasz_rows", (*labels, "op"), [sample for table in tables for sample in _rows(table)])
-    yield _counter("kuvasz_copied_rows", labels, [((t.source, t.target), t.copied_rows) for t in tables])
+    yield _counter("kuvasz_copied_rows", labels, [((t.database, t.label), t.copied_rows) for t in tables])
 
 
 def _rows(table: TableState) -> Iterator[_Sample]:
     for op, count in (("insert", table.inserts), ("update", table.updates), ("delete", table.deletes)):
-        yield (table.source, table.target, op), float(count)
+        yield (table.database, table.label, op), float(count)
 
 
 def _gauge(name: str, labels: tuple[str, ...], samples: Iterable[_Sample]) -> Metric:

@@ -129,11 +129,11 @@ class Server:
             if not fit:
                 return _refusal(409, f"{wanted.describe()} is {verb.why_not}", "see `kuvasz status`")
             for state in fit:
-                _log.info("told by a person", extra={"event": verb.name, "source": state.source,
-                                                     "table": state.target})  # fmt: skip
+                _log.info("told by a person", extra={"event": verb.name, "source": state.database,
+                                                     "table": state.label})  # fmt: skip
                 # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
-                getattr(self._app.sync(state.source), verb.name)(state.target)
-            tables = [{"source": state.source, "target": state.target} for state in fit]
+                getattr(self._app.sync(state.source), verb.name)(state.key)
+            tables = [{"source": state.database, "target": state.label} for state in fit]
             return web.json_response({"verb": verb.name, "tables": tables}, status=202)
 
         return command

@@ -62,9 +62,9 @@ def readyz(snapshot: Snapshot) -> list[str]:
         return [f"kuvasz is {view.phase}"]
     failed = {source.name for source in view.sources if source.error is not None}
     return [
-        f"source {table.source}, table {table.table}: {table.state.value}"
+        f"source {table.database}, table {table.table}: {table.state.value}"
         for table in view.tables
-        if table.state not in _SETTLED and table.source not in failed
+        if table.state not in _SETTLED and table.database not in failed
     ]
 
 
@@ -92,7 +92,7 @@ def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
             "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
             "seconds_left": _rounded(facts.slot.seconds_left),
         },
-        "tables": [_table(table, snapshot) for table in snapshot.view.tables if table.source == source.name],
+        "tables": [_table(table, snapshot) for table in snapshot.view.tables if table.database == source.name],
     }  # fmt: skip
 
 

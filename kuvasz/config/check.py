@@ -282,6 +282,9 @@ def _one_shape(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
                 path = (*feed.path, option) if option in feed.table.model_fields_set else feed.path
                 where = f"databases[{feeds[0].number}]"
                 yield Problem(path=path, message=f"{option} of the target {identifier} is not the same in {where}")
+        if (feed.table.partitions_regex is None) != (feeds[0].table.partitions_regex is None):
+            message = f"databases[{feeds[0].number}] feeds the target {identifier} too: both need partitions_regex"
+            yield Problem(path=feed.path, message=message, is_key=True)
 
 
 def _one_sid_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:

@@ -25,6 +25,8 @@ class SourceTableSpec:
         namespace: Of the target; dots separate its levels.
         target: The target's name within its namespace.
         has_sid: The target has a column ``sid`` that is part of its key.
+        member: Which of the tables of a collapse it is: its OID, that outlives a new name. Empty for any other entry,
+            and for that of the collapse itself.
     """
 
     table: TableName
@@ -32,16 +34,33 @@ class SourceTableSpec:
     namespace: str
     target: str
     has_sid: bool
+    member: str = ""
 
     @property
     def identifier(self) -> str:
         """``namespace.target``: what a target is called everywhere, and what routes it to its worker."""
         return f"{self.namespace}.{self.target}"
 
+    @property
+    def key(self) -> str:
+        """What tells it from the other entries of its source."""
+        return names.member_name(self.identifier, self.member)
+
+    @property
+    def is_collapse(self) -> bool:
+        """Whether it stands for tables that are found at the source, and is none itself."""
+        return self.config.partitions_regex is not None and not self.member
+
+    def of_member(self, table: TableName, oid: int) -> SourceTableSpec:
+        """Return the entry of a table that the collapse takes in."""
+        return dataclasses.replace(self, table=table, member=str(oid))
+
     def collapses(self, table: TableName) -> bool:
         """Say whether `partitions_regex` takes this table in."""
         regex = self.config.partitions_regex
-        return regex is not None and table.schema == self.table.schema and bool(re.fullmatch(regex, table.name))
+        if regex is None or self.member or table.schema != self.table.schema:
+            return False
+        return bool(re.fullmatch(regex, table.name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +87,10 @@ class Source:
     def object_name(self) -> str:
         """The name of its slot and of its publication."""
         return names.object_name(self.database, self.sid)
+
+    def name_of(self, spec: SourceTableSpec) -> str:
+        """Return the name that the lake, the states and the workers know an entry's rows by."""
+        return names.member_name(self.name, spec.member)
 
     def find(self, table: TableName) -> SourceTableSpec | None:
         """Return the entry that a source table belongs to: its own, else the first whose regex takes it in."""

@@ -96,7 +96,9 @@ class CopyJob:
             return
         with table.lock:
             table.follow()
-            has_versions = any(table.is_of(entry.path, entry.sid, self._feed.source, self._sid) for entry in table.files)
+            has_versions = any(
+                table.is_of(entry.path, entry.sid, self._feed.source, self._sid) for entry in table.files
+            )
         if has_versions:
             self._shape = dataclasses.replace(self._shape, copied_us=position.taken_us)
 
@@ -184,7 +186,9 @@ class CopyJob:
         table.abandon(source)
         numbered = [(table.files.reserve(), file) for file in self._files]
         if self._shape.copied_us is not None:
-            again = Recopy(table, self._jobs, self._properties, changeset, source=source, sid=sid, us=self._shape.copied_us)
+            again = Recopy(
+                table, self._jobs, self._properties, changeset, source=source, sid=sid, us=self._shape.copied_us
+            )
             for (number, file), keys in zip(numbered, self._keys(), strict=True):
                 again.adopt(number, file, keys)
             again.finish()

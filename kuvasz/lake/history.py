@@ -128,7 +128,7 @@ class HistoryWriter:
 
     def chunk(self, done: ChunkDone, source: str, sid: str | None) -> None:
         """Take what came of a chunk of whole transactions; errors as for `take`."""
-        table = self._table
+        table, self._source = self._table, source
         assert done.keys is not None
         assert done.written is not None
         assert done.closings is not None

@@ -17,6 +17,8 @@ import collections
 import dataclasses
 import threading
 
+from kuvasz.config import names
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Undurable:
@@ -114,15 +116,18 @@ class Progress:
             entry.advance()
 
     def hold(self, source: str, name: str) -> None:
-        """Keep the confirmable LSN where it is until `name` is released: a table is copying, paused, in error."""
+        """Keep the confirmable LSN where it is until `name` is released: a table is copying, paused, in error.
+
+        One of several tables that are one target holds under a name of its own (`names.member_name`).
+        """
         with self._lock:
-            self._source(source).holds.add(name)
+            self._source(names.source_of(source)).holds.add(_hold(source, name))
 
     def release(self, source: str, name: str) -> None:
         """Undo `hold`; without effect if it was not held."""
         with self._lock:
-            entry = self._source(source)
-            entry.holds.discard(name)
+            entry = self._source(names.source_of(source))
+            entry.holds.discard(_hold(source, name))
             entry.advance()
 
     def held(self, source: str) -> frozenset[str]:
@@ -157,6 +162,10 @@ class Progress:
 
     def _source(self, source: str) -> _Source:
         return self._sources.setdefault(source, _Source())
+
+
+def _hold(source: str, name: str) -> str:
+    return names.member_name(name, names.member_of(source))
 
 
 __all__ = ["Progress"]

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from kuvasz.config import names
 from kuvasz.errors import KuvaszError, StateError, TableError
 from kuvasz.state.notes import Note, NoteFile
 
@@ -39,7 +40,7 @@ class TableState:
     """What is known of one table of one source. Read it through `TableStates.snapshot`."""
 
     target: str
-    source: str
+    source: str  #: or `names.member_name`, for one of several tables that are one target
     table: str
     state: State = State.NEW
     error: KuvaszError | None = None
@@ -59,6 +60,21 @@ class TableState:
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC
     last_commit_seconds: float = 0.0  #: what the last Iceberg commit took
+
+    @property
+    def database(self) -> str:
+        """The name of its source."""
+        return names.source_of(self.source)
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other tables of its source."""
+        return names.member_name(self.target, names.member_of(self.source))
+
+    @property
+    def label(self) -> str:
+        """The target, with the table's own name where several of a source are one target."""
+        return f"{self.target}/{self.table}" if names.member_of(self.source) else self.target
 
 
 #: Facts that are added to what is known, not put in its place.
@@ -93,7 +109,7 @@ class TableStates:
         with self._lock:
             if (target, source) in self._states:
                 return
-            note = self._notes.get((target, source), Note())
+            note = self._notes.get((target, source)) or self._note_of_all(target, source)
             made = TableState(target=target, source=source, table=table, since=self._clock())
             made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
             if note.failed_at is not None:
@@ -104,10 +120,42 @@ class TableStates:
                 made.since = self._monotonic(note.paused_at)
             self._states[target, source] = made
 
-    def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
-        """Change a table's state. A paused table stays paused, but for the copy that is under way."""
+    def _note_of_all(self, target: str, source: str) -> Note:
+        """Return what was noted of all tables that are one target, while nobody knew them one by one."""
+        note = self._notes.get((target, names.source_of(source)), Note())
+        if names.member_of(source):
+            self._note((target, source), note)
+        return note
+
+    def spread(self, source: str) -> None:
+        """Forget what was noted of all tables that are one target: each of them was added with it."""
         with self._lock:
-            self._set(self._states[target, source], state, error)
+            known = {target for target, name in self._states if names.source_of(name) == source and name != source}
+            for target in known:
+                self._note((target, source), Note())
+
+    def remove(self, target: str, source: str) -> None:
+        """Forget a table that is no longer at its source, and what was noted of it."""
+        with self._lock:
+            self._states.pop((target, source), None)
+            self._epochs.pop((target, source), None)
+            if self._notes.pop((target, source), None) is not None and self._file is not None:
+                self._file.save(self._notes)
+
+    def rename(self, target: str, source: str, table: str) -> None:
+        """Note that a table has another name at its source."""
+        with self._lock:
+            self._states[target, source].table = table
+
+    def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
+        """Change a table's state, unless it was removed meanwhile.
+
+        A paused table stays paused, but for the copy that is under way.
+        """
+        with self._lock:
+            found = self._states.get((target, source))
+            if found is not None:
+                self._set(found, state, error)
 
     def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
         if found.is_paused and state is not State.COPYING:
@@ -170,16 +218,23 @@ class TableStates:
         With `is_repair` only what differs is to be copied.
         """
         with self._lock:
-            found = self._states[target, source]
+            found = self._states.get((target, source))
+            if found is None:
+                return
             found.is_resync_due, found.is_repair = is_due, is_repair
             key = (target, source)
             note = self._notes.get(key, Note())
             self._note(key, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
 
     def get(self, target: str, source: str) -> TableState:
-        """Return a copy of a table's state."""
+        """Return a copy of a table's state; one that was removed meanwhile is in error."""
         with self._lock:
-            return dataclasses.replace(self._states[target, source])
+            found = self._states.get((target, source))
+            return (
+                TableState(target=target, source=source, table="", state=State.ERROR)
+                if found is None
+                else (dataclasses.replace(found))
+            )
 
     def activate(self, target: str, source: str, epoch: int) -> None:
         """Let changes be applied that come with this epoch of the reader or a later one.
@@ -208,7 +263,8 @@ class TableStates:
     def retry_at(self, target: str, source: str, at: float | None) -> None:
         """Set the time of the next attempt, monotonic seconds."""
         with self._lock:
-            self._states[target, source].retry_at = at
+            if (target, source) in self._states:
+                self._states[target, source].retry_at = at
 
     def note(self, target: str, source: str, **facts: float) -> None:
         """Set facts; rows, commits and copies are added, and the newest commit time stays."""

@@ -20,7 +20,7 @@ from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import CopyNeeded, SchemaError, TableError
 from kuvasz.evolve.numbers import number
-from kuvasz.model import Relation, TableType
+from kuvasz.model import Relation, TableName, TableType
 from kuvasz.ports import Lake, Target
 from kuvasz.source import conninfo, introspect
 from kuvasz.source.look import Look, look
@@ -65,10 +65,18 @@ class SchemaWatch:
         self._checked = checked
         self._on_trouble = on_trouble
         self._on_followed = on_followed
-        self._specs = {spec.table: spec for spec in source.tables}
+        self._specs: dict[TableName, SourceTableSpec] = {}
+        self._members: dict[int, SourceTableSpec] = {}  # by OID: whatever they are called
         self._looks: dict[int, Look] = {}
         self._spec_of: dict[int, SourceTableSpec] = {}
         self._following = threading.Lock()  #: what was parked is numbered while the stream goes on
+        self.know(source)
+
+    def know(self, source: Source) -> None:
+        """Take over which tables the source has."""
+        self._specs = {spec.table: spec for spec in source.tables if not spec.member and not spec.is_collapse}
+        self._members = {int(spec.member): spec for spec in source.tables if spec.member}
+        self._source = source
 
     def begin(self, tables: Iterable[tuple[SourceTableSpec, SourceTable]], at: int) -> None:
         """Take over what was seen at an LSN, and prepared in the lake."""
@@ -83,11 +91,11 @@ class SchemaWatch:
             SourceError: The catalog cannot be read: the stream has to begin again.
             LakeError: The lake cannot be changed now.
         """
-        spec = self._specs.get(relation.table)
+        spec = self._specs.get(relation.table) or self._members.get(relation.oid)
         if spec is None:
             self._note_renamed(relation)
             return relation
-        if not self._states.is_streaming(spec.identifier, self._source.name):
+        if not self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
             return relation  # its rows are not applied; when they are, the stream begins again
         try:
             with self._following:
@@ -110,14 +118,18 @@ class SchemaWatch:
             SourceError: The catalog cannot be read.
         """
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
-            found = introspect.load_relations(connection, self._specs)
+            found = introspect.load_relations(connection, [spec.table for spec in self._source.tables])
             oids = {spec.table: oid for oid, spec in self._spec_of.items()}
             is_fit = False
             for spec in self._source.tables:
                 is_unfit = unfit(spec)
-                if not is_unfit and not self._states.is_streaming(spec.identifier, self._source.name):
+                if not is_unfit and not self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
                     continue
                 table, oid = found.get(spec.table), oids.get(spec.table, 0)
+                if spec.member:
+                    oid = int(spec.member)
+                    if table is None or table.relation.oid != oid:
+                        continue  # who looks for members sees it go
                 try:
                     if table is None or table.relation.oid != oid:
                         self._refuse_moved(spec, look(connection, spec.table, oid, 0), oid)
@@ -146,18 +158,18 @@ class SchemaWatch:
 
     def _note_renamed(self, relation: Relation) -> None:
         spec = self._spec_of.get(relation.oid)
-        if spec is not None and self._states.is_streaming(spec.identifier, self._source.name):
+        if spec is not None and self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
             self._on_trouble(spec, renamed(self._source, spec, str(relation.table)))
 
     def _follow(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
-        position = self._lake.positions(spec.identifier).get(self._source.name)
+        position = self._lake.positions(spec.identifier).get(self._source.name_of(spec))
         if position is not None and commit_lsn < position.lsn:
             return relation  # the lake has its rows already
         seen = self._looks.get(relation.oid)
         if seen is None or seen.table is None or commit_lsn >= seen.lsn:
             seen = self._look(spec, relation, commit_lsn, xid)
         assert seen.table is not None
-        known = self._lake.columns(spec.identifier, self._source.name)
+        known = self._lake.columns(spec.identifier, self._source.name_of(spec))
         numbered = number(relation, seen.table.relation, known)
         if numbered is None:
             message = (
@@ -176,6 +188,9 @@ class SchemaWatch:
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
             seen = look(connection, spec.table, relation.oid, xid)
+            if spec.member and seen.moved is not None:
+                spec = dataclasses.replace(spec, table=seen.moved)
+                seen = look(connection, spec.table, relation.oid, xid)
         self._refuse_moved(spec, seen, relation.oid)
         table = self._checked(spec, seen.table)
         target, feed = self._target_of(spec), feed_of(self._source, spec)

@@ -22,11 +22,12 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kuvasz import failpoints, lsn
+from kuvasz.config import names
 from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
@@ -71,6 +72,7 @@ from kuvasz.state.progress import Progress
 from kuvasz.state.standing import Standing, StandingFile
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync import keyless, lost
+from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.parking import Neighbours, Parking
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, tell
@@ -144,7 +146,8 @@ class SourceSync:
     """
 
     def __init__(self, source: Source, around: Surroundings) -> None:
-        self.source = source
+        #: with the tables that its collapses take in, as last seen
+        self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
         self.reader: Reader | None = None
@@ -158,18 +161,19 @@ class SourceSync:
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
         self._standing = StandingFile(around.state_folder, source.name)
-        self._told: dict[str, str] = {}  #: errors that were logged, by target: the same again is no news
-        self._unprepared: set[str] = set()  #: targets that the lake would not take: what it has of them is unknown
-        self._tables: dict[str, SourceTable] = {}  #: usable ones, by target, as last seen
-        self._readmissions: asyncio.Queue[str] = asyncio.Queue()  #: targets
+        # By `SourceTableSpec.key`: the target, and which table it is where several of a source are one.
+        self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
+        self._unprepared: set[str] = set()  #: those that the lake would not take: what it has of them is unknown
+        self._tables: dict[str, SourceTable] = {}  #: usable ones, as last seen
+        self._readmissions: asyncio.Queue[str] = asyncio.Queue()
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
-        self._attempts: dict[str, int] = {}  #: by target: how often it was tried again by itself
+        self._attempts: dict[str, int] = {}  #: how often it was tried again by itself
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unread: set[str] = set()  #: partitions that the role may not read
-        self._unfit: set[str] = set()  #: targets whose source table cannot be replicated as it is
+        self._unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
         self._replay: Callable[[str], None] = lambda _: None  #: begins a task of the stream's
-        self._approved: set[str] = set()  #: targets that follow a schema change because a person said so
-        self._accepted: set[str] = set()  #: targets that go on with a gap because a person said so
+        self._approved: set[str] = set()  #: those that follow a schema change because a person said so
+        self._accepted: set[str] = set()  #: those that go on with a gap because a person said so
         self._watch = SchemaWatch(
             source,
             around.lake,
@@ -177,7 +181,15 @@ class SourceSync:
             target_of=self._target_of,
             checked=self._checked,
             on_trouble=self._on_trouble,
-            on_followed=lambda spec: self._approved.discard(spec.identifier),
+            on_followed=lambda spec: self._approved.discard(spec.key),
+        )
+        self._members = MemberWatch(
+            source,
+            around.lake,
+            around.states,
+            around.progress,
+            settle=self._settle,
+            readmit=lambda key: self._call(self._readmissions.put_nowait, key),
         )
         self.parking = Parking(
             source,
@@ -187,14 +199,14 @@ class SourceSync:
                 copy_again=self._make_room, confirmed_lsn=lambda: self._standing.standing.confirmed_lsn,
             ),
         )  # fmt: skip
-        for spec in source.tables:
-            around.states.add(spec.identifier, source.name, str(spec.table))
+        for spec in self.source.tables:
+            around.states.add(spec.identifier, self._name(spec), str(spec.table))
 
     @property
     def is_streaming(self) -> bool:
         """Whether the reader runs and every table is past its copy or in error."""
         settled = {State.STREAMING, State.CATCHING_UP, State.ERROR, State.PAUSED}
-        mine = [state for state in self._around.states.snapshot() if state.source == self.source.name]
+        mine = [state for state in self._around.states.snapshot() if state.database == self.source.name]
         is_settled = self.reader is not None and all(state.state in settled for state in mine)
         return is_settled and not self.parking.is_replaying
 
@@ -257,8 +269,8 @@ class SourceSync:
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""
-        get, name = self._around.states.get, self.source.name
-        due = [get(spec.identifier, name).is_resync_due for spec in self.source.tables]
+        get = self._around.states.get
+        due = [get(spec.identifier, self._name(spec)).is_resync_due for spec in self.source.tables]
         has_rows = [self._position(spec) is not None for spec in self.source.tables]
         return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 
@@ -292,9 +304,9 @@ class SourceSync:
         finally:
             if start.snapshot is not None:
                 start.snapshot.close()
-        streamed = {spec.identifier for spec, _ in start.tables}
+        streamed = {spec.key for spec, _ in start.tables}
         for spec in self.source.tables:
-            self._begin(spec, is_streamed=spec.identifier in streamed)
+            self._begin(spec, is_streamed=spec.key in streamed)
         await self._stream(start, [spec for spec in new if self._state(spec) is not State.ERROR])
 
     async def _leave_stream(self) -> None:
@@ -303,43 +315,51 @@ class SourceSync:
         self._epoch += 1
         self._around.progress.restarted(self.source.name, self._epoch)
         for spec in self.source.tables:
-            if self._around.states.is_streaming(spec.identifier, self.source.name):
-                if self.parking.has(spec.identifier):  # it is to be replayed first, from where it is then
-                    self._around.states.set(spec.identifier, self.source.name, State.NEW)
+            if self._around.states.is_streaming(spec.identifier, self._name(spec)):
+                if self._is_parked(spec):  # it is to be replayed first, from where it is then
+                    self._around.states.set(spec.identifier, self._name(spec), State.NEW)
                 else:
-                    self._around.states.activate(spec.identifier, self.source.name, self._epoch + 1)
+                    self._around.states.activate(spec.identifier, self._name(spec), self._epoch + 1)
             await self._around.settle(spec.identifier)
 
     def _begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
         """Let a table follow the stream that is about to begin, or hold the source if it is needed later."""
-        target, name = spec.identifier, self.source.name
+        target, name = spec.identifier, self._name(spec)
         is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
-        if self._position(spec) is not None and self.parking.has(target):
+        if self._position(spec) is not None and self._is_parked(spec):
             self._around.progress.hold(name, target)
             self.parking.begin(target, self._epoch + 1)
             if is_streamed and not is_stopped:
                 self._readmissions.put_nowait(target)
         elif self._position(spec) is not None and is_streamed and not is_stopped:
             self._around.progress.hold(name, target)
-            if self._activate(target, self._epoch + 1):
+            if self._activate(spec, self._epoch + 1):
                 self._around.progress.release(name, target)
-        elif self._position(spec) is not None or target in self._unprepared:
+        elif self._position(spec) is not None or self._is_unknown(spec):
             self._around.progress.hold(name, target)
         else:  # what is still to be copied needs nothing that comes before its snapshot
             self._around.progress.release(name, target)
 
-    def _activate(self, target: str, epoch: int) -> bool:
+    def _is_parked(self, spec: SourceTableSpec) -> bool:
+        """Whether a table lacks what is parked of it; the changes of members wait at the source."""
+        return not spec.member and self.parking.has(spec.identifier)
+
+    def _is_unknown(self, spec: SourceTableSpec) -> bool:
+        """Whether nobody knows if the lake has rows of a table; of a member's target another one may have told."""
+        return spec.key in self._unprepared and not (spec.member and self._around.lake.positions(spec.identifier))
+
+    def _activate(self, spec: SourceTableSpec, epoch: int) -> bool:
         """Let a table follow from a connection on; returns whether it does.
 
         Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
-        states, name = self._around.states, self.source.name
+        states, target, name = self._around.states, spec.identifier, self._name(spec)
         states.activate(target, name, epoch)
         error = self._around.lake.failure(target)
         if error is not None:
             states.set(target, name, State.ERROR, error)
-            self.retry_later(target)
+            self._again_later(spec)
         return states.is_streaming(target, name)
 
     async def _stream(self, start: _Start, new: Sequence[SourceTableSpec]) -> None:
@@ -373,7 +393,7 @@ class SourceSync:
                 tasks.create_task(self._copy_beside(reader, start.system_id), name=f"copy {self._slot}"),
                 tasks.create_task(self._readmit_all(reader), name=f"readmit {self._slot}"),
                 tasks.create_task(self._await_inserts(reader, start), name=f"inserts {self._slot}"),
-                tasks.create_task(self._watch_partitions(start.tables), name=f"partitions {self._slot}"),
+                tasks.create_task(self._watch_partitions(), name=f"partitions {self._slot}"),
                 tasks.create_task(self._patrol(), name=f"patrol {self._slot}"),
                 tasks.create_task(self.parking.watch(reader), name=f"park {self._slot}"),
             ]
@@ -393,13 +413,13 @@ class SourceSync:
         while not self._stopping.is_set():
             await _either(self._stopping, PATROL_S)
             try:
-                is_fit = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.identifier in self._unfit)
+                is_fit = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._unfit)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.debug("the catalog cannot be looked at", extra={
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             else:
-                for target in tuple(self._unfit) if is_fit else ():
-                    self._readmissions.put_nowait(target)
+                for key in tuple(self._unfit) if is_fit else ():
+                    self._readmissions.put_nowait(key)
 
     async def _await_inserts(self, reader: Reader, start: _Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
@@ -420,13 +440,12 @@ class SourceSync:
     def _is_copying(self) -> bool:
         return any(self._state(spec) is State.COPYING for spec in self.source.tables)
 
-    async def _watch_partitions(self, tables: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
-        """Look now and then which partitions came and went: the stream does not tell."""
-        roots = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
-        while roots:
+    async def _watch_partitions(self) -> None:
+        """Look now and then which partitions, and members of collapses, came and went: the stream does not tell."""
+        while True:
             await asyncio.sleep(_PARTITIONS_S)
             try:
-                await asyncio.to_thread(self._look_at_partitions, roots)
+                await asyncio.to_thread(self._look_at_partitions)
             except KuvaszError as error:
                 _log.debug("the partitions could not be looked at", extra={
                     "event": "partitions_unseen", "source": self.source.name, "error": str(error)})  # fmt: skip
@@ -436,22 +455,23 @@ class SourceSync:
         while True:
             spec = await self._due.get()
             await self._copy_one(spec, system_id)
-            if self._around.states.get(spec.identifier, self.source.name).is_resync_due:
-                self._readmissions.put_nowait(spec.identifier)
+            if self._around.states.get(spec.identifier, self._name(spec)).is_resync_due:
+                self._readmissions.put_nowait(spec.key)
             elif self._is_paused(spec):
-                self._around.states.set(spec.identifier, self.source.name, State.PAUSED)
+                self._around.states.set(spec.identifier, self._name(spec), State.PAUSED)
             elif self._position(spec) is not None and self._state(spec) is not State.ERROR:
-                await self._rejoin([spec.identifier], reader)
+                await self._rejoin([spec], reader)
 
     async def _copy_one(self, spec: SourceTableSpec, system_id: str) -> None:
         """Copy a table unless it has its rows, is paused or in error; connections that fail are tried again."""
-        around, name = self._around, self.source.name
+        around, name = self._around, self._name(spec)
         wait = _FIRST_BACKOFF_S
         while self._position(spec) is None and self._state(spec) not in {State.PAUSED, State.ERROR}:
             try:
                 async with around.copies:
                     around.progress.hold(name, spec.identifier)
-                    await self.parking.begin_copy(spec)
+                    if not spec.member:  # the changes of members wait at the source
+                        await self.parking.begin_copy(spec)
                     with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
             except SourceError as error:
@@ -464,61 +484,72 @@ class SourceSync:
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
         if self._position(spec) is None:
-            await self.parking.end_copy(spec)
+            if not spec.member:
+                await self.parking.end_copy(spec)
             around.progress.release(name, spec.identifier)
 
     # Commands: called on the loop
 
-    def pause(self, target: str) -> None:
+    # A table is named by its target, and one of several that are one target by `SourceTableSpec.key`.
+
+    def pause(self, key: str) -> None:
         """Have a table stay where it is, and its changes at the source; the others go on."""
-        spec = self._spec(target)
+        spec = self._spec(key)
         if self._position(spec) is not None:
             # First: once it is paused, its changes are no longer applied.
-            self._around.progress.hold(self.source.name, target)
-        self._around.states.pause(target, self.source.name)
+            self._around.progress.hold(self._name(spec), spec.identifier)
+        self._around.states.pause(spec.identifier, self._name(spec))
 
-    def resume(self, target: str) -> None:
+    def resume(self, key: str) -> None:
         """Let a paused table follow again, from where it is."""
-        self._around.states.unpause(target, self.source.name)
-        self._readmissions.put_nowait(target)
+        spec = self._spec(key)
+        self._around.states.unpause(spec.identifier, self._name(spec))
+        self._readmissions.put_nowait(key)
 
-    def retry(self, target: str) -> None:
+    def retry(self, key: str) -> None:
         """Try a table again that is in error, or waits for a person before it follows a change of its columns."""
-        self._attempts.pop(target, None)
-        self._approved.add(target)
-        if isinstance(self._around.states.get(target, self.source.name).error, ChangesLost):
-            self._accepted.add(target)
-        self._readmissions.put_nowait(target)
+        spec = self._spec(key)
+        self._attempts.pop(key, None)
+        self._approved.add(key)
+        if isinstance(self._around.states.get(spec.identifier, self._name(spec)).error, ChangesLost):
+            self._accepted.add(key)
+        self._readmissions.put_nowait(key)
 
-    def resync(self, target: str) -> None:
+    def resync(self, key: str) -> None:
         """Copy a table again beside the stream; its rows in the lake stay until the new ones replace them at once.
 
         Survives a restart. Now if the source streams, else with its next start; a paused table waits until it is
         resumed. Safe in any state, also when the table was dropped from the lake.
         """
-        self._around.states.resync(target, self.source.name, is_due=True)
-        self._readmissions.put_nowait(target)
+        spec = self._spec(key)
+        self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
+        self._readmissions.put_nowait(key)
 
-    def _spec(self, target: str) -> SourceTableSpec:
-        return next(spec for spec in self.source.tables if spec.identifier == target)
+    def _spec(self, key: str) -> SourceTableSpec:
+        return next(spec for spec in self.source.tables if spec.key == key)
+
+    def _known(self, keys: Iterable[str]) -> list[SourceTableSpec]:
+        """Return the tables of these keys; one of several that are one target may have left."""
+        wanted = dict.fromkeys(keys)
+        return [spec for spec in self.source.tables if spec.key in wanted]
 
     async def _readmit_all(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again."""
         while True:
-            targets = [await self._readmissions.get()]
+            keys = [await self._readmissions.get()]
             while not self._readmissions.empty():
-                targets.append(self._readmissions.get_nowait())
+                keys.append(self._readmissions.get_nowait())
             ready = []
-            for target in dict.fromkeys(targets):
+            for spec in self._known(keys):
                 async with self.parking.moving:
-                    if await self._readmit(self._spec(target)):
-                        ready.append(target)
+                    if await self._readmit(spec):
+                        ready.append(spec)
             if ready:
                 await self._rejoin(ready, reader)
 
     async def _readmit(self, spec: SourceTableSpec) -> bool:
         """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
-        target, name = spec.identifier, self.source.name
+        target, name = spec.identifier, self._name(spec)
         state = self._around.states.get(target, name)
         is_busy = state.state is State.COPYING or (
             state.state in {State.CATCHING_UP, State.STREAMING} and not state.is_resync_due
@@ -537,8 +568,10 @@ class SourceSync:
             self._refuse(spec, error)
             return False
         if not is_usable:
+            if spec.member and self._position(spec) is None and not self._is_unknown(spec):
+                self._around.progress.release(name, target)  # a newcomer that is refused holds nobody up
             return False
-        if keyless.has_only_inserts(self._tables[target]):
+        if keyless.has_only_inserts(self._tables[spec.key]):
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
         if self._position(spec) is None:
@@ -554,39 +587,40 @@ class SourceSync:
         elif self.reader is not None:
             self.reader.stop()
 
-    async def _rejoin(self, targets: Sequence[str], reader: Reader) -> None:
+    async def _rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
         """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN.
 
         What is parked of a table comes first, in a task of its own.
         """
-        around, name = self._around, self.source.name
-        for target in targets:
-            around.progress.hold(name, target)
+        around = self._around
+        for spec in specs:
+            target = spec.identifier
+            around.progress.hold(self._name(spec), target)
             if around.lake.failure(target) is not None:
                 await around.settle(target)
                 await asyncio.to_thread(around.lake.resume, target)
-            if self.parking.has(target):
+            if self._is_parked(spec):
                 self._replay(target)
-        targets = [target for target in targets if not self.parking.has(target)]
-        if not targets:
+        specs = [spec for spec in specs if not self._is_parked(spec)]
+        if not specs:
             return
         epoch = reader.epoch + 1
-        for target in targets:
-            self._activate(target, epoch)
+        for spec in specs:
+            self._activate(spec, epoch)
         reader.rewind()
         while reader.epoch < epoch and reader is self.reader and not self._stopping.is_set():
             await _either(self._stopping, 0.05)
         if reader is not self.reader:
             return  # the source begins anew: it looks at all of its tables
-        for target in targets:
+        for spec in specs:
             # Else it was paused again or has failed: its changes are still needed.
-            if around.states.is_streaming(target, name):
-                self._attempts.pop(target, None)
-                around.progress.release(name, target)
+            if around.states.is_streaming(spec.identifier, self._name(spec)):
+                self._attempts.pop(spec.key, None)
+                around.progress.release(self._name(spec), spec.identifier)
 
     async def _replay_one(self, spec: SourceTableSpec, reader: Reader) -> None:
-        if await self.parking.replay(spec, reader, self._activate):
-            self._attempts.pop(spec.identifier, None)
+        if await self.parking.replay(spec, reader, lambda target, epoch: self._activate(self._spec(target), epoch)):
+            self._attempts.pop(spec.key, None)
 
     def _make_room(self, spec: SourceTableSpec) -> None:
         """Have a table copied again whose changes do not find room in its parking log, if the map says so."""
@@ -596,7 +630,7 @@ class SourceSync:
         _log.warning("too many changes were parked: the table is copied again", extra={
             "event": "copied_again", "source": name, "table": target})  # fmt: skip
         self._around.states.resync(target, name, is_due=True)
-        self._settle(spec)
+        self._settle(spec.identifier)
         self._forget(spec)
         self._around.progress.release(name, target)  # nothing but a copy brings it back
         self._call(self._readmissions.put_nowait, target)
@@ -607,36 +641,36 @@ class SourceSync:
     def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
         # Hold first: what comes from now on is not applied, and must come again.
-        self._around.progress.hold(self.source.name, spec.identifier)
+        self._around.progress.hold(self._name(spec), spec.identifier)
         if isinstance(error, CopyNeeded):
-            self._around.states.resync(spec.identifier, self.source.name, is_due=True)
-            self._around.states.set(spec.identifier, self.source.name, State.NEW)
+            self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
+            self._around.states.set(spec.identifier, self._name(spec), State.NEW)
             _log.info("a table is copied again", extra={
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "reason": error.message})  # fmt: skip
         else:
             self._fail(spec, error)
         if not isinstance(error, SchemaHeld):
-            self._call(self._readmissions.put_nowait, spec.identifier)
+            self._call(self._readmissions.put_nowait, spec.key)
 
     def _again_later(self, spec: SourceTableSpec) -> None:
         """Try a table again by itself after a while; called from any thread."""
-        target = spec.identifier
-        attempt = self._attempts.get(target, 0)
-        self._attempts[target] = attempt + 1
+        attempt = self._attempts.get(spec.key, 0)
+        self._attempts[spec.key] = attempt + 1
         wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
-        self._around.states.retry_at(target, self.source.name, time.monotonic() + wait)
+        self._around.states.retry_at(spec.identifier, self._name(spec), time.monotonic() + wait)
         if self._loop is not None:
-            self._call(self._loop.call_later, wait, self._readmissions.put_nowait, target)
+            self._call(self._loop.call_later, wait, self._readmissions.put_nowait, spec.key)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         """Have the loop call a function; from any thread."""
         if self._loop is not None and not self._stopping.is_set():
             self._loop.call_soon_threadsafe(functools.partial(function, *arguments))
 
-    def retry_later(self, target: str) -> None:
+    def retry_later(self, key: str) -> None:
         """Try a table again by itself after a while, longer each time; called from any thread."""
-        self._again_later(self._spec(target))
+        for spec in self._known([key]):
+            self._again_later(spec)
 
     # In threads
 
@@ -655,26 +689,28 @@ class SourceSync:
                 (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
                 self.target_lsn = lsn.parse(row[0])
             seen_at = wal_end(connection)
+            self._take_members(connection)
             found = introspect.load_relations(connection, [spec.table for spec in self.source.tables])
             usable = [
                 (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
             ]
-            self._tables = {spec.identifier: table for spec, table in usable}
+            self._tables = {spec.key: table for spec, table in usable}
             prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table, seen_at)]
             self._watch.begin(prepared, seen_at)
-            ready = {spec.identifier for spec, _ in prepared}
-            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED and spec.identifier not in ready]
-            if not prepared and not held:
+            ready = {spec.key for spec, _ in prepared}
+            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED and spec.key not in ready]
+            if not prepared and not held and self.source.tables:  # without any, members of a collapse may come
                 if publication.load(connection, self._slot) is not None:
                     # A table without key must not stay published: the application's own UPDATE would fail.
                     self._publish_all(connection, usable, [])
                 told = [str(state.error) for state in self._around.states.snapshot()
-                        if state.source == self.source.name and state.error is not None]  # fmt: skip
+                        if state.database == self.source.name and state.error is not None]  # fmt: skip
                 why = told[0] if told else "they are paused, and the lake does not take them"
                 raise SourceRefused(f"source {self.source.name}: none of its tables can be replicated: {why}")
             system_id = str(facts.system_identifier)
             self._check_partitions(connection, prepared)
             has_slot = self._check_slot(connection, [*(spec for spec, _ in prepared), *held], facts)
+            self._members.forget_gone(self.source)
             partial = self._publish_all(connection, usable, [spec for spec, _ in prepared])
             # After the publications: they must be there at the slot's first LSN.
             taken = None
@@ -735,15 +771,15 @@ class SourceSync:
             seen_at = wal_end(connection)
             table = self._usable(spec, introspect.load_relations(connection, [spec.table]))
             if table is None:
-                self._tables.pop(spec.identifier, None)
+                self._tables.pop(spec.key, None)
             else:
-                self._tables[spec.identifier] = table
+                self._tables[spec.key] = table
             is_ready = table is not None and self._prepare(spec, table, seen_at)
             if is_ready and table is not None:
                 self._watch.begin([(spec, table)], seen_at)
                 self._check_partitions(connection, [(spec, table)])
                 is_ready = self._state(spec) is not State.ERROR
-            usable = [(self._spec(target), found) for target, found in self._tables.items()]
+            usable = [(one, self._tables[one.key]) for one in self._known(tuple(self._tables))]
             self._publish_all(connection, usable, [spec] if is_ready else [])
             return is_ready
 
@@ -765,8 +801,8 @@ class SourceSync:
                 if spec in specs:
                     self._forget(spec)
                 else:  # it streams beside what is looked at
-                    self._around.states.resync(spec.identifier, self.source.name, is_due=True)
-                    self._call(self._readmissions.put_nowait, spec.identifier)
+                    self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
+                    self._call(self._readmissions.put_nowait, spec.key)
         done = publication.carry_out(connection, name, planned)
         if done.statements or done.tidying:
             _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
@@ -776,12 +812,12 @@ class SourceSync:
         try:
             table = self._checked(spec, found.get(spec.table))
         except TableError as error:
-            self._unfit.add(spec.identifier)
-            known = self._around.states.get(spec.identifier, self.source.name).error
+            self._unfit.add(spec.key)
+            known = self._around.states.get(spec.identifier, self._name(spec)).error
             # Whoever saw it go knows more of it: that it was renamed, and to what.
             self._refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
             return None
-        self._unfit.discard(spec.identifier)
+        self._unfit.discard(spec.key)
         return table
 
     def _checked(self, spec: SourceTableSpec, table: SourceTable | None) -> SourceTable:
@@ -791,7 +827,7 @@ class SourceSync:
             SchemaError: It cannot be replicated.
         """
         place = f"source {self.source.name}, table {spec.table}"
-        if table is None:
+        if table is None or (spec.member and spec.member != str(table.relation.oid)):
             raise SchemaError(f"{place}: there is no such table", hint="create it, or take it out of the map")
         if table.why_unsupported:
             message = f"{place} cannot be replicated: {table.why_unsupported}"
@@ -807,13 +843,13 @@ class SourceSync:
 
     def _target_of(self, spec: SourceTableSpec) -> Target:
         target = target_of(spec, self._around.mask_secret)
-        is_approved = spec.identifier in self._approved and target.on_schema_change == "hold"
+        is_approved = spec.key in self._approved and target.on_schema_change == "hold"
         return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
 
     def _prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
         lake = self._around.lake
         try:
-            if self._around.states.get(spec.identifier, self.source.name).is_resync_due and not self._is_paused(spec):
+            if self._around.states.get(spec.identifier, self._name(spec)).is_resync_due and not self._is_paused(spec):
                 self._forget(spec)
             done = lake.prepare(self._target_of(spec), feed_of(self.source, spec), table.relation)
             tell(self.source, spec, done, at)
@@ -824,19 +860,25 @@ class SourceSync:
                     error.message, hint=error.hint, database=self.source.database, table=str(spec.table),
                     option=error.option,
                 ) from error  # fmt: skip
-            self._unprepared.add(spec.identifier)
+            self._unprepared.add(spec.key)
             self._refuse(spec, error)
             return False
-        self._unprepared.discard(spec.identifier)
-        self._approved.discard(spec.identifier)
+        self._unprepared.discard(spec.key)
+        self._approved.discard(spec.key)
+        if spec.member:
+            try:
+                self._members.note(self.source, spec)
+            except SchemaError as error:
+                self._refuse(spec, error)
+                return False
         if lake.failure(spec.identifier) is not None:
             # The lake ignores what is written behind a failure: it must know that the table begins again, but not
             # before the worker has taken notice, for all of its sources.
-            self._settle(spec)
+            self._settle(spec.identifier)
             lake.resume(spec.identifier)
         if self._state(spec) in {State.ERROR, State.PAUSED}:
-            self._around.states.set(spec.identifier, self.source.name, State.NEW)
-        self._told.pop(spec.identifier, None)
+            self._around.states.set(spec.identifier, self._name(spec), State.NEW)
+        self._told.pop(spec.key, None)
         return True
 
     def _admit(self, spec: SourceTableSpec) -> None:
@@ -846,7 +888,8 @@ class SourceSync:
             ParkedLost: It is gone.
         """
         try:
-            self.parking.admit(spec)
+            if not spec.member:
+                self.parking.admit(spec)
         except ParkedLost as error:
             if self.source.on_slot_lost is not OnSlotLost.RESYNC or self._is_paused(spec):
                 raise
@@ -855,9 +898,32 @@ class SourceSync:
                 "error": str(error)})  # fmt: skip
             self._forget(spec)
 
-    def _look_at_partitions(self, roots: Sequence[tuple[SourceTableSpec, SourceTable]]) -> None:
+    def _look_at_partitions(self) -> None:
+        roots = [
+            (spec, self._tables[spec.key])
+            for spec in self._known(tuple(self._tables))
+            if self._tables[spec.key].kind is TableKind.PARTITIONED
+        ]
+        if not roots and not self._members.has_any:
+            return
         with contextlib.closing(conninfo.connect(self._url)) as connection:
+            if self._members.has_any:
+                self._take_members(connection)
+                self._members.forget_gone(self.source)
             self._check_partitions(connection, roots)
+
+    def _take_members(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Take over which tables the collapses of the map take in now."""
+        before, self.source = self.source, self._members.look(connection)
+        self._watch.know(self.source)
+        try:
+            self._members.take(before, self.source, is_streaming=self.reader is not None)
+        except BaseException:
+            self.source = before  # else the next look would find nothing new, and nobody take them up
+            raise
+        present = {spec.key for spec in self.source.tables}
+        for key in [key for key in self._tables if key not in present]:
+            self._tables.pop(key, None)
 
     def _check_partitions(
         self,
@@ -875,7 +941,7 @@ class SourceSync:
         }
         for oid, found in partitions.load(connection, roots).items() if roots else ():
             spec = roots[oid]
-            known = self._around.lake.parts(spec.identifier, self.source.name)
+            known = self._around.lake.parts(spec.identifier, self._name(spec))
             now = frozenset(partition.links for partition in found)
             fresh = [partition for partition in found if known is not None and partition.links not in known]
             filled = {part: self._is_filled(connection, spec, part) for part in fresh}
@@ -888,7 +954,7 @@ class SourceSync:
                     "event": "partition_left", "source": self.source.name, "table": str(spec.table),
                     "target": spec.identifier, "partitions": len(known - now)})  # fmt: skip
             if known != now:
-                self._around.lake.remember_parts(spec.identifier, self.source.name, now)
+                self._around.lake.remember_parts(spec.identifier, self._name(spec), now)
 
     def _is_filled(
         self,
@@ -914,30 +980,30 @@ class SourceSync:
         )
         error = TableError(message, hint=f"copy the table again: kuvasz resync --table {spec.identifier}")
         # Hold first: what is dropped from now on must come again.
-        self._around.progress.hold(self.source.name, spec.identifier)
-        self._around.states.set(spec.identifier, self.source.name, State.ERROR, error)
+        self._around.progress.hold(self._name(spec), spec.identifier)
+        self._around.states.set(spec.identifier, self._name(spec), State.ERROR, error)
         _log.error("a table stops", extra={
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip
 
-    def _settle(self, spec: SourceTableSpec) -> None:
+    def _settle(self, target: str) -> None:
         assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(self._around.settle(spec.identifier), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._around.settle(target), self._loop).result()
 
     def _forget(self, spec: SourceTableSpec) -> None:
         """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
-        to_repair = self._around.states.get(spec.identifier, self.source.name).is_repair
+        to_repair = self._around.states.get(spec.identifier, self._name(spec)).is_repair
         try:
-            self._around.lake.forget(spec.identifier, self.source.name, to_repair=to_repair)
+            self._around.lake.forget(spec.identifier, self._name(spec), to_repair=to_repair)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in self._around.states.sources_of(spec.identifier):
-                if other != self.source.name and self._around.states.is_streaming(spec.identifier, other):
+                if other != self._name(spec) and self._around.states.is_streaming(spec.identifier, other):
                     self._around.progress.hold(other, spec.identifier)
                     self._around.states.set(spec.identifier, other, State.ERROR, error)
         self.parking.drop(spec.identifier)
         failpoints.hit("position_forgotten", SourceError)
-        self._around.states.resync(spec.identifier, self.source.name, is_due=False)
+        self._around.states.resync(spec.identifier, self._name(spec), is_due=False)
 
     def _check_slot(
         self,
@@ -953,7 +1019,7 @@ class SourceSync:
         """
         system_id, name = str(facts.system_identifier), self.source.name
         known = [(spec, position) for spec in specs if (position := self._position(spec)) is not None]
-        for spec, position in known:
+        for spec, position in (*known, *self._positions_of_members(specs)):
             if position.system_id and position.system_id != system_id:
                 raise SlotLost(
                     f"source {name}: cluster {system_id} answers, but table {spec.identifier} holds rows"
@@ -983,6 +1049,16 @@ class SourceSync:
         confirmed_lsn = max(standing.confirmed_lsn, state.confirmed_flush_lsn or 0)
         self._standing.update(dataclasses.replace(standing, system_id=system_id, confirmed_lsn=confirmed_lsn))
         return True
+
+    def _positions_of_members(self, specs: Sequence[SourceTableSpec]) -> list[tuple[SourceTableSpec, Position]]:
+        """Return the positions of all members of collapses, those that are gone as well."""
+        return [
+            (spec, position)
+            for spec in specs
+            if spec.member
+            for name, position in self._around.lake.positions(spec.identifier).items()
+            if names.source_of(name) == self.source.name
+        ]
 
     def _compare(
         self,
@@ -1020,12 +1096,12 @@ class SourceSync:
         Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
         lake knows, and only then does the old slot go.
         """
-        states, name = self._around.states, self.source.name
+        states = self._around.states
         for spec in self.source.tables:
-            state = states.get(spec.identifier, name)
+            state = states.get(spec.identifier, self._name(spec))
             is_copy_wanted = state.is_resync_due and not state.is_repair
             is_repair = self.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
-            states.resync(spec.identifier, name, is_due=True, is_repair=is_repair)
+            states.resync(spec.identifier, self._name(spec), is_due=True, is_repair=is_repair)
         for spec in self.source.tables:
             self._forget(spec)
         with contextlib.closing(conninfo.connect(self._url)) as connection:
@@ -1061,7 +1137,7 @@ class SourceSync:
     async def _copy(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
         if self._stopping.is_set():
             raise SourceError(f"source {self.source.name}: stopped while copying")
-        self._around.states.set(spec.identifier, self.source.name, State.COPYING)
+        self._around.states.set(spec.identifier, self._name(spec), State.COPYING)
         abandoned = threading.Event()
         copying = asyncio.get_running_loop().run_in_executor(None, self._copy_now, spec, taken, system_id, abandoned)
         try:
@@ -1080,7 +1156,7 @@ class SourceSync:
     def _copy_now(
         self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, abandoned: threading.Event
     ) -> None:
-        table = self._tables[spec.identifier]
+        table = self._tables[spec.key]
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
@@ -1090,15 +1166,15 @@ class SourceSync:
         table = _narrowed(spec, self._changed_since(spec, table, self._checked(spec, seen), taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            self._around.lake.remember_parts(spec.identifier, self.source.name, parts)
+            self._around.lake.remember_parts(spec.identifier, self._name(spec), parts)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
         total = len(ranges)
         note = self._around.states.note
-        note(spec.identifier, self.source.name, copy_total=total, copy_done=0)
+        note(spec.identifier, self._name(spec), copy_total=total, copy_done=0)
 
         def progress(done: int, rows: int) -> None:
-            note(spec.identifier, self.source.name, copy_done=done, copied_rows=rows)
+            note(spec.identifier, self._name(spec), copy_done=done, copied_rows=rows)
             self._around.on_copy(self.source.name, spec.identifier, done, total, rows)
             if self._stopping.is_set() or abandoned.is_set():
                 raise SourceError(f"source {self.source.name}: stopped while copying")
@@ -1109,7 +1185,7 @@ class SourceSync:
             self._repair(feed, table, ranges, position, progress, at_us)
             return
         receipt = self._around.lake.copy(feed, table.relation, ranges, position, progress)
-        note(spec.identifier, self.source.name, copies=1)
+        note(spec.identifier, self._name(spec), copies=1)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
@@ -1120,15 +1196,15 @@ class SourceSync:
         Raises:
             ChangesLost: A person has to say how it goes on.
         """
-        target, name = spec.identifier, self.source.name
+        target, name = spec.identifier, self._name(spec)
         gap = self._around.lake.gap(target, name)
         if gap is None:
             return True
-        cure = lost.cure(name, spec, table.relation, gap, is_accepted=target in self._accepted)
+        cure = lost.cure(self.source.name, spec, table.relation, gap, is_accepted=spec.key in self._accepted)
         if cure is not lost.Cure.COPY:
             return False
         _log.warning("a table cannot be compared and is copied again", extra={
-            "event": "copied_again", "source": name, "table": target,
+            "event": "copied_again", "source": self.source.name, "table": target,
             "reason": lost.why_not_compared(spec, table.relation)})  # fmt: skip
         if spec.config.type is TableType.CLONE:
             self._around.lake.forget(target, name)  # nothing is missing then
@@ -1149,7 +1225,7 @@ class SourceSync:
             progress(done, 0)
 
         receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=at_us)
-        self._accepted.discard(feed.target)
+        self._accepted.discard(names.member_name(feed.target, names.member_of(feed.source)))
         _log.info("a gap is closed", extra={
             "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
             "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip
@@ -1173,13 +1249,16 @@ class SourceSync:
         return now
 
     def _position(self, spec: SourceTableSpec) -> Position | None:
-        return self._around.lake.positions(spec.identifier).get(self.source.name)
+        return self._around.lake.positions(spec.identifier).get(self._name(spec))
+
+    def _name(self, spec: SourceTableSpec) -> str:
+        return self.source.name_of(spec)
 
     def _state(self, spec: SourceTableSpec) -> State:
-        return self._around.states.get(spec.identifier, self.source.name).state
+        return self._around.states.get(spec.identifier, self._name(spec)).state
 
     def _is_paused(self, spec: SourceTableSpec) -> bool:
-        return self._around.states.get(spec.identifier, self.source.name).is_paused
+        return self._around.states.get(spec.identifier, self._name(spec)).is_paused
 
     def _refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
@@ -1188,10 +1267,10 @@ class SourceSync:
             self._again_later(spec)
 
     def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        told = self._told.get(spec.identifier)
-        self._told[spec.identifier] = str(error)
+        told = self._told.get(spec.key)
+        self._told[spec.key] = str(error)
         state = State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR
-        self._around.states.set(spec.identifier, self.source.name, state, error)
+        self._around.states.set(spec.identifier, self._name(spec), state, error)
         if told != str(error):
             _log.error("a table stops", extra={
                 "event": "table_failed", "source": self.source.name, "table": spec.identifier,

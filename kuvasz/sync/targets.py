@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kuvasz.config import names
 from kuvasz.config.problem import suggestion
@@ -23,19 +23,29 @@ class Targets:
 
     def __init__(self, sources: Iterable[Source], workers: int) -> None:
         self._workers = workers
-        self._specs: Mapping[str, Mapping[TableName, SourceTableSpec]] = {
-            source.name: {spec.table: spec for spec in source.tables} for source in sources
-        }
+        self._sources = {source.name: source for source in sources}
+        self._specs: dict[tuple[str, TableName], SourceTableSpec | None] = {}
 
-    def target(self, source: str, relation: Relation) -> str | None:
-        """Return the target a relation feeds, None if the map has none."""
-        spec = self._specs[source].get(relation.table)
-        return None if spec is None else spec.identifier
+    def find(self, source: str, relation: Relation) -> tuple[str, str] | None:
+        """Return the target a relation feeds, and the name it knows the relation's source by; None: the map has none.
+
+        A table that a collapse takes in is known by its OID, whatever it is called when its changes come.
+        """
+        spec = self._spec(source, relation.table)
+        if spec is None:
+            return None
+        return spec.identifier, names.member_name(source, str(relation.oid) if spec.is_collapse else "")
 
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
-        target = self.target(source, relation)
-        return None if target is None else worker_of(target, self._workers)
+        spec = self._spec(source, relation.table)
+        return None if spec is None else worker_of(spec.identifier, self._workers)
+
+    def _spec(self, source: str, table: TableName) -> SourceTableSpec | None:
+        key = (source, table)
+        if key not in self._specs:
+            self._specs[key] = self._sources[source].find(table)
+        return self._specs[key]
 
 
 def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
@@ -43,6 +53,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
     return Target(
         name=spec.identifier,
         has_sid=spec.has_sid,
+        has_members=spec.config.partitions_regex is not None,
         decimals=spec.config.decimal_types,
         out_of_range=str(spec.config.out_of_range),
         filter=spec.config.filter,
@@ -90,4 +101,4 @@ def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:
 
 def feed_of(source: Source, spec: SourceTableSpec) -> Feed:
     """Return the feed of a map entry."""
-    return Feed(target=spec.identifier, source=source.name, sid=source.sid, table=spec.table)
+    return Feed(target=spec.identifier, source=source.name_of(spec), sid=source.sid, table=spec.table)

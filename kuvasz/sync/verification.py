@@ -89,6 +89,7 @@ class Report:
     source: str
     table: str
     target: str
+    is_member: bool = False  #: one of several tables of the source that are one target
     lsn: str = ""  #: of the source, at which the two were compared
     source_rows: int = 0
     lake_rows: int = 0
@@ -153,7 +154,9 @@ class Verification:
     def run(self, spec: SourceTableSpec) -> Report:
         """Compare one table; errors are part of the report."""
         begin = time.monotonic()
-        report = Report(source=self._source.name, table=str(spec.table), target=spec.identifier)
+        report = Report(
+            source=self._source.name, table=str(spec.table), target=spec.identifier, is_member=bool(spec.member)
+        )
         try:
             report = self._run(spec, report)
         except KuvaszError as error:
@@ -171,7 +174,7 @@ class Verification:
         if table is None:
             return dataclasses.replace(report, skipped="the lake has no such table yet")
         table.look()
-        if self._source.name not in table.positions:
+        if self._source.name_of(spec) not in table.positions:
             return dataclasses.replace(report, skipped="it was not copied yet")
         rounds: list[_Round] = []
         keys: Keys | None = None
@@ -196,13 +199,13 @@ class Verification:
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             table.look()
-            if table.parked(name) is not None:  # what is confirmed says nothing of it then
+            if table.parked(self._source.name_of(spec)) is not None:  # what is confirmed says nothing of it then
                 raise TableError(
                     f"{self._place(spec)}: changes wait in the state folder since it was stopped or paused: how far"
                     " the lake is cannot be told",
                     hint="have kuvasz apply them first: kuvasz resume, or retry",
                 )
-            at = max(table.positions[name].lsn, confirmed)
+            at = max(table.positions[self._source.name_of(spec)].lsn, confirmed)
             relation, requests = self._requests(spec, taken)
             comparison = self._lake.comparison(
                 table, feed_of(self._source, spec), relation, requests, self._progress(spec)
@@ -231,7 +234,7 @@ class Verification:
             return dataclasses.replace(done, shown=_shown(done.certain, values))
 
     def _check_cluster(self, connection: Any, spec: SourceTableSpec, table: LakeTable) -> None:  # noqa: ANN401
-        known = table.positions[self._source.name].system_id
+        known = table.positions[self._source.name_of(spec)].system_id
         now = str(introspect.server(connection).system_identifier)
         if known and known != now:
             raise SlotLost(
@@ -342,8 +345,8 @@ class Verification:
             at = done.at
             for _ in range(_COMMITS):
                 table.look()
-                if table.positions[self._source.name].lsn > at:
-                    at = table.positions[self._source.name].lsn
+                if table.positions[self._source.name_of(spec)].lsn > at:
+                    at = table.positions[self._source.name_of(spec)].lsn
                     for change in window.read(at):
                         moved.take(change)
                 left = done.certain.keep(~moved.touched[find(done.found.keys, done.certain.keys)])

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import KuvaszError
-from kuvasz.source.finding import Finding
+from kuvasz.errors import KuvaszError, SourceError
+from kuvasz.source import conninfo
+from kuvasz.source.finding import Finding, Severity
 from kuvasz.source.preflight import check_source
-from kuvasz.sync import keyless
+from kuvasz.sync import keyless, members
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
-    from kuvasz.config.sources import Source
+    from kuvasz.config.sources import Source, SourceTableSpec
 
 _LAKE = "lake"
 
@@ -84,11 +87,38 @@ def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def _source(source: Source) -> list[Finding]:
     try:
+        source, empty = _with_members(source)
         tables = [spec.table for spec in source.tables]
         inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
-        return check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do)
+        return [
+            *check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do),
+            *(_without_members(source, spec) for spec in empty),
+        ]
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
+
+
+def _with_members(source: Source) -> tuple[Source, list[SourceTableSpec]]:
+    """Return a source with the tables that its collapses take in, and the collapses that take in none."""
+    collapses = [spec for spec in source.tables if spec.is_collapse]
+    if not collapses:
+        return source, []
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            found = members.found(source, connection)
+    except SourceError:  # the check of the source says so
+        plain = tuple(spec for spec in source.tables if not spec.is_collapse)
+        return dataclasses.replace(source, tables=plain), []
+    full = {spec.identifier for spec in found.tables if spec.member}
+    return found, [spec for spec in collapses if spec.identifier not in full]
+
+
+def _without_members(source: Source, spec: SourceTableSpec) -> Finding:
+    return Finding(
+        source=source.object_name, check="members", value="no table yet", ok=False, severity=Severity.ADVICE,
+        needed=f"names like {spec.config.partitions_regex}", table=spec.table,
+        fix="compare `partitions_regex` with the tables' names; one that appears later is taken in",
+    )  # fmt: skip
 
 
 def _lake(config: Config) -> list[Finding]:

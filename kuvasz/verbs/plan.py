@@ -14,6 +14,7 @@ from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
 from kuvasz.sync import keyless
+from kuvasz.sync import members as source_members
 from kuvasz.sync.targets import narrowed, target_of, why_not_taken
 from kuvasz.verbs import text, typetable
 from kuvasz.verbs.check import THREADS
@@ -101,6 +102,7 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePla
         url = source.url.get()
         plan = dataclasses.replace(plan, location=conninfo.location(url))
         with contextlib.closing(conninfo.connect(url)) as connection:
+            source = source_members.found(source, connection)
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
             tables = [_table(source, spec, found.get(spec.table), lake[spec.identifier]) for spec in source.tables]
             usable = [
@@ -139,7 +141,8 @@ def _with_slot(
     plan: SourcePlan, source: Source, state: slots.SlotState | None, lake: Mapping[str, LakeTableView | None]
 ) -> SourcePlan:
     is_known = any(
-        (view := lake[spec.identifier]) is not None and source.name in view.positions for spec in source.tables
+        (view := lake[spec.identifier]) is not None and source.name_of(spec) in view.positions
+        for spec in source.tables
     )
     if state is None and is_known:
         raise SlotLost(
@@ -171,7 +174,7 @@ def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, vie
         columns = _columns(spec, found, view)
     except SchemaError as error:
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
-    is_known = view is not None and source.name in view.positions
+    is_known = view is not None and source.name_of(spec) in view.positions
     return TablePlan(
         table=table, target=target, action="follow" if is_known else "copy", is_new_target=view is None,
         bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,

@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, SourceError
 from kuvasz.lake.beside import LakeBeside
+from kuvasz.source import conninfo
+from kuvasz.sync import members
 from kuvasz.sync.verification import SHOWN, Report, Verification
 
 if TYPE_CHECKING:
@@ -50,9 +52,25 @@ def reports(
     chosen = _chosen(config, table, sid)
     with LakeBeside(config, session) as lake:
         return [
-            Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress).run(spec)
+            Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress).run(one)
             for source, spec in chosen
+            for one in _members(source, spec)
         ]
+
+
+def _members(source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
+    """Return the tables that a collapse takes in, each to be compared by itself; any other table as it is.
+
+    A source that cannot be asked is not there for the comparison either, which says so.
+    """
+    if not spec.is_collapse:
+        return [spec]
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            found = members.found(source, connection)
+    except SourceError:
+        return [spec]
+    return [one for one in found.tables if one.member and one.identifier == spec.identifier]
 
 
 def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[Source, SourceTableSpec]]:
@@ -112,6 +130,8 @@ def render(found: Sequence[Report]) -> str:
 
 def _lines(report: Report) -> list[str]:
     name = f"{report.target} of {report.source}"
+    if report.is_member:
+        name = f"{report.table} in {name}"
     if report.error:
         return [f"{name}: error: {report.error}", *([f"  hint: {report.hint}"] if report.hint else [])]
     if report.skipped:

@@ -6,11 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
+from kuvasz.config import names
 from kuvasz.model import Delivery, Relation, Replay, Segment, Truncation
 from kuvasz.ports import TableWork
 
-#: (source, relation) -> target, None if the map has none.
-TargetOf = Callable[[str, Relation], str | None]
+#: (source, relation) -> target, and the name it knows the relation's source by; None if the map has no target.
+TargetOf = Callable[[str, Relation], tuple[str, str] | None]
 
 #: (target, source, epoch) -> whether changes that came with this connection are to be applied now.
 IsActive = Callable[[str, str, int], bool]
@@ -57,7 +58,8 @@ class _Batch:
         self.changes: dict[str, list[Segment | Truncation]] = {}
         self.touched: dict[str, dict[str, int]] = {}
         self.abandoned: dict[str, set[str]] = {}
-        self.closed: dict[str, set[str]] = {}  # source -> targets whose open transaction ended here
+        # source -> (target, name) whose open transaction ended here
+        self.closed: dict[str, set[tuple[str, str]]] = {}
         self.to_park: list[ToPark] = []
         self.replays: list[tuple[str, Replay]] = []
         self._parked: dict[tuple[str, str], tuple[list[Segment | Truncation], int]] = {}
@@ -70,19 +72,22 @@ class _Batch:
         self.changes.setdefault(target, []).extend(changes)
         self.touched.setdefault(target, {})[source] = through
 
-    def restart(self, source: str, broken: Iterable[str]) -> None:
+    def restart(self, source: str, broken: Iterable[tuple[str, str]]) -> None:
         """Undo what was taken of a source's stream: all of it comes again. What was parked does not."""
-        for name, taken in self.changes.items():
-            kept, _ = self._parked.get((name, source), ([], 0))
+        for target, taken in self.changes.items():
+            kept, _ = self._parked.get((target, source), ([], 0))
             mine = set(map(id, kept))
-            self.changes[name] = [change for change in taken if change.source != source or id(change) in mine]
-        for name, sources in self.touched.items():
-            if (name, source) in self._parked:
-                sources[source] = self._parked[name, source][1]
-            else:
-                sources.pop(source, None)
-        for name in {*broken, *self.closed.pop(source, ())}:
-            self.abandoned.setdefault(name, set()).add(source)
+            self.changes[target] = [
+                change for change in taken if names.source_of(change.source) != source or id(change) in mine
+            ]
+        for target, sources in self.touched.items():
+            for name in [name for name in sources if names.source_of(name) == source]:
+                if (target, name) in self._parked:
+                    sources[name] = self._parked[target, name][1]
+                else:
+                    del sources[name]
+        for target, name in {*broken, *self.closed.pop(source, ())}:
+            self.abandoned.setdefault(target, set()).add(name)
 
 
 class Gatherer:
@@ -97,7 +102,7 @@ class Gatherer:
         self._parks = parks
         self._is_replaying = is_replaying
         self._epochs: dict[str, int] = {}
-        self._open: dict[str, set[str]] = {}
+        self._open: dict[str, set[tuple[str, str]]] = {}  # source -> (target, name of the source there)
         self._parked_open: dict[str, set[str]] = {}  # source -> targets with such parts in their parking logs
         self._replayed_open: dict[tuple[str, str], int] = {}  # (target, source) -> number of the replay
 
@@ -144,16 +149,20 @@ class Gatherer:
         source = delivery.source
         targets = set()
         parked: dict[str, list[Segment | Truncation]] = {}
-        for paused in [name for name in self._open.get(source, ()) if not asked(name, source, delivery.epoch)]:
+        for paused in [pair for pair in self._open.get(source, ()) if not asked(*pair, delivery.epoch)]:
             # It stopped following in the middle of a transaction, which begins again when it follows again.
             self._open[source].discard(paused)
-            batch.abandoned.setdefault(paused, set()).add(source)
+            batch.abandoned.setdefault(paused[0], set()).add(paused[1])
         for change in delivery.changes:
-            target = target_of(source, change.relation)
-            if target is not None and asked(target, source, delivery.epoch):
-                batch.changes.setdefault(target, []).append(change)
-                targets.add(target)
-            elif target is not None and self._parks(target, source, delivery.epoch):
+            found = target_of(source, change.relation)
+            if found is None:
+                continue
+            target, name = found
+            if asked(target, name, delivery.epoch):
+                taken_as = change if name == source else dataclasses.replace(change, source=name)
+                batch.changes.setdefault(target, []).append(taken_as)
+                targets.add(found)
+            elif self._parks(target, name, delivery.epoch):
                 parked.setdefault(target, []).append(change)
         if parked or self._parked_open:
             batch.to_park += self._park(delivery, parked)
@@ -163,11 +172,11 @@ class Gatherer:
             ended = self._open.pop(source, set())
             batch.closed.setdefault(source, set()).update(ended)
             targets |= ended
-        for target in targets:
-            batch.touched.setdefault(target, {})[source] = delivery.through
+        for target, name in targets:
+            batch.touched.setdefault(target, {})[name] = delivery.through
 
     def _open_sources(self, target: str) -> frozenset[str]:
-        live = {source for source, open_in in self._open.items() if target in open_in}
+        live = {name for open_in in self._open.values() for of, name in open_in if of == target}
         return frozenset(live | {source for name, source in self._replayed_open if name == target})
 
     def _park(self, delivery: Delivery, parked: dict[str, list[Segment | Truncation]]) -> list[ToPark]:

@@ -16,14 +16,14 @@ from typing import Any
 
 from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.model import NO_OPERATIONS, Delivery, Relation
+from kuvasz.model import NO_OPERATIONS, Delivery
 from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.worker.flush import FlushPolicy
-from kuvasz.worker.gather import Gathered, Gatherer
+from kuvasz.worker.gather import Gathered, Gatherer, TargetOf
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Worker:
     Args:
         number: Its place among the workers.
         lake: Where changes go.
-        target_of: Finds the target of a relation.
+        target_of: Finds the target of a relation; see `TargetOf`.
         progress: Told what is durable.
         budget: Told which bytes are no longer waiting.
         states: Told about failures, asked which tables are active.
@@ -52,7 +52,7 @@ class Worker:
         number: int,
         lake: Lake,
         *,
-        target_of: Callable[[str, Relation], str | None],
+        target_of: TargetOf,
         progress: Progress,
         budget: Budget,
         states: TableStates,

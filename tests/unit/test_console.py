@@ -13,7 +13,7 @@ from kuvasz.errors import TableError
 from kuvasz.state.tables import State, TableState
 
 
-def source(name: str = "shop/eu", state: str = "streaming", **facts: object) -> SourceView:
+def source(name: str = "shop_eu", state: str = "streaming", **facts: object) -> SourceView:
     return SourceView(**{
         "name": name, "state": state, "error": None, "received_lsn": 0, "confirmed_lsn": 0x16B374D848,
         "confirmable_lsn": 0, "rows": 0, "epoch": 1, "commit_us": None, "last_message_at": None, "is_pending": False,
@@ -22,7 +22,7 @@ def source(name: str = "shop/eu", state: str = "streaming", **facts: object) -> 
 
 
 def table(name: str = "items", state: State = State.STREAMING, **facts: object) -> TableState:
-    return TableState(target=f"shop.{name}", source="shop/eu", table=f"public.{name}", state=state, **facts)
+    return TableState(target=f"shop.{name}", source="shop_eu", table=f"public.{name}", state=state, **facts)
 
 
 def drawn(*tables: TableState, sources: tuple[SourceView, ...] = (source(),), phase: str = "running") -> str:
@@ -36,7 +36,7 @@ def test_a_source_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.time, "time", lambda: 946684800 + 12.5)
     text = drawn(table(), table("orders", last_commit_us=10_000_000))
     (line,) = text.strip().splitlines()
-    assert line.startswith("shop/eu")
+    assert line.startswith("shop_eu")
     for part in ("streaming", "items:streaming orders:streaming", "confirmed 16/B374D848", "newest change 2.5 s old"):
         assert part in line
 
@@ -48,7 +48,7 @@ def test_many_tables_are_counted() -> None:
 
 def test_a_copying_table_has_a_bar() -> None:
     text = drawn(table(state=State.COPYING, copy_done=1, copy_total=3, copied_rows=12345))
-    assert "copy shop/eu public.items" in text
+    assert "copy shop_eu public.items" in text
     assert "33 %" in text
     assert "12,345 rows" in text
     assert "0 %" in drawn(table(state=State.COPYING))

@@ -168,3 +168,11 @@ def test_groups_that_share_a_target_agree_on_its_shape(tmp_path: Path) -> None:
         "map.yaml:2:72: databases[1].tables.t: key of the target kuvasz.t is not the same in databases[0]",
         "map.yaml:2:79: databases[1].tables.t.type: type of the target kuvasz.t is not the same in databases[0]",
     ]
+
+
+def test_a_target_takes_several_tables_of_each_source_or_of_none(tmp_path: Path) -> None:
+    regex = "t: {partitions_regex: 't_.*'}"
+    assert refusal(tmp_path, groups(("x", A, regex), ("y", B, "t: "))) == (
+        "map.yaml:2:69: databases[1].tables.t: databases[0] feeds the target kuvasz.t too: both need partitions_regex"
+    )
+    assert faults(tmp_path, groups(("x", A, regex), ("y", B, regex.replace("t_", "u_")))) == []

@@ -175,3 +175,15 @@ class Invariant1(RuleBasedStateMachine):
 
 TestInvariant1 = Invariant1.TestCase
 TestInvariant1.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_members_of_a_target_hold_one_by_one() -> None:
+    progress = Progress()
+    progress.hold("a/1", "shop.all")
+    progress.hold("a/2", "shop.all")
+    progress.received("a", 10)
+    progress.release("a", "shop.all")
+    progress.release("a/1", "shop.all")
+    assert progress.confirmable("a") == 0
+    progress.release("a/2", "shop.all")
+    assert progress.confirmable("a") == 10

@@ -164,3 +164,38 @@ def test_the_next_attempt_is_forgotten_with_the_state(states: TableStates) -> No
     assert states.get(T, S).retry_at == 12.0
     states.set(T, S, State.NEW)
     assert states.get(T, S).retry_at is None
+
+
+def test_what_was_noted_of_all_members_is_noted_of_each(home: Home) -> None:
+    states = home.start()
+    states.pause(T, S)
+    states = home.start()
+    for member in (f"{S}/1", f"{S}/2"):
+        states.add(T, member, "public.items_1")
+    states.spread(S)
+    states.unpause(T, f"{S}/1")
+    states = home.start()
+    for member in (f"{S}/1", f"{S}/2", f"{S}/3"):
+        states.add(T, member, "public.items_1")
+    states.spread(S)
+    assert [states.get(T, f"{S}/{number}").is_paused for number in (1, 2, 3)] == [False, True, False]
+    assert states.get(T, f"{S}/1").database == S
+    assert (states.get(T, f"{S}/1").key, states.get(T, f"{S}/1").label) == (f"{T}/1", f"{T}/public.items_1")
+    assert (states.get(T, S).key, states.get(T, S).label) == (T, T)
+
+
+def test_a_table_that_was_removed_is_nobodys(home: Home) -> None:
+    states = home.start()
+    states.pause(T, S)
+    states.remove(T, S)
+    states.set(T, S, State.STREAMING)
+    states.retry_at(T, S, 1.0)
+    states.resync(T, S, is_due=True)
+    states.note(T, S, rows=1)
+    assert (states.get(T, S).state, states.snapshot()) == (State.ERROR, [])
+    assert not home.start().get(T, S).is_paused
+
+
+def test_a_table_has_another_name(states: TableStates) -> None:
+    states.rename(T, S, "public.other")
+    assert states.get(T, S).table == "public.other"

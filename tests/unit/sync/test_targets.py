@@ -38,10 +38,25 @@ def test_a_relation_is_found_by_its_sources_map(sources: list[config_sources.Sou
     targets = Targets(sources, 4)
     eu, us, audit = (source.name for source in sources)
     orders = relation(table=TableName(schema="sales", name="orders"))
-    assert targets.target(eu, relation()) == targets.target(us, relation()) == "shop.items"
-    assert targets.target(eu, orders) == "shop.fact_orders"
-    assert targets.target(audit, relation()) is None
-    assert targets.target(eu, relation(table=TableName(schema="public", name="orders"))) is None
+    assert (targets.find(eu, relation()), targets.find(us, relation())) == (("shop.items", eu), ("shop.items", us))
+    assert targets.find(eu, orders) == ("shop.fact_orders", eu)
+    assert targets.find(audit, relation()) is None
+    assert targets.find(eu, relation(table=TableName(schema="public", name="orders"))) is None
+
+
+def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP.replace("items:", 'items: {partitions_regex: "items_.*"}'))
+    sources = config_sources.resolve(load(file, {}).config)
+    targets, eu = Targets(sources, 4), sources[0].name
+    found = relation(oid=7, table=TableName(schema="public", name="items_1"))
+    assert targets.find(eu, found) == ("shop.items", f"{eu}/7")
+    renamed = dataclasses.replace(found, table=TableName(schema="public", name="items_2"))
+    assert targets.find(eu, renamed) == ("shop.items", f"{eu}/7")
+    assert targets.worker(eu, found) == worker_of("shop.items", 4)
+    spec = sources[0].tables[0].of_member(found.table, 7)
+    assert target_of(spec).has_members
+    assert feed_of(sources[0], spec) == Feed(target="shop.items", source=f"{eu}/7", sid="eu", table=found.table)
 
 
 def test_all_sources_of_a_target_share_its_worker(sources: list[config_sources.Source]) -> None:

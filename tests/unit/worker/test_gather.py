@@ -7,8 +7,9 @@ from tests.contract.changes import Sender, insert, relation
 OTHER = TableName(schema="public", name="others")
 
 
-def target_of(source: str, found: Relation) -> str | None:
-    return {"items": "shop.items", "others": "shop.others"}.get(found.table.name)
+def target_of(source: str, found: Relation) -> tuple[str, str] | None:
+    target = {"items": "shop.items", "others": "shop.others"}.get(found.table.name)
+    return None if target is None else (target, source)
 
 
 def always(target: str, source: str, epoch: int) -> bool:
@@ -238,3 +239,23 @@ def test_a_replayed_transaction_in_parts_is_open_until_its_end_or_abandoned_with
         [replay(part, through=5, number=2, end=10, is_open=True)], target_of, always
     ).works  # fmt: skip
     assert (work.abandoned, work.open_sources, work.changes) == ({"eu"}, {"eu"}, (part,))
+
+
+def test_members_of_a_target_are_sources_of_their_own() -> None:
+    def member(source: str, found: Relation) -> tuple[str, str] | None:
+        return "shop.all", f"{source}/{found.oid}"
+
+    eu = Streams()
+    gatherer = Gatherer()
+    one, two = f"eu/{eu.items.relation.oid}", "eu/2"
+    lsn = eu.items.commit_lsn()
+    parts = eu.items.part(lsn, insert(1)), eu.others.part(lsn, insert(1))
+    (work,) = gatherer.gather([delivery(*parts, through=5, is_open=True)], member, always).works
+    assert [change.source for change in work.changes] == [one, two]
+    assert (work.through, work.open_sources) == ({one: 5, two: 5}, {one, two})
+    # One of them stops following; the other's transaction ends.
+    (work,) = gatherer.gather([delivery(through=lsn + 8)], member, lambda _, name, __: name == two).works
+    assert (work.through, work.open_sources, work.abandoned) == ({two: lsn + 8}, frozenset(), {one})
+    gatherer.gather([delivery(parts[1], through=lsn + 8, is_open=True)], member, always)
+    (work,) = gatherer.gather([delivery(through=lsn, epoch=2)], member, always).works
+    assert (work.through, work.abandoned) == ({}, {two})

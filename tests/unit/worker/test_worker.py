@@ -66,8 +66,9 @@ class Bench:
         )  # fmt: skip
         self.held_at_failure: list[int] = []
 
-    def _target(self, source: str, found: Relation) -> str | None:
-        return {TABLE: TARGET, OTHERS.table: OTHER}.get(found.table)
+    def _target(self, source: str, found: Relation) -> tuple[str, str] | None:
+        target = {TABLE: TARGET, OTHERS.table: OTHER}.get(found.table)
+        return None if target is None else (target, source)
 
     def _fail(self, failure: Failure) -> None:
         self.held_at_failure.append(self.progress.confirmable("eu"))

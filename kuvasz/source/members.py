@@ -1,0 +1,51 @@
+"""The tables of a schema, as a regular expression over their names looks at them.
+
+See the manual, section 53.11 "pg_class", and section 9.28.7 for ``pg_partition_ancestors``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.model import TableName
+from kuvasz.source import failure
+from kuvasz.source.conninfo import place
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TABLES = """
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, CASE WHEN c.relispartition THEN
+    ARRAY(SELECT a.relid::oid::bigint FROM pg_partition_ancestors(c.oid) AS a (relid) WHERE a.relid <> c.oid)
+    ELSE '{}' END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY(%s::text[]) AND c.relkind IN ('r', 'p') ORDER BY n.nspname, c.relname
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A table, partitioned or a partition or neither."""
+
+    oid: int
+    table: TableName
+    ancestors: tuple[int, ...]  #: OIDs of what it is a partition of, up to the root
+
+
+def load(connection: psycopg.Connection[Any], schemas: Iterable[str]) -> list[Candidate]:
+    """Return the tables of some schemas, by name.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), "list the tables"):
+        rows = connection.execute(_TABLES, (sorted(set(schemas)),)).fetchall()
+    return [
+        Candidate(oid=oid, table=TableName(schema=schema, name=name), ancestors=tuple(ancestors))
+        for oid, schema, name, ancestors in rows
+    ]
+
+
+__all__ = ["Candidate", "load"]
