@@ -269,6 +269,13 @@ class LakeTable:
         Raises:
             ForeignChange: An open transaction replaces rows of files that someone else removed.
         """
+        try:
+            self._read_new()
+        except BaseException:
+            self.reset_index()  # files without their keys must not be taken for known the next time
+            raise
+
+    def _read_new(self) -> None:
         assert self._index is not None
         sid = self.schema.by_name(SID)
         sid_id = sid.field_id if sid is not None and self.target.has_sid else None
