@@ -120,7 +120,7 @@ def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
         metrics = http.get(f"{server['url']}/metrics", timeout=10).text
         for name in (*GAUGES, *(f"{name}_total" for name in COUNTERS)):
             assert f'{name}{{table="shop.items"}}' in metrics
-        (record,) = [record for record in caplog.records if getattr(record, "event", "") == "compacted"]
+        record = next(record for record in caplog.records if getattr(record, "event", "") == "compacted")
         assert record.rewritten_bytes == table["rewritten_bytes"] == record.bytes
         assert record.changed_bytes > record.bytes
         assert record.files_before > record.files_after == 1
