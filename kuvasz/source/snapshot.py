@@ -117,18 +117,6 @@ def opening(snapshot_name: str) -> str:
     return f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {sql.literal(snapshot_name)};"
 
 
-def begun_us(connection: psycopg.Connection[Any]) -> int:
-    """Return when a session's transaction began by the server's clock, in µs since 1970-01-01 UTC.
-
-    Raises:
-        SourceError: The server failed.
-    """
-    with failure.translated(conninfos.place(connection), "read the clock"):
-        row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::bigint").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
 @contextlib.contextmanager
 def session(url: str, snapshot_name: str) -> Iterator[psycopg.Connection[Any]]:
     """Give a session in a transaction under the snapshot: for the catalog as the snapshot knows it.

@@ -1162,7 +1162,6 @@ class SourceSync:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
             parts = self._partitions_of(connection, seen)
-            at_us = snapshot.begun_us(connection)
         table = _narrowed(spec, self._changed_since(spec, table, self._checked(spec, seen), taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
@@ -1182,7 +1181,7 @@ class SourceSync:
         feed = feed_of(self.source, spec)
         position = Position(lsn=taken.consistent_point, system_id=system_id, taken_us=taken.taken_us)
         if not self._needs_copy(spec, table):
-            self._repair(feed, table, ranges, position, progress, at_us)
+            self._repair(feed, table, ranges, position, progress)
             return
         receipt = self._around.lake.copy(feed, table.relation, ranges, position, progress)
         note(spec.identifier, self._name(spec), copies=1)
@@ -1217,14 +1216,13 @@ class SourceSync:
         ranges: Sequence[snapshot.CopyRange],
         position: Position,
         progress: Callable[[int, int], None],
-        at_us: int,
     ) -> None:
         def tell(phase: str, done: int, total: int) -> None:
             del phase
             self._around.states.note(feed.target, feed.source, copy_total=total)
             progress(done, 0)
 
-        receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=at_us)
+        receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=position.taken_us)
         self._accepted.discard(names.member_name(feed.target, names.member_of(feed.source)))
         _log.info("a gap is closed", extra={
             "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
