@@ -18,6 +18,7 @@ import pytest
 from kuvasz import failpoints
 from kuvasz.config.load import load
 from kuvasz.lake import positions, spark
+from kuvasz.lake.table import PARKED_PREFIX
 from tests import oracle
 from tests.acceptance import test_crash, test_maintenance
 from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
@@ -48,8 +49,13 @@ STOPPING = ("shutdown", "before_checkpoint", "after_checkpoint")
 UNTRIED = frozenset({"before_orphans"})
 
 
+#: `test_parking` kills at each of these.
+PARKING = ("before_park", "after_park", "park_noted", "park_written", "before_unpark", "after_unpark", "replay_read",
+           "replay_applied")  # fmt: skip
+
+
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *test_slot_repair.POINTS}
+    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *test_slot_repair.POINTS}
     assert tried | UNTRIED == set(failpoints.NAMES)
     fixed = (*test_crash.POINTS, *test_crash.STOPPING, *test_maintenance.POINTS)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}
@@ -90,8 +96,8 @@ class World:
         for kind, sid, table in ((kind, sid, table) for kind in TYPES for sid in self.sources for table in TABLES):
             found = self._positions(f"{kind}_{table}")
             source = f"{kind}_{sid}"
-            if source not in found:
-                continue
+            if source not in found or self._is_parked(f"{kind}_{table}", source):
+                continue  # what is parked is on this machine's disk, and confirmed
             held[kind, sid, table] = max(found[source], confirmed.get((kind, sid), 0))
             observer = self.observers[sid]
             observer.read()
@@ -105,6 +111,10 @@ class World:
             at = lake.columns.index("sid")
             mine = oracle.Rows(lake.columns, type(lake.rows)({r: n for r, n in lake.rows.items() if r[at] == sid}))
             oracle.assert_equal(expected, mine, key=("sid", "id"))
+
+    def _is_parked(self, target: str, source: str) -> bool:
+        found = oracle.open_table(self.process.pyiceberg, f"shop.{target}")
+        return PARKED_PREFIX + source in found.properties
 
     def _positions(self, target: str) -> dict[str, int]:
         """How far each source is, noting where its copy was."""
