@@ -174,14 +174,16 @@ class Pipeline:
                 name = sync.source.name
                 wait_until(
                     lambda now=now, name=name: (
-                        self._alive() and self.app.progress.confirmable(name) >= now and not self._parked(name)
+                        self._alive() and self.app.progress.confirmable(name) >= now and not self.lacks(name)
                     ),
                     f"{name} is applied: {self.errors()}",
                 )
 
-    def _parked(self, name: str) -> bool:
-        """Whether anything of a source is confirmed and not in the lake."""
-        return any(source == name for _, source in self.app.lot.views())
+    def lacks(self, name: str) -> bool:
+        """Whether anything of a source is confirmed and not in the lake: it is parked, or a copy will bring it."""
+        is_parked = any(source == name for _, source in self.app.lot.views())
+        states = [state for state in self.app.states.snapshot() if state.source == name]
+        return is_parked or any(state.state in {State.NEW, State.COPYING} or state.is_resync_due for state in states)
 
     def _alive(self) -> bool:
         assert self.error is None, self.error

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from kuvasz.lake import positions
+from kuvasz.lake.table import PARKED_PREFIX
 from kuvasz.model import Position
 from tests import oracle
 from tests.fix_postgres import Database
@@ -215,6 +216,10 @@ class Process:
     def positions(self, target: str) -> dict[str, Position]:
         """How far each source is in a table, by the lake alone."""
         return positions.parse(self._table(target).properties, target)
+
+    def is_parked(self, target: str, source: str) -> bool:
+        """Whether a table lacks changes of a source that are parked, by the lake alone."""
+        return PARKED_PREFIX + source in self._table(target).properties
 
     def snapshots(self, target: str) -> int:
         """The number of commits that changed rows of a table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -58,7 +59,8 @@ class Load:
         try:
             with self._database.connect() as session:
                 while not self._stop.is_set():
-                    with session.transaction():
+                    # Another statement of the test may lock rows in another order: one of the two has to begin again.
+                    with contextlib.suppress(psycopg.errors.DeadlockDetected), session.transaction():
                         for _ in range(self._random.randint(1, 8)):
                             self._step(session)
                     self.transactions += 1

@@ -51,7 +51,7 @@ def assert_cured(pipeline: Pipeline, database: Database) -> None:
     """Errors may come and go meanwhile, but for nobody to do anything about."""
     ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     wait_until(lambda: pipeline.app.progress.confirmable("shop") >= now, f"it is cured: {pipeline.errors()}")
-    wait_until(lambda: not pipeline.errors(), "nothing is wrong")
+    wait_until(lambda: not pipeline.errors() and not pipeline.lacks("shop"), "nothing is wrong, and nothing parked")
     pipeline.assert_equal("items", source_rows(database.url, "items"))
 
 

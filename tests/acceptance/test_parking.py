@@ -28,6 +28,13 @@ def killing(point: str) -> str:
     return f"{name}:kill:{passes or 1}"
 
 
+def update_all(database: Database) -> None:
+    """A transaction of many parts. It locks rows in another order than the load does."""
+    with database.connect() as session:
+        session.execute("LOCK TABLE items IN EXCLUSIVE MODE")
+        session.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_parked_changes_survive_a_kill_anywhere(
@@ -50,7 +57,7 @@ def test_parked_changes_survive_a_kill_anywhere(
             process.start(failpoints=killing(point))
             process.wait_killed()
         process.start()
-        database.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
+        update_all(database)
         ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
         process.wait_until(lambda: confirmed(database, now), "the source lets go of its WAL")
         process.terminate()
@@ -59,7 +66,7 @@ def test_parked_changes_survive_a_kill_anywhere(
         for point in out:
             process.start(failpoints=killing(point))
             process.wait_killed()
-            database.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
+            update_all(database)
     process.start("--until-caught-up")
     assert process.wait() == 0, process.report()
     for table in TABLES:

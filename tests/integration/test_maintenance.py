@@ -125,9 +125,10 @@ def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
         assert record.changed_bytes > record.bytes
         assert record.files_before > record.files_after == 1
         iceberg = open_table(lake_folder.pyiceberg, "shop.items", catalog=lake_folder.catalog)
-        (summary,) = [s.summary for s in iceberg.metadata.snapshots if "kuvasz.rewritten-files" in s.summary]
-        assert summary["kuvasz.rewritten-bytes"] == str(record.bytes)
-        assert summary["kuvasz.rewritten-rows"] == str(record.rows)
+        told = [snapshot.summary for snapshot in iceberg.metadata.snapshots]
+        rewrites = [(one["kuvasz.rewritten-bytes"], one["kuvasz.rewritten-rows"]) for one in told
+                    if "kuvasz.rewritten-files" in one]  # fmt: skip
+        assert (str(record.bytes), str(record.rows)) in rewrites
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 

@@ -1,0 +1,127 @@
+"""Memory stays within `pipeline.memory` and a base, whatever comes: see "Memory" in docs/operating.md."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from tests.fix_lake import group
+from tests.fix_postgres import Database
+from tests.fix_process import Process
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+MEMORY_BYTES = 64_000_000
+
+
+class Gauge:
+    """The most that driver and Python workers hold together, shared pages counted once, while it is watched."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.base = self._look()
+        self.most = self.base
+
+    def __enter__(self) -> Gauge:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        print(f"base {self.base / 1e6:.0f} MB, growth {self.growth / 1e6:.0f} MB")
+
+    @property
+    def growth(self) -> int:
+        """Bytes beyond what was held when the watch began."""
+        return self.most - self.base
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.2):
+            self.most = max(self.most, self._look())
+
+    def _look(self) -> int:
+        total = 0
+        for one in (psutil.Process(self._process._process.pid), *self._process.helpers()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if one.name() != "java":
+                    total += one.memory_full_info().pss
+        return total
+
+
+@pytest.fixture
+def start(database: Database, new_process: Callable[..., Process]) -> Iterator[Callable[..., Process]]:
+    """Starts kuvasz with little memory on tables of the database."""
+
+    def run(*tables: str, failpoints: str = "") -> Process:
+        pipeline = {"memory": MEMORY_BYTES, "commit_interval": "500ms"}
+        process = new_process(group({None: database}, dict.fromkeys(tables)), pipeline=pipeline)
+        process.start(failpoints=failpoints)
+        process.wait_until(lambda: process.found("reader.streaming"), "it streams", patience_s=900)
+        return process
+
+    return run
+
+
+def test_a_large_transaction(database: Database, start: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)")
+    process = start("items")
+    with Gauge(process) as gauge:
+        database.execute("INSERT INTO items SELECT i, i, 'item ' || i FROM generate_series(1, 3000000) i")
+        database.execute("UPDATE items SET n = n + 1 WHERE id % 3 = 0")
+        process.wait_confirmed(database)
+    assert process.terminate() < 60
+    ((count, total),) = database.execute("SELECT count(*), sum(n) FROM items")
+    assert count == 3_000_000
+    assert sum(row[1] * times for row, times in process.rows("items").rows.items()) == total
+    assert gauge.growth < 4 * MEMORY_BYTES + 300e6
+
+
+def test_values_of_50_megabytes(database: Database, start: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE docs (id bigint PRIMARY KEY, body text)")
+    process = start("docs")
+    with Gauge(process) as gauge:
+        for number in range(6):
+            database.execute(f"INSERT INTO docs VALUES ({number}, repeat(md5('{number}'), 50000000 / 32))")
+        database.execute("UPDATE docs SET body = body || 'x' WHERE id < 3")
+        process.wait_confirmed(database)
+    process.assert_equal("docs", source_rows(database.url, "docs"))
+    assert gauge.growth < 4 * MEMORY_BYTES + 16 * 50e6
+
+
+def test_a_catalog_that_does_not_answer(database: Database, start: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id bigint PRIMARY KEY, body text)")
+    process = start("items", failpoints="before_commit:sleep=25:2")
+    with Gauge(process) as gauge:
+        for number in range(150):
+            database.execute("INSERT INTO items SELECT i, repeat('x', 1000) FROM"
+                             f" generate_series({number * 10000}, {number * 10000 + 9999}) i")  # fmt: skip
+        process.wait_confirmed(database)
+    assert process.found("failpoint")
+    assert len(process.rows("items")) == 1_500_000
+    assert gauge.growth < 4 * MEMORY_BYTES + 300e6
+
+
+def test_a_thousand_tables(database: Database, start: Callable[..., Process]) -> None:
+    names = [f"t_{number}" for number in range(1000)]
+    with database.connect() as session:
+        for name in names:
+            session.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, n int)")
+            session.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 10) i")
+    process = start(*names)
+    with Gauge(process) as gauge:
+        for _ in range(3):
+            with database.connect() as session:
+                for name in names:
+                    session.execute(f"UPDATE {name} SET n = n + 1 WHERE id = 1")
+            process.wait_confirmed(database)
+    for name in names[::100]:
+        process.assert_equal(name, source_rows(database.url, name))
+    assert gauge.growth < 4 * MEMORY_BYTES + 300e6
