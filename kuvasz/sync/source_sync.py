@@ -470,8 +470,6 @@ class SourceSync:
             try:
                 async with around.copies:
                     around.progress.hold(name, spec.identifier)
-                    if not spec.member:  # the changes of members wait at the source
-                        await self.parking.begin_copy(spec)
                     with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
             except SourceError as error:
@@ -484,8 +482,6 @@ class SourceSync:
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
         if self._position(spec) is None:
-            if not spec.member:
-                await self.parking.end_copy(spec)
             around.progress.release(name, spec.identifier)
 
     # Commands: called on the loop
@@ -575,7 +571,6 @@ class SourceSync:
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
         if self._position(spec) is None:
-            self._around.progress.release(name, target)  # until it is its turn
             self._due.put_nowait(spec)
             return False
         return True

@@ -207,23 +207,3 @@ def test_a_table_is_copied_again_if_its_changes_find_no_room_and_the_map_says_so
         change(database, 7)
         pipeline.wait_applied(database)
         assert_equal(pipeline, database, "items", "others")
-
-
-def test_a_table_that_is_copied_beside_the_stream_holds_nothing(database: Database, lake_folder: LakeFolder) -> None:
-    fill(database)
-    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        with load(database):
-            with database.connect() as session:
-                session.execute("UPDATE others SET n = 0 WHERE id = 1")  # the copy's snapshot waits for it
-                pipeline.tell("resync", ITEMS, EU)
-                wait_until(lambda: logs(lake_folder), "what comes is parked")
-                wait_let_go(database)
-                session.rollback()
-            change(database, 5)
-            pipeline.wait_streaming()
-            wait_unparked(pipeline, lake_folder)
-        pipeline.wait_applied(database)
-        assert pipeline.app.states.get(ITEMS, EU).copies == 2
-        assert_equal(pipeline, database, "items", "others")
