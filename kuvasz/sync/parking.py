@@ -111,7 +111,7 @@ class Parking:
             noted = beside.lake.parked(target, name)
             position = beside.lake.positions(target).get(name)
             if noted is None or position is None:
-                # What was parked for a copy that did not end is of no use to the next one.
+                # A copy brings all of it.
                 if noted is not None:
                     beside.lake.park(target, name, None)
                 self.drop(target)
@@ -159,26 +159,10 @@ class Parking:
     def begin(self, target: str, epoch: int) -> None:
         """Park what comes with this connection and later ones: the source is let go when it has begun."""
         self._beside.lot.begin(target, self._source.name, epoch)
-        self._beside.lot.let_go(target, self._source.name, 0)  # at once, if it is for all connections
 
     def last_lsn(self, target: str) -> int:
         """Return the commit LSN of the newest transaction of a table that is parked; 0 for none."""
         return self._beside.lot.last_lsn(target, self._source.name)
-
-    async def begin_copy(self, spec: SourceTableSpec) -> None:
-        """Park what comes from now on: it is more than what follows the snapshot that is yet to be taken.
-
-        If that cannot be, the source stays held.
-        """
-        if self._beside.lot.most_bytes > 0:
-            async with self.moving:
-                if await self._opened(spec):
-                    self.begin(spec.identifier, 0)
-
-    async def end_copy(self, spec: SourceTableSpec) -> None:
-        """Let go of what was parked for a copy that was given up."""
-        async with self.moving:
-            await _finished(self.drop, spec.identifier)
 
     async def watch(self, reader: Reader) -> None:
         """Park tables that do not follow, for as long as the reader reads."""

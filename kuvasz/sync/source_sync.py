@@ -335,9 +335,11 @@ class SourceSync:
             self._around.progress.hold(name, target)
             if self._activate(spec, self._epoch + 1):
                 self._around.progress.release(name, target)
-        elif self._position(spec) is not None or self._is_unknown(spec):
+        elif self._position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
+            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
+            # waits for its publication is not published yet: nothing that comes now is needed for it.
             self._around.progress.hold(name, target)
-        else:  # what is still to be copied needs nothing that comes before its snapshot
+        else:
             self._around.progress.release(name, target)
 
     def _is_parked(self, spec: SourceTableSpec) -> bool:
