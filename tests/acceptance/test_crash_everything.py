@@ -18,7 +18,6 @@ import pytest
 from kuvasz import failpoints
 from kuvasz.config.load import load
 from kuvasz.lake import positions, spark
-from kuvasz.lake.table import PARKED_PREFIX
 from tests import oracle
 from tests.acceptance import test_crash, test_maintenance
 from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
@@ -96,7 +95,7 @@ class World:
         for kind, sid, table in ((kind, sid, table) for kind in TYPES for sid in self.sources for table in TABLES):
             found = self._positions(f"{kind}_{table}")
             source = f"{kind}_{sid}"
-            if source not in found or self._is_parked(f"{kind}_{table}", source):
+            if source not in found or self.process.is_parked(f"{kind}_{table}", source):
                 continue  # what is parked is on this machine's disk, and confirmed
             held[kind, sid, table] = max(found[source], confirmed.get((kind, sid), 0))
             observer = self.observers[sid]
@@ -111,10 +110,6 @@ class World:
             at = lake.columns.index("sid")
             mine = oracle.Rows(lake.columns, type(lake.rows)({r: n for r, n in lake.rows.items() if r[at] == sid}))
             oracle.assert_equal(expected, mine, key=("sid", "id"))
-
-    def _is_parked(self, target: str, source: str) -> bool:
-        found = oracle.open_table(self.process.pyiceberg, f"shop.{target}")
-        return PARKED_PREFIX + source in found.properties
 
     def _positions(self, target: str) -> dict[str, int]:
         """How far each source is, noting where its copy was."""

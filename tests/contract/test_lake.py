@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,19 +25,9 @@ from tests.contract.changes import (
     update,
     work,
 )
-from tests.contract.worlds import IcebergWorld, MemoryWorld, World
+from tests.contract.worlds import World
 
 OTHER = "shop.others"
-
-
-@pytest.fixture(params=["memory", "memory, a row a chunk", pytest.param("iceberg", marks=pytest.mark.spark)])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "iceberg":
-        made: World = IcebergWorld(request.getfixturevalue("lake_folder"))
-    else:
-        made = MemoryWorld(8 << 20 if request.param == "memory" else 1)
-    yield made
-    made.lake.close()
 
 
 # Rows

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from kuvasz.model import Position, TableName, TableType
 from kuvasz.ports import Feed, Receipt
 from tests.contract.changes import SAME, TARGET, Lines, Sender, delete, insert, relation, target, update, work
-from tests.contract.worlds import IcebergWorld, MemoryWorld, World
+from tests.contract.worlds import World
 
 ONE = relation(oid=1, table=TableName(schema="public", name="items_1"))
 TWO = relation(oid=2, table=TableName(schema="public", name="items_2"))
 BIG = "x" * 5000
-
-
-@pytest.fixture(params=["memory", "memory, a row a chunk", pytest.param("iceberg", marks=pytest.mark.spark)])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "iceberg":
-        made: World = IcebergWorld(request.getfixturevalue("lake_folder"))
-    else:
-        made = MemoryWorld(8 << 20 if request.param == "memory" else 1)
-    yield made
-    made.lake.close()
 
 
 def copy(

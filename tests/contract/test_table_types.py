@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from kuvasz.model import Position, TableType
 from kuvasz.ports import Failure
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import IcebergWorld, MemoryWorld, World
-
-
-@pytest.fixture(params=["memory", "memory, a row a chunk", pytest.param("iceberg", marks=pytest.mark.spark)])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    if request.param == "iceberg":
-        made: World = IcebergWorld(request.getfixturevalue("lake_folder"))
-    else:
-        made = MemoryWorld(8 << 20 if request.param == "memory" else 1)
-    yield made
-    made.lake.close()
+from tests.contract.worlds import World
 
 
 def prepare(world: World, table_type: TableType, *rows: tuple, sources: tuple[str, ...] = ("eu",)) -> None:
