@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.integration.scenes import BIG, copied_lsn
 from tests.observer import Observer
@@ -199,7 +199,10 @@ def test_the_second_publication_comes_later_than_the_slot(
             with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
                 pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
                 database.execute("INSERT INTO items VALUES (101)")
-                pipeline.wait_applied(database)
+                ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+                # Not `wait_applied`, which waits for copies, too: `logs` is to wait, and to hold nobody.
+                wait_until(lambda: pipeline.app.progress.confirmable("shop_eu") >= now, "the source is not held")
+                wait_until(lambda: (101,) in pipeline.rows("items"), "the other table follows")
                 assert pipeline.states()["shop_eu", "shop.logs"] is State.NEW
                 old.commit()
                 pipeline.wait_streaming()
