@@ -69,7 +69,9 @@ class Hours(Scene):
         self, databases: dict[str, Database], new_process: Callable[..., Process], session: object, version: int
     ) -> None:
         eu = databases["eu"]
-        self.observer = Observer(eu, dict.fromkeys(TABLES, ("id",)), name="witness")
+        self.observer = Observer(eu, dict.fromkeys(TABLES, ("id",)), name="witness", shows_defaults=True)
+        # What was written before shows a later column as empty.
+        self.observer.defaults = {f"extra_{number}": None for number in range(12)}
         tables = {table: {"type": kind, "target": target} for target, (table, kind) in GROWN.items()}
         groups = [
             *group(databases, dict.fromkeys(TABLES)),
