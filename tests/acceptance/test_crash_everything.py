@@ -108,7 +108,8 @@ class World:
             expected = self._expected(kind, sid, table, held[kind, sid, table])
             lake = self.process.rows(f"{kind}_{table}")
             at = lake.columns.index("sid")
-            mine = oracle.Rows(lake.columns, type(lake.rows)({r: n for r, n in lake.rows.items() if r[at] == sid}))
+            rows = type(lake.rows)({row: n for row, n in lake.rows.items() if row[at] == sid})
+            mine = oracle.Rows(columns=lake.columns, rows=rows)
             oracle.assert_equal(expected, mine, key=("sid", "id"))
 
     def _positions(self, target: str) -> dict[str, int]:
