@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.lake import positions
 from kuvasz.state.tables import State
 from tests import model, oracle
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
@@ -325,3 +326,42 @@ def test_a_clone_without_a_key_follows_every_change(database: Database, lake_fol
 
     config = lake_folder.config(group({"eu": database}, dict.fromkeys(names)))
     through_all_times(tables, Pipeline(config, lake_folder), check, lambda: None)
+
+
+def first_lsn(pipeline: Pipeline, target: str) -> int:
+    """Where the copy of a table stood, also when it has moved on."""
+    table = oracle.open_table(pipeline.folder.pyiceberg, f"shop.{target}", catalog=pipeline.folder.catalog)
+    for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0):
+        for position in positions.parse(snapshot.summary.additional_properties, target).values():
+            return position.lsn
+    raise AssertionError(f"no snapshot of {target} tells a position")
+
+
+@pytest.mark.parametrize("table_type", ["append", "changelog", "history"])
+def test_changes_during_the_first_copy(database: Database, lake_folder: LakeFolder, table_type: str) -> None:
+    def identify(name: str) -> str:
+        return "name" if name == "label" else name
+
+    database.execute("CREATE TABLE items (k int PRIMARY KEY, n int, name text)")
+    observer = Observer(database, {"items": ("k",)}, identify=identify, shows_defaults=True)
+    observer.defaults = {"note": None}
+    database.execute("INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 60000) i")
+    config = lake_folder.config(group({"eu": database}, {"items": {"type": table_type}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_until(lambda: State.COPYING in pipeline.states().values(), "the copy begins")
+        for statement in (
+            "ALTER TABLE items ADD note text",
+            "UPDATE items SET note = 'x', n = 1 WHERE k % 6000 = 0",
+            "ALTER TABLE items RENAME name TO label",
+            "UPDATE items SET label = 'other' WHERE k % 9000 = 0",
+            "DELETE FROM items WHERE k % 20000 = 1",
+            "INSERT INTO items VALUES (60001, 0, 'new', 'y')",
+        ):
+            database.execute(statement)
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 2, note = 'z' WHERE k % 9000 = 1")
+        pipeline.wait_applied(database)
+        expected = observer.expected("items", table_type, first_lsn(pipeline, "items"), sid="eu")
+        for found in readings(pipeline, "items").values():
+            columns = tuple(identify(column) for column in found.columns)
+            oracle.assert_equal(expected, oracle.Rows(columns=columns, rows=found.rows), key=("k",))
