@@ -33,12 +33,12 @@ test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds opti
 
 test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" KUVASZ_CRASHES=$(or $(CRASHES),200) \
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) \
 		exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" KUVASZ_FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_fuzz.py
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before

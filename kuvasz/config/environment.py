@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "KUVASZ_"
 
 #: Names that are not options: the map's path, named crash points for tests, the account of embedded servers.
-OTHER_NAMES = frozenset(
-    {"KUVASZ_CONFIG", "KUVASZ_CRASHES", "KUVASZ_FAILPOINTS", "KUVASZ_FUZZ", "KUVASZ_POSTGRES_ACCOUNT"}
-)
+OTHER_NAMES = frozenset({"KUVASZ_CONFIG", "KUVASZ_FAILPOINTS", "KUVASZ_POSTGRES_ACCOUNT"})
 
 #: Kubernetes tells every pod of every service in its namespace, so a service called kuvasz speaks our prefix
 #: (Kubernetes documentation, "Service", section "Environment variables").

@@ -1,4 +1,4 @@
-"""Three sources into every table type, killed at random points: 10 times, or `KUVASZ_CRASHES`.
+"""Three sources into every table type, killed at random points: 10 times, or `CRASHES`.
 
 After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
 every table does, read by Spark and by a second engine.
@@ -26,7 +26,7 @@ from tests.fix_process import Process
 from tests.integration import test_slot_repair
 from tests.observer import Observer
 
-CRASHES = int(os.environ.get("KUVASZ_CRASHES", "10"))
+CRASHES = int(os.environ.get("CRASHES", "10"))
 
 TYPES = ("clone", "append", "history", "changelog")
 SIDS = ("eu", "us", "ap")

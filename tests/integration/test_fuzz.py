@@ -45,10 +45,10 @@ _FACTS = {
 }
 
 
-@pytest.mark.skipif("KUVASZ_FUZZ" not in os.environ, reason="make fuzz")
+@pytest.mark.skipif("FUZZ" not in os.environ, reason="make fuzz")
 @pytest.mark.timeout(0)
 def test_new_programs_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: object) -> None:
-    wanted = os.environ["KUVASZ_FUZZ"]
+    wanted = os.environ["FUZZ"]
     if wanted.startswith("seed="):
         for seed in wanted.removeprefix("seed=").split(","):
             run(postgres18, spark_session, int(seed))
