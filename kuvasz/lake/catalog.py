@@ -125,12 +125,14 @@ class IcebergTable:
         """Id of the current schema."""
         return int(self._handle.schema().schemaId())
 
-    def dropped_columns(self) -> set[str]:
-        """Return the names of columns that an earlier schema had and whose field id is gone."""
+    def earlier_columns(self) -> dict[str, str | None]:
+        """Return names that columns had in earlier schemas -> the one that column has now; None: it is gone."""
         to_json = self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson
-        current = {field["id"] for field in json.loads(to_json(self._handle.schema()))["fields"]}
+        current = {field["id"]: field["name"] for field in json.loads(to_json(self._handle.schema()))["fields"]}
         earlier = [json.loads(to_json(schema))["fields"] for schema in self._handle.schemas().values()]
-        return {field["name"] for fields in earlier for field in fields if field["id"] not in current}
+        pairs = [(field["name"], current.get(field["id"])) for fields in earlier for field in fields]
+        other = {name: now for name, now in pairs if now != name}
+        return other | {name: None for name, now in pairs if now is None}
 
     def schema(self) -> LakeSchema:
         """Return the current schema."""

@@ -8,6 +8,7 @@ backlog find their fields by number, whatever the columns were called in their t
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
@@ -20,6 +21,9 @@ from kuvasz.model import Column, Relation, ValueType
 from kuvasz.model import Kind as ValueKind
 from kuvasz.modes import defaults
 from kuvasz.ports import Target
+
+#: What `_Plan._set_aside` appends to names.
+_SET_ASIDE = re.compile(r"__old\d*$")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,6 +149,29 @@ def by_name(
     told = tuple(change.describe() for change in changes)
     why = next((f"{change.describe()}: {change.why_copy}" for change in changes if change.why_copy), "")
     return dataclasses.replace(planned, added={}, fields={}, told=told, why_copy=why, is_change=bool(changes))
+
+
+def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str) -> dict[str, str | None]:
+    """Return fields a source fills that someone else renamed or dropped: name to have -> name now, None if gone.
+
+    A field has a name of a column of some source that fills or filled it, or is set aside under one.
+
+    Args:
+        schema: The lake table's.
+        columns: Source -> what is remembered of its columns.
+        source: The source.
+    """
+    names: dict[int, set[str]] = {}
+    for column in (column for known in columns.values() for column in known.columns.values()):
+        names.setdefault(column.field, set()).update(column.names)
+    now = {field.field_id: field.name for field in schema.fields}
+    live = columns[source].live.values() if source in columns else ()
+    return {
+        column.name: now.get(column.field)
+        for column in live
+        if column.field and _SET_ASIDE.sub("", now.get(column.field, "")) not in names[column.field]
+        and now.get(column.field) not in names[column.field]
+    }  # fmt: skip
 
 
 class _Plan:

@@ -538,6 +538,7 @@ class LakeTable:
             SchemaError: The table cannot follow, or must not.
             CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
         """
+        restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
         place = _place(feed)
         if planned.is_change and target.on_schema_change != "evolve":
@@ -553,17 +554,44 @@ class LakeTable:
         needs_copy = is_followed and target.type is TableType.CLONE
         if needs_copy and is_streaming:
             raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
-        self._check_dropped(planned)
+        if is_streaming and planned.steps:  # what is read again must not be taken for ours
+            self._see_schema(feed)
+        if feed.source in self.positions:  # else a copy fills what is added
+            self._check_dropped(planned)
         if needs_copy:
             # Before anything else: whatever happens from here on, the copy is made.
             self.forget_position(feed.source)
         self._change(feed, relation, planned, is_remembered=is_numbered)
         if needs_copy:
-            return (*planned.told, f"its rows are copied again: {why}")
+            return (*restored, *planned.told, f"its rows are copied again: {why}")
         if is_followed and target.type is TableType.HISTORY:
             what = f"versions that are open show what they showed ({why})"
-            return (*planned.told, f"{what}: kuvasz resync --table {self.name} begins new ones")
-        return planned.told
+            return (*restored, *planned.told, f"{what}: kuvasz resync --table {self.name} begins new ones")
+        return (*restored, *planned.told)
+
+    def _see_schema(self, feed: Feed) -> tuple[str, ...]:
+        """Read the lake's columns, for someone else may have changed them; return what was put right.
+
+        A source that is to be copied gets the names back; for one that goes on from its position nobody knows what
+        the other one wants.
+
+        Raises:
+            SchemaError: A column of ours has another name, or is gone.
+        """
+        self.table.refresh()
+        is_same = self.table.schema_id == self.schema.schema_id
+        found = evolution.strays(self.schema if is_same else self.table.schema(), self.columns, feed.source)
+        if feed.source in self.positions:
+            for name, now in found.items():
+                raise self._changed_by_another(name, now)
+        if not is_same:
+            self.reload_schema()
+        renamed = {name: now for name, now in found.items() if now is not None and not self.schema.by_name(name)}
+        if renamed:
+            steps = [evolution.RenameField(now, name) for name, now in renamed.items()]
+            self.table.change_schema(steps, lambda _: {})
+            self.reload_schema()
+        return tuple(f"column {now} of the lake is named {name} again" for name, now in renamed.items())
 
     def check_columns(self, feed: Feed, relation: Relation) -> None:
         """Refuse a source table that changed in a way that this table has not followed yet.
@@ -604,7 +632,11 @@ class LakeTable:
         return None if field is None else field.field_id
 
     def _check_dropped(self, planned: evolution.Evolution) -> None:
-        dropped = set(planned.added.values()) & self.table.dropped_columns() if planned.added else set()
+        earlier = self.table.earlier_columns() if planned.added else {}
+        for name in sorted(set(planned.added.values()) & earlier.keys()):
+            if earlier[name] is not None and self.target.set is not None:  # else it is ours that was renamed
+                raise self._changed_by_another(name, earlier[name])
+        dropped = {name for name in planned.added.values() if earlier.get(name, name) is None}
         if dropped:
             message = f"table {self.name}: column {', '.join(sorted(dropped))} was dropped in the lake"
             hint = f"added anew it would be empty: copy the table again: kuvasz resync --table {self.name}"
@@ -1229,10 +1261,15 @@ class LakeTable:
         for field in self.schema.fields:
             found = fresh.get(field.field_id)
             if found is None or found.name != field.name:
-                what = "dropped" if found is None else f"renamed to {found.name}"
-                message = f"table {self.name}: column {field.name} was {what} in the lake by someone else"
-                raise SchemaError(message, hint=f"copy the table again: kuvasz resync --table {self.name}")
+                raise self._changed_by_another(field.name, None if found is None else found.name)
         self.reload_schema()
+
+    def _changed_by_another(self, name: str, now: str | None) -> SchemaError:
+        what = "dropped" if now is None else f"renamed to {now}"
+        hint = f"copy the table again: kuvasz resync --table {self.name}"
+        if now is not None:
+            hint = f"give it its name back, and then: kuvasz retry --table {self.name}; or {hint}"
+        return SchemaError(f"table {self.name}: column {name} was {what} in the lake by someone else", hint=hint)
 
     def adopt(
         self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset

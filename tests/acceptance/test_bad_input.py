@@ -250,6 +250,25 @@ def test_it_goes_on_beside_another_writer(database: Database, lake_folder: LakeF
         pipeline.assert_equal("items", rows)
 
 
+def test_another_copy_brings_back_the_columns_that_someone_else_changed(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    name = f"{lake_folder.catalog}.shop.items"
+    with Pipeline(lake_folder.config(group({None: database}, {"items": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        lake_folder.session.sql(f"ALTER TABLE {name} RENAME COLUMN n TO m")
+        lake_folder.session.sql(f"ALTER TABLE {name} DROP COLUMN name")
+        database.execute("UPDATE items SET n = 1 WHERE id = 1")
+        table_error(pipeline, "shop.items")
+        pipeline.tell("resync", "shop.items", "shop")
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 2 WHERE id = 2")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
 def test_a_column_dropped_by_someone_else_stops_the_table_and_nothing_is_confirmed_away(
     database: Database, lake_folder: LakeFolder
 ) -> None:
@@ -278,7 +297,8 @@ def test_a_column_dropped_by_someone_else_stops_the_table_and_nothing_is_confirm
         (sync,) = pipeline.app.sources
         wait_until(lambda: sync.reader.received_lsn >= now, "it has been received")
         wait_until(lambda: pipeline.snapshots("other") >= 2, "the other table goes on")
-    assert slot_of(database)[1] == before, "the table's changes come again when it is mended"
+    is_parked = any((lake_folder.folder / "state" / "parked").rglob("*.log"))
+    assert is_parked or slot_of(database)[1] == before, "the table's changes come again when it is mended"
     assert json.loads(
         lake_folder.session.table(f"{lake_folder.catalog}.shop.items").schema.json()
     )["fields"][-1]["name"] == "n"  # fmt: skip

@@ -207,3 +207,41 @@ def test_a_table_is_copied_again_if_its_changes_find_no_room_and_the_map_says_so
         change(database, 7)
         pipeline.wait_applied(database)
         assert_equal(pipeline, database, "items", "others")
+
+
+def test_a_retry_before_the_cause_is_mended_leaves_the_table_in_error(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    fill(database)
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    name = f"{lake_folder.catalog}.shop.items"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        lake_folder.session.sql(f"ALTER TABLE {name} RENAME COLUMN n TO m")
+        change(database, 5)
+        pipeline.wait_state(EU, ITEMS, State.ERROR)
+        wait_let_go(database)
+        pipeline.tell("retry", ITEMS, EU)
+        wait_refused(pipeline)
+        change(database, 6)
+        wait_let_go(database)
+        assert logs(lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:  # nor does a restart pass it
+        wait_refused(pipeline)
+        change(database, 7)
+        wait_let_go(database)
+        lake_folder.session.sql(f"ALTER TABLE {name} RENAME COLUMN m TO n")
+        pipeline.tell("retry", ITEMS, EU)
+        pipeline.wait_streaming()
+        wait_unparked(pipeline, lake_folder)
+        change(database, 8)
+        pipeline.wait_applied(database)
+        assert_equal(pipeline, database, "items", "others")
+
+
+def wait_refused(pipeline: Pipeline) -> None:
+    """Wait until the table was tried again and not taken."""
+    wait_until(lambda: pipeline.app.states.get(ITEMS, EU).retry_at is not None, f"it is tried: {pipeline.states()}")
+    assert pipeline.states()[EU, ITEMS] is State.ERROR
+    (error,) = pipeline.errors()
+    assert error.startswith("table shop.items: column n was renamed to m in the lake by someone else\nhint: give it")

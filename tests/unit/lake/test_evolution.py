@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import SchemaError
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.evolution import AddField, Evolution, RelaxFields, RenameField, Step, WidenField, plan
+from kuvasz.lake.evolution import AddField, Evolution, RelaxFields, RenameField, Step, WidenField, plan, strays
 from kuvasz.lake.schema import Field, LakeSchema, wanted
 from kuvasz.ports import Target
 from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, REAL, TEXT, SourceTable, numeric
@@ -41,14 +41,15 @@ class LakeTable:
     def follow(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
         planned = self.plan(table, source, target)
         for step in planned.steps:
-            self._take(step)
+            self.take(step)
             names = [field.name for field in self.fields]
             assert len(set(names)) == len(names), (step, names)
         self.key = planned.key
         self.known[source] = planned.columns(table.catalog(), self.schema, self.known.get(source))
+        assert strays(self.schema, self.known, source) == {}, "it is not taken for someone else's doing"
         return planned
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
         match step:
             case AddField():
                 number = 1 + max(field.field_id for field in self.fields)
@@ -109,6 +110,24 @@ def test_names_after_a_change(make: Callable[[SourceTable], object], names: list
     assert planned.told
     again = lake.follow(table)
     assert (again.steps, again.told, again.why_copy) == ((), (), "")
+
+
+def test_a_field_that_someone_else_renamed_is_told_from_one_that_a_source_did() -> None:
+    table, other = SourceTable(), SourceTable()
+    lake = LakeTable(table)
+    lake.follow(other, "us")
+    other.alter(2, name="number")
+    other.drop(3)
+    lake.follow(other, "us")
+    lake.take(RenameField("number", "count"))
+    lake.take(RenameField("name", "title"))
+    assert strays(lake.schema, lake.known, "eu") == {"n": "count", "name": "title"}
+    assert strays(lake.schema, lake.known, "us") == {"number": "count"}
+    lake.take(RenameField("count", "n"))  # as a source still calls it
+    lake.take(RenameField("title", "name__old"))
+    lake.fields = [field for field in lake.fields if field.name != "id"]
+    assert strays(lake.schema, lake.known, "eu") == {"id": None}
+    assert strays(lake.schema, lake.known, "another") == {}
 
 
 def test_old_ones_are_counted() -> None:
