@@ -27,7 +27,12 @@ class Verb:
 VERBS = (
     Verb(name="pause", fits=lambda state: not state.is_paused, why_not="paused already", done="paused"),
     Verb(name="resume", fits=lambda state: state.is_paused, why_not="not paused", done="resumed"),
-    Verb(name="retry", fits=lambda state: state.error is not None, why_not="not in error", done="tried again"),
+    Verb(
+        name="retry",
+        fits=lambda state: state.error is not None and not state.is_paused,
+        why_not="not in error",
+        done="tried again",
+    ),
     Verb(name="resync", fits=lambda _: True, why_not="", done="to be copied again"),
 )
 

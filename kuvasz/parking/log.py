@@ -91,6 +91,14 @@ class ParkingLog:
         """The file's bytes."""
         return self._size
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the file still has its name: without it, the next process will not find it."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
     def create(self, log_id: str) -> None:
         """Make an empty log in place of whatever is there.
 

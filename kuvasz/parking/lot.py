@@ -198,6 +198,16 @@ class ParkingLot:
         """Return the offset up to which everything is in the lake."""
         return self._parked[target, source].replayed
 
+    def check(self, target: str, source: str) -> None:
+        """Find out whether someone removed a table's log, or replaced it.
+
+        Raises:
+            LogDamaged: It is so.
+        """
+        found = self._parked.get((target, source))
+        if found is not None and not found.log.is_there:
+            raise LogDamaged(f"{self._path(target, source)} is gone")
+
     def views(self) -> dict[tuple[str, str], ParkedView]:
         """Return what is parked: (target, source) -> it. From any thread."""
         return {

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from kuvasz.config import names
-from kuvasz.errors import KuvaszError, StateError, TableError
+from kuvasz.errors import KuvaszError, ParkedLost, StateError, TableError
 from kuvasz.state.notes import Note, NoteFile
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class TableStates:
                 made.state, made.error = State.ERROR, TableError(note.message, hint=note.hint)
                 made.since = self._monotonic(note.failed_at)
             if note.paused_at is not None:
-                made.state, made.error, made.is_paused = State.PAUSED, None, True
+                made.state, made.is_paused = State.PAUSED, True
                 made.since = self._monotonic(note.paused_at)
             self._states[target, source] = made
 
@@ -150,7 +150,8 @@ class TableStates:
     def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
         """Change a table's state, unless it was removed meanwhile.
 
-        A paused table stays paused, but for the copy that is under way.
+        A paused table stays paused, but for the copy that is under way. Whatever else is wrong with it is looked at
+        when it is resumed; that its parked changes are lost is shown, for waiting makes it no better.
         """
         with self._lock:
             found = self._states.get((target, source))
@@ -159,7 +160,7 @@ class TableStates:
 
     def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
         if found.is_paused and state is not State.COPYING:
-            state, error = State.PAUSED, None
+            state, error = State.PAUSED, error if isinstance(error, ParkedLost) else None
         key = (found.target, found.source)
         note = self._notes.get(key, Note())
         if found.state is not state:
@@ -200,7 +201,7 @@ class TableStates:
             key = (target, source)
             self._note(key, dataclasses.replace(self._notes.get(key, Note()), paused_at=self._wall()))
             if found.state is not State.COPYING:
-                self._set(found, State.PAUSED)
+                self._set(found, State.PAUSED, found.error)
 
     def unpause(self, target: str, source: str) -> None:
         """Undo `pause`; the table is new until its source takes it up again."""

@@ -124,11 +124,27 @@ class Parking:
 
     def _why_lost(self, spec: SourceTableSpec, position: Position, error: LogDamaged) -> ParkedLost:
         begin, end = lsn.render(position.lsn), lsn.render(self._beside.confirmed_lsn())
+        command = f"kuvasz resync --table {spec.identifier}"
+        if self._beside.states.get(spec.identifier, self._source.name).is_paused:
+            command += f", and then kuvasz resume --table {spec.identifier}"
         return ParkedLost(
             f"source {self._source.name}, table {spec.table}: changes between {begin} and {end} may be missing: they"
             f" were parked, and {error}",
-            hint=f"restore the state folder, or copy the table again: kuvasz resync --table {spec.identifier}",
+            hint=f"restore the state folder, or copy the table again: {command}",
         )
+
+    def _check(self, spec: SourceTableSpec) -> None:
+        """Say so if a table's log is gone."""
+        target, name = spec.identifier, self._source.name
+        with self._lock:
+            position = self._beside.lake.positions(target).get(name)
+            try:
+                self._beside.lot.check(target, name)
+            except LogDamaged as error:
+                self.drop(target)
+                self._lost.add(target)
+                if position is not None:
+                    self._beside.fail(spec, self._why_lost(spec, position, error))
 
     def drop(self, target: str) -> None:
         """Let go of what is parked of a table: the lake has it, or a copy will."""
@@ -169,7 +185,14 @@ class Parking:
         while True:
             await asyncio.sleep(_LOOK_S)
             async with self.moving:
+                await self._check_logs()
                 await self._look(reader)
+
+    async def _check_logs(self) -> None:
+        parked = {target for target, source in self._beside.lot.views() if source == self._source.name}
+        for spec in [spec for spec in self._source.tables if spec.identifier in parked]:
+            if self._is_stopped(spec.identifier):
+                await _finished(self._check, spec)
 
     async def _look(self, reader: Reader) -> None:
         beside, name = self._beside, self._source.name

@@ -630,6 +630,10 @@ class SourceSync:
         self._settle(spec.identifier)
         self._forget(spec)
         self._around.progress.release(name, target)  # nothing but a copy brings it back
+        if self._is_paused(spec):
+            message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
+            hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
+            self._fail(spec, ParkedLost(message, hint=hint))
         self._call(self._readmissions.put_nowait, target)
 
     def _inbox_of(self, target: str) -> Inbox:
@@ -873,7 +877,8 @@ class SourceSync:
             # before the worker has taken notice, for all of its sources.
             self._settle(spec.identifier)
             lake.resume(spec.identifier)
-        if self._state(spec) in {State.ERROR, State.PAUSED}:
+        is_waiting = self._is_paused(spec) and self._position(spec) is None  # and may say why
+        if self._state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
             self._around.states.set(spec.identifier, self._name(spec), State.NEW)
         self._told.pop(spec.key, None)
         return True
@@ -1258,7 +1263,7 @@ class SourceSync:
     def _refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
         self._fail(spec, error)
-        if not isinstance(error, SchemaHeld):
+        if not isinstance(error, SchemaHeld) and not self._is_paused(spec):
             self._again_later(spec)
 
     def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:

@@ -164,6 +164,41 @@ def test_a_table_whose_parked_changes_are_gone_says_so_until_it_is_copied_again(
         assert_equal(pipeline, database, "items", "others")
 
 
+def test_a_paused_table_whose_parked_changes_are_gone_says_so_at_once(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    fill(database)
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+
+    def assert_told() -> None:
+        assert pipeline.states()[EU, ITEMS] is State.PAUSED
+        (error,) = pipeline.errors()
+        assert error.startswith(f"source {EU}, table public.items: changes between 0/")
+        assert "may be missing: they were parked, and" in error
+        assert "kuvasz resync --table shop.items, and then kuvasz resume --table shop.items" in error
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", ITEMS, EU)
+        change(database, 5)
+        wait_let_go(database)
+        shutil.rmtree(lake_folder.folder / "state" / "parked")
+        wait_until(pipeline.errors, "it is told while kuvasz runs")
+        assert_told()
+        change(database, 6)
+        wait_let_go(database)  # nothing can be saved for it
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_state(EU, OTHERS, State.STREAMING)
+        assert_told()
+        pipeline.tell("resync", ITEMS, EU)
+        assert_told()
+        pipeline.tell("resume", ITEMS, EU)
+        pipeline.wait_streaming()
+        change(database, 7)
+        pipeline.wait_applied(database)
+        assert_equal(pipeline, database, "items", "others")
+
+
 def test_the_source_keeps_what_finds_no_room(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}), park_bytes="40kB")
@@ -202,6 +237,11 @@ def test_a_table_is_copied_again_if_its_changes_find_no_room_and_the_map_says_so
         wait_until(lambda: not logs(lake_folder), "what was parked is dropped")
         wait_let_go(database)
         assert pipeline.states()[EU, ITEMS] is State.PAUSED
+        (error,) = pipeline.errors()
+        assert error == (
+            f"source {EU}, table public.items: its parked changes found no room and were dropped\n"
+            "hint: it is copied again when it is resumed: kuvasz resume --table shop.items"
+        )
         pipeline.tell("resume", ITEMS, EU)
         pipeline.wait_streaming()
         change(database, 7)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.errors import TableError
+from kuvasz.errors import ParkedLost, TableError
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.tables import State, TableState, TableStates
 
@@ -103,6 +103,19 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+def test_a_paused_table_shows_that_its_parked_changes_are_lost_and_no_other_error(home: Home) -> None:
+    states = home.start()
+    states.set(T, S, State.ERROR, ParkedLost("it is gone", hint="resync"))
+    states.pause(T, S)
+    for found in (states.get(T, S), home.start().get(T, S)):
+        assert (found.state, str(found.error)) == (State.PAUSED, "it is gone\nhint: resync")
+    states.set(T, S, State.ERROR, TableError("wrong"))
+    assert (states.get(T, S).state, states.get(T, S).error) == (State.PAUSED, None)
+    states.set(T, S, State.ERROR, ParkedLost("it is gone", hint="resync"))
+    states.unpause(T, S)
+    assert (states.get(T, S).state, states.get(T, S).error) == (State.NEW, None)
 
 
 def test_a_paused_table_is_paused_after_a_restart_until_it_is_resumed(home: Home) -> None:

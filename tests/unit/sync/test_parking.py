@@ -323,7 +323,8 @@ def test_a_log_that_is_gone_is_told_though_the_slot_is_fine(tmp_path: Path) -> N
         async with Life(world) as life:
             (error,) = life.failed
             assert error.message.startswith("source eu, table public.items: changes between 0/454 and 0/4B8 may be")
-            assert error.hint.endswith("kuvasz resync --table shop.items")
+            command = "kuvasz resync --table shop.items, and then kuvasz resume --table shop.items"
+            assert error.hint.endswith(command)
             world.commit()
             await life.let_go()  # holding the source would save nothing
 
