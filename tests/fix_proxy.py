@@ -14,17 +14,19 @@ class Proxy:
 
     Args:
         port: Where to.
+        address: To listen on.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((address, 0))
         self.port = self._listener.getsockname()[1]
         self.connections = 0  #: accepted so far
         self.is_refusing = False
         self.is_swallowing = False  #: half-open: nothing comes through and nobody is told
         self.delay_s = 0.0  #: before every piece
         self.bytes_per_s = 0.0  #: 0: as fast as it goes
+        self.answered = 0  #: bytes of the server's answers that came through
         self.bytes_left = -1  #: of the server's answers until all connections are cut; -1: no end
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -62,6 +64,7 @@ class Proxy:
                     self.bytes_left = max(0, -rest)
                 if not self.is_swallowing:
                     other.sendall(data)
+                    self.answered += len(data) if is_answer else 0
                 if is_answer and self.bytes_left == 0:
                     self.bytes_left = -1
                     self.cut()
@@ -89,9 +92,9 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxy(port: int) -> Iterator[Proxy]:
+def proxy(port: int, address: str = "127.0.0.1") -> Iterator[Proxy]:
     """Give a proxy for a port."""
-    made = Proxy(port)
+    made = Proxy(port, address)
     try:
         yield made
     finally:

@@ -12,6 +12,7 @@ libpq's loop 0.87-1.0 s with 0.6-0.75 s.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import time
@@ -33,6 +34,10 @@ _GULP_BYTES = 1 << 20
 #: Between gulps, so that the server runs undisturbed. A UNIX socket holds too little for it.
 _PAUSE_S = {socket.AF_INET: 0.001, socket.AF_INET6: 0.001}
 _RECEIVE_BUFFER_BYTES = 4 << 20
+
+#: Seconds without a byte after which a copy is given up, to be begun again. TCP's keepalives tell sooner of a peer
+#: that is gone, but not of one behind a proxy; a server that waits for a lock gives up sooner (both: `conninfo`).
+SILENCE_S = 120.0
 
 _COPY_DATA = ord("d")
 _HEADER_BYTES = 5  # tag, length
@@ -71,25 +76,50 @@ def is_plain(pgconn: pq.abc.PGconn) -> bool:
 def libpq_rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[bytearray]:
     """Do what `rows` does, row by row through libpq."""
     with failure.translated(place, doing):
-        result = pgconn.exec_(query.encode())
-        if result.status != pq.ExecStatus.COPY_OUT:
+        pgconn.send_query(query.encode())
+        result = _result(pgconn, place, doing)
+        if result is None or result.status != pq.ExecStatus.COPY_OUT:
             raise _of_result(result, place, doing)
         fetch = pgconn.get_copy_data
         chunk = bytearray()
-        size, row = fetch(0)
-        while size > 0:
+        size, row = fetch(1)
+        while size >= 0:
+            if size == 0:  # there is no whole row yet
+                _wait(pgconn, place, doing)
             chunk += row
             if len(chunk) >= chunk_bytes:
                 yield chunk
                 chunk = bytearray()
-            size, row = fetch(0)
-        last = pgconn.get_result()
-        while pgconn.get_result() is not None:
+            size, row = fetch(1)
+        last = _result(pgconn, place, doing)
+        while _result(pgconn, place, doing) is not None:
             pass
     if last is None or last.status != pq.ExecStatus.COMMAND_OK:
         raise _of_result(last, place, doing)
     if chunk:
         yield chunk
+
+
+def _result(pgconn: pq.abc.PGconn, place: str, doing: str) -> pq.abc.PGresult | None:
+    while pgconn.is_busy():
+        _wait(pgconn, place, doing)
+    return pgconn.get_result()
+
+
+def _wait(pgconn: pq.abc.PGconn, place: str, doing: str) -> None:
+    """Wait for bytes and have libpq take them."""
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLIN)
+    if not poll.poll(SILENCE_S * 1000):
+        raise _silent(place, doing)
+    pgconn.consume_input()
+
+
+def _silent(place: str, doing: str) -> SourceError:
+    return SourceError(
+        f"{place}: cannot {doing}: nothing came from the server for {SILENCE_S:g} s",
+        hint="it is tried again; look at the server's disks, and at what stands in between",
+    )
 
 
 class _Reader:
@@ -107,7 +137,7 @@ class _Reader:
         # A descriptor of our own, so that closing it does not close libpq's.
         with socket.socket(fileno=os.dup(self._pgconn.socket)) as self._socket:
             # libpq's sockets do not block, and a timeout, however long, keeps it so (they share the flag).
-            self._socket.settimeout(3600)
+            self._socket.settimeout(SILENCE_S)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             statement = query.encode() + b"\0"
             self._socket.sendall(struct.pack("!ci", b"Q", len(statement) + 4) + statement)
@@ -164,6 +194,10 @@ class _Reader:
             if pause_s := _PAUSE_S.get(self._socket.family):
                 time.sleep(pause_s)
             received = self._socket.recv_into(self._source[self._end :].data)
+        except TimeoutError as error:
+            if error.errno is not None:  # the kernel's, after keepalives without an answer
+                raise self._broken(str(error)) from error
+            raise _silent(self._place, self._doing) from error
         except OSError as error:
             raise self._broken(str(error)) from error
         if received == 0:

@@ -6,11 +6,14 @@ The lake is the one in memory: what is tried here is the way from the source, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import json
+import os
 import random
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -22,8 +25,11 @@ import pytest
 
 from kuvasz.app import App
 from kuvasz.config.load import load
+from kuvasz.errors import SourceError
 from kuvasz.lake.memory import MemoryLake
+from kuvasz.source import conninfo, copy_out
 from kuvasz.source.reader import ReaderOptions
+from kuvasz.state.tables import State
 from kuvasz.sync import source_sync
 from tests.fix_lake import Pipeline, wait_until
 from tests.fix_postgres import Database
@@ -152,6 +158,72 @@ def test_a_connection_that_swallows_everything_is_given_up(
         network.is_swallowing = False
         network.cut()
     settled(pipeline, database)
+
+
+@pytest.mark.parametrize("is_plain", [True, False], ids=["from the socket", "through libpq"])
+def test_a_copy_whose_bytes_are_swallowed_is_given_up_and_made_again(
+    pipeline: MemoryPipeline,
+    network: Proxy,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_plain: bool,
+) -> None:
+    monkeypatch.setattr(copy_out, "SILENCE_S", 2.0)
+    if not is_plain:
+        monkeypatch.setattr(copy_out, "is_plain", lambda _: False)
+    database.execute("INSERT INTO items SELECT i, 0, repeat('x', 100) FROM generate_series(2001, 10000) i")
+    settled(pipeline, database)
+    network.bytes_per_s, before = 200_000.0, network.answered  # some seconds for the table
+    pipeline.tell("resync", "shop.items", "shop")
+    wait_until(lambda: network.answered > before + 300_000, "it copies")
+    network.is_swallowing = True
+    told = "nothing came from the server for 2 s"
+    wait_until(lambda: any(told in str(getattr(record, "error", "")) for record in list(caplog.records)), "noticed")
+    network.is_swallowing, network.bytes_per_s = False, 0.0
+    network.cut()
+    wait_until(lambda: pipeline.states()["shop", "shop.items"] is State.STREAMING, "it is copied")
+    settled(pipeline, database)
+
+
+@pytest.fixture
+def far_address() -> Iterator[str]:
+    """An address of this machine whose packets may vanish; see `vanishing`."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("no route can be changed here")
+    address = f"127.{random.randrange(10, 250)}.{random.randrange(250)}.7"  # noqa: S311
+    yield address
+    subprocess.run(["ip", "route", "del", "blackhole", address, "table", "local"], check=False, capture_output=True)
+
+
+def vanish(address: str) -> None:
+    """Lose every packet to an address, and from it."""
+    made = subprocess.run(["ip", "route", "add", "blackhole", address, "table", "local"], check=False)
+    if made.returncode != 0:
+        pytest.skip("no route can be changed here")
+
+
+@pytest.mark.parametrize("is_plain", [True, False], ids=["from the socket", "through libpq"])
+def test_a_copy_whose_source_is_gone_without_a_word_is_given_up(
+    database: Database, far_address: str, monkeypatch: pytest.MonkeyPatch, is_plain: bool
+) -> None:
+    """TCP's own keepalives tell, long before the silence does."""
+    if not is_plain:
+        monkeypatch.setattr(copy_out, "is_plain", lambda _: False)
+    with proxy(database.server.port, far_address) as network:
+        network.bytes_per_s = 200_000.0
+        url = database.url.replace(f"127.0.0.1:{database.server.port}/", f"{far_address}:{network.port}/")
+        patience = "keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=3000"
+        plain = conninfo.conninfo(f"{url}{'&' if '?' in url else '?'}{patience}")
+        with contextlib.closing(conninfo.connect(plain)) as connection:
+            statement = "COPY (SELECT repeat('x', 100) FROM generate_series(1, 20000)) TO STDOUT"
+            rows = copy_out.rows(connection.pgconn, statement, 10_000, place="source eu", doing="copy")
+            next(rows)
+            vanish(far_address)
+            begin = time.monotonic()
+            with pytest.raises(SourceError, match="source eu: cannot copy: "):
+                list(rows)
+            assert time.monotonic() - begin < 20
 
 
 def test_a_source_that_is_away_for_a_while(pipeline: MemoryPipeline, network: Proxy, database: Database) -> None:
