@@ -164,6 +164,37 @@ def test_a_state_folder_without_room(
         assert_cured(pipeline, filled)
 
 
+def test_a_store_without_room(
+    filled: Database, lake_folder: LakeFolder, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Metadata is written by the JVM, data files by executors: each finds it full."""
+    (lake_folder.folder / "wh").symlink_to(small_disk)
+    with Pipeline(lake_folder.config(group({None: filled}, {"items": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        snapshots = pipeline.snapshots("items")
+        with full(small_disk):
+            for number in range(3):
+                change(filled, number)
+            reader = pipeline.app.sources[0].reader
+            told = reader.last_status_at
+            wait_until(lambda: told_of_room(caplog), "it is told")
+            wait_until(lambda: reader.last_status_at > told + 3, "the source is told all the time that we live")
+            assert pipeline.snapshots("items") == snapshots
+        assert_cured(pipeline, filled)
+        with full(small_disk):
+            pipeline.tell("resync", "shop.items", "shop")
+            caplog.clear()
+            wait_until(lambda: told_of_room(caplog), "a copy finds no room")
+        pipeline.wait_streaming()
+        change(filled, 3)
+        assert_cured(pipeline, filled)
+
+
+def told_of_room(caplog: pytest.LogCaptureFixture) -> list[str]:
+    errors = [str(getattr(record, "error", "")) for record in list(caplog.records)]
+    return [error for error in errors if "No space left on device" in error]
+
+
 def told_of_index(caplog: pytest.LogCaptureFixture) -> list[str]:
     errors = [str(getattr(record, "error", "")) for record in list(caplog.records)]
     return [error for error in errors if "table shop.items: its index below" in error]
