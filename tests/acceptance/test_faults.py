@@ -35,8 +35,6 @@ from tests.fix_lake import Pipeline, wait_until
 from tests.fix_postgres import Database
 from tests.fix_proxy import Proxy, proxy
 
-#: Not seen to pass yet: in its one run, on a busy machine, the fixture never got to streaming. The first suspect is
-#: its silence timeout of 3 s, which also bounds the greeting of a connection.
 pytestmark = [pytest.mark.postgres]
 
 ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, body text)"
