@@ -71,8 +71,8 @@ class Orphans:
         Raises:
             LakeError: Catalog or store failed.
         """
-        if time.time() - self._looked.get(table.uuid, 0.0) < _EVERY_S:
-            return
+        if table.copies or time.time() - self._looked.get(table.uuid, 0.0) < _EVERY_S:
+            return  # while it is copied nothing can be said, and the day is not over for that
         self.remove(table, self._age_s)
         self._looked[table.uuid] = time.time()
         with contextlib.suppress(OSError):  # the next start looks once more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tests.fix_lake import group
 from tests.fix_postgres import Database
 from tests.fix_process import Process
 from tests.observer import Observer
+from tests.oracle import source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -27,6 +29,9 @@ EAGER = {"interval": "200ms", "min_files": 2, "max_dead_percent": 2, "target_fil
 
 #: Around every step that leaves something behind.
 POINTS = ("before_rewrite", "after_rewrite", "before_swap", "after_swap")
+
+#: Passed once a day.
+DAILY = ("before_orphans",)
 
 
 @pytest.mark.timeout(900)
@@ -51,6 +56,29 @@ def test_killed_around_an_exchange_of_files(
         _assert_went_well(scene.process)
         scene.kill()
     scene.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_killed_while_orphans_are_removed(database: Database, new_process: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    database.execute("INSERT INTO items SELECT i, 0 FROM generate_series(1, 100) i")
+    process = new_process(group({None: database}, {"items": None}), maintenance={"interval": "200ms"})
+    orphan = process.folder / "wh" / "shop" / "items" / "data" / "kvsz-orphan.parquet"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (1, 1))
+    process.start(failpoints=f"{DAILY[0]}:kill:1")
+    process.wait_killed()
+    assert orphan.exists()
+    database.execute("UPDATE items SET n = 1 WHERE id < 50")
+    process.start()
+    process.wait_event("orphans_removed")
+    process.wait_confirmed(database)
+    process.terminate()
+    assert not orphan.exists()
+    _assert_went_well(process)
+    process.assert_equal("items", source_rows(database.url, "items"))
 
 
 def _assert_went_well(process: Process) -> None:
