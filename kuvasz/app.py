@@ -39,6 +39,9 @@ _STOP_S = 20.0
 
 _LOOK_S = 0.2
 
+#: A JVM refuses connections a moment before it is known to have ended.
+_DEATH_S = 1.0
+
 #: Between looks at a worker that is to finish what it has begun.
 _SETTLE_S = 0.02
 
@@ -185,6 +188,20 @@ class App:
             self._ended[sync.source.name] = error
             _log.error("a source stops", extra={"event": "source_stopped", "source": sync.source.name,
                                                 "error": str(error)})  # fmt: skip
+        except* Exception:
+            if not await self._is_lake_dead():
+                raise  # else it ended by whatever it was asking the JVM, and `_watch` says why
+
+    async def _is_lake_dead(self) -> bool:
+        end = time.monotonic() + _DEATH_S
+        while time.monotonic() < end:
+            if self._death() is not None:
+                return True
+            await asyncio.sleep(_SETTLE_S)
+        return False
+
+    def _death(self) -> LakeError | None:
+        return self._lake.why_dead() if isinstance(self._lake, IcebergLake) else None
 
     async def _watch(self) -> None:
         """Wait until told to stop, until there is nothing left to do, or until a worker dies."""
@@ -196,8 +213,8 @@ class App:
                 pass
             self._promote()
             # The JVM first: without it workers die of whatever they were doing.
-            if isinstance(self._lake, IcebergLake) and (reason := self._lake.why_dead()):
-                raise LakeError(reason, hint="see the log above; nothing that was confirmed is lost: start again")
+            if (death := self._death()) is not None:
+                raise death
             for worker in self.workers:
                 if worker.died is not None:
                     raise worker.died

@@ -738,14 +738,22 @@ class IcebergLake:
         for table in self._tables.values():
             table.close()
         self._pool.shutdown(wait=True)
-        if self._owns_session and self._session is not None and not self.why_dead():
+        if self._owns_session and self._session is not None and self.why_dead() is None:
             self._session.stop()
 
-    def why_dead(self) -> str:
-        """Say why nothing can be committed any more in this process; empty while Spark's JVM lives."""
+    def why_dead(self) -> LakeError | None:
+        """Say why nothing can be committed any more in this process; None while Spark's JVM lives."""
         process = getattr(self.session.sparkContext._gateway, "proc", None)
         code = None if process is None else process.poll()
-        return "" if code is None else f"spark's jvm ended with {code}"
+        if code is None:
+            return None
+        if code in spark.OUT_OF_MEMORY:
+            hint = (
+                "give `spark.driver.memory` in `spark.conf` more and start again; nothing that was confirmed is lost"
+            )
+            return LakeError(f"spark's jvm ran out of memory and ended with {code}", hint=hint)
+        hint = "see the log above; nothing that was confirmed is lost: start again"
+        return LakeError(f"spark's jvm ended with {code}", hint=hint)
 
 
 #: Number that rows waited under -> file number and position of each, now that they are written.

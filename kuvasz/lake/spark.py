@@ -40,9 +40,14 @@ DEFAULTS: Mapping[str, str] = {
     # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
     "spark.task.maxFailures": "2",
     "spark.driver.memory": "1g",
+    # A JVM that goes on without memory may have lost any of its threads: what waits for them would wait for ever.
+    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
     # What event logs and pages of settings hide, by name or value; Spark's own expression knows fewer.
     "spark.redaction.regex": _SECRET.pattern,
 }
+
+#: What the JVM ends with for want of memory: by that option, or by Spark when a task met it.
+OUT_OF_MEMORY = frozenset({3, 52})
 
 #: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
 LOCAL_DEFAULTS: Mapping[str, str] = {

@@ -117,6 +117,27 @@ def test_without_its_jvm_it_ends_and_the_next_start_goes_on(
     process.assert_equal("items", source_rows(database.url, "items"))
 
 
+@pytest.mark.timeout(400)
+def test_a_jvm_without_memory_ends_it_and_more_memory_cures_it(
+    database: Database, new_process: Callable[..., Process]
+) -> None:
+    database.execute(ITEMS)
+    database.execute("INSERT INTO items VALUES (1, 0, 'x')")
+    spec = {"set": {"id": "id", "n": "length(repeat(name, 400))"}}
+    process = new_process(group({None: database}, {"items": spec}))
+    process.start("--set", "spark.conf.spark.driver.memory=512m")
+    process.wait_event("copied")
+    database.execute("INSERT INTO items VALUES (2, 0, repeat('x', 1000000))")
+    assert process.wait(90) == 1
+    assert any("error: spark's jvm ran out of memory" in line for line in process.output), process.report()
+    assert any("hint: give `spark.driver.memory` in `spark.conf` more" in line for line in process.output), (
+        process.report()
+    )
+    process.start("--until-caught-up", "--set", "spark.conf.spark.driver.memory=2g")
+    assert process.wait() == 0, process.report()
+    assert set(process.rows("items").rows) == {(1, 400), (2, 400_000_000)}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_stop_in_the_middle_of_a_copy_is_quick_and_clean(
