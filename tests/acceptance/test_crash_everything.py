@@ -157,22 +157,19 @@ class World:
         """Catch up and compare everything."""
         self.process.start("--until-caught-up")
         assert self.process.wait(300) == 0, self.process.report()
-        name = "crashed"
-        config = load(self.process.map, {}).config
-        config = config.model_copy(update={"lake": config.lake.model_copy(update={"name": name})})
-        for setting, value in spark.settings(config).items():
-            if setting.startswith(f"spark.sql.catalog.{name}"):
-                session.conf.set(setting, value)
+        reader = session.newSession()  # the catalog's name belongs to its tables, and other tests have catalogs of it
+        for setting, value in spark.settings(load(self.process.map, {}).config).items():
+            if setting.startswith("spark.sql.catalog."):
+                reader.conf.set(setting, value)
         for kind in TYPES:
             for table in TABLES:
                 target = f"{kind}_{table}"
                 assert len(self._positions(target)) == len(self.sources)
                 parts = [self._expected(kind, sid, table) for sid in self.sources]
                 self.process.assert_equal(target, *parts, key=("sid", "id"))
-        # Spark reads what kuvasz wrote through the catalog's own name.
         for target in ("clone_items", "history_docs"):
             found = oracle.lake_rows_pyiceberg(self.process.pyiceberg, f"shop.{target}")
-            oracle.assert_equal(found, oracle.lake_rows_spark(session, f"{name}.shop.{target}"), key=("sid", "id"))
+            oracle.assert_equal(found, oracle.lake_rows_spark(reader, f"kuvasz.shop.{target}"), key=("sid", "id"))
 
 
 @pytest.fixture
