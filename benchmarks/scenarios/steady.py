@@ -97,6 +97,8 @@ def paced(stand: Stand, subject: Subject, pace: Pace, watch: Watch, run: Run, sa
     outcome.add("commit time", percentiles(commits, 50)[0], "s")
     outcome.add("CPU per row", sum(cpu[kind] for kind in OURS) / rows * 1e6, "µs")
     outcome.add("CPU of one core", sum(cpu[kind] for kind in OURS) / (last.at - first.at) * 100, "%")
+    for event in run.named("compacted")[-1:]:
+        outcome.add("rewritten to changed bytes", event["rewritten_bytes"] / event["changed_bytes"], "")
     outcome.panels += [*panels.lags(at, lags), panels.cpu({"steady": cpu}, rows)]
     return outcome
 
