@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import shutil
@@ -200,13 +201,14 @@ class IcebergTable:
     def _dated_files(self, *, with_order: bool = True) -> Iterator[tuple[tuple[int, str], LiveFile]]:
         parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
         with translated(f"table {self.name}"):
-            specs = self._specs()
+            spec_of = functools.cache(self._spec)
+            only = self._handle.spec() if len(self._handle.specs()) == 1 else None
             tasks = self._scan().planFiles()
             try:
                 iterator = tasks.iterator()
                 while iterator.hasNext():
                     task = iterator.next()
-                    spec = next(iter(specs.values())) if len(specs) == 1 else specs[int(task.file().specId())]
+                    spec = spec_of(int(task.file().specId())) if only is None else only
                     sequence = int(task.file().dataSequenceNumber()) if with_order else 0
                     file = LiveFile(
                         sequence=sequence,
@@ -217,15 +219,22 @@ class IcebergTable:
             finally:
                 tasks.close()
 
-    def _specs(self) -> dict[int, Any]:
-        return {int(number): spec for number, spec in self._handle.specs().items()}
+    def _spec(self, number: int) -> Any:  # noqa: ANN401 (a Java object)
+        # Not by going through them: the end of a Java iterator is an exception, and to tell which one PySpark asks
+        # the JVM a dozen questions, a third of a commit's time. Nor kept: it has the types of the schema of now.
+        return self._handle.specs().get(number)
+
+    def _reader_of_files(self) -> Callable[[str], Any]:
+        """Return what makes Iceberg's object of a file from its JSON."""
+        spec = functools.cache(self._spec)
+        return lambda text: self._catalog.content_file(text, spec(json.loads(text)["spec-id"]))
 
     def _scan(self) -> Any:  # noqa: ANN401
         scan = self._handle.newScan()
         if self._handle.schema().findField(SID) is None:
             return scan
         # A scan leaves all bounds out unless it is asked; those of the sid say whose rows a file holds.
-        columns = self._catalog.jvm.java.util.ArrayList()
+        columns = self._catalog.new_list()
         columns.add(SID)
         return scan.includeColumnStats(columns)
 
@@ -339,13 +348,13 @@ class IcebergTable:
         rewrite = transaction.newRewrite()
         rewrite.toBranch(branch)
         self._in_our_thread(rewrite)
-        specs = self._specs()
+        read = self._reader_of_files()
         for take, texts in (
             (rewrite.deleteFile, (*commit.removed_files, *commit.removed_deletes)),
             (rewrite.addFile, (*commit.data_files, *commit.added_deletes)),
         ):
             for text in texts:
-                take(self._catalog.content_file(text, _spec_of(text, specs)))
+                take(read(text))
         rewrite.validateFromSnapshot(commit.snapshot_id)
         if commit.sequence is not None:
             rewrite.dataSequenceNumber(commit.sequence)
@@ -362,8 +371,8 @@ class IcebergTable:
 
     def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
         delta = transaction.newRowDelta()
-        specs = self._specs()
         self._in_our_thread(delta)
+        read = self._reader_of_files()
         for take, texts in (
             (delta.addRows, commit.data_files),
             (delta.addDeletes, commit.added_deletes),
@@ -371,7 +380,7 @@ class IcebergTable:
             (delta.removeRows, commit.removed_files),
         ):
             for text in texts:
-                take(self._catalog.content_file(text, _spec_of(text, specs)))
+                take(read(text))
         if commit.snapshot_id is not None:
             # Without a starting snapshot Iceberg checks all of history, which is right for a table without one only.
             delta.validateFromSnapshot(commit.snapshot_id)
@@ -381,7 +390,7 @@ class IcebergTable:
         delta.validateNoConflictingDeleteFiles()
         if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
             delta.validateDeletedFiles()
-            paths = self._catalog.jvm.java.util.ArrayList()
+            paths = self._catalog.new_list()
             new = {json.loads(text)["file-path"] for text in commit.data_files}
             for text in commit.added_deletes:
                 referenced = json.loads(text)["referenced-data-file"]
@@ -456,6 +465,7 @@ class Catalog:
             # Each dot of a Java name is a round trip through py4j: what a commit's files need is looked up once.
             self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
             self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
+            self.new_list = jvm.java.util.ArrayList
             # A thread without an active session sees Spark's start-up settings alone, not this session's.
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
@@ -561,11 +571,6 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
-
-
-def _spec_of(text: str, specs: Mapping[int, Any]) -> Any:  # noqa: ANN401 (a Java object)
-    """Return the partition spec of a file's JSON."""
-    return next(iter(specs.values())) if len(specs) == 1 else specs[json.loads(text)["spec-id"]]
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:
