@@ -102,12 +102,7 @@ def test_a_table_in_error_holds_nothing_and_has_all_of_its_changes_after_retry(
         change(database, 7)
         wait_let_go(database)
         lake_folder.session.sql(f"ALTER TABLE {name} RENAME COLUMN m TO n")
-        pipeline.tell("retry", ITEMS, EU)
-        pipeline.wait_streaming()
-        wait_unparked(pipeline, lake_folder)
-        change(database, 8)
-        pipeline.wait_applied(database)
-        assert_equal(pipeline, database, "items", "others")
+        assert_brought_back(pipeline, lake_folder, database)
 
 
 def test_what_is_parked_survives_restarts(database: Database, lake_folder: LakeFolder) -> None:
@@ -271,12 +266,17 @@ def test_a_retry_before_the_cause_is_mended_leaves_the_table_in_error(
         change(database, 7)
         wait_let_go(database)
         lake_folder.session.sql(f"ALTER TABLE {name} RENAME COLUMN m TO n")
-        pipeline.tell("retry", ITEMS, EU)
-        pipeline.wait_streaming()
-        wait_unparked(pipeline, lake_folder)
-        change(database, 8)
-        pipeline.wait_applied(database)
-        assert_equal(pipeline, database, "items", "others")
+        assert_brought_back(pipeline, lake_folder, database)
+
+
+def assert_brought_back(pipeline: Pipeline, lake_folder: LakeFolder, database: Database) -> None:
+    """A retry applies what was parked, and the table follows again."""
+    pipeline.tell("retry", ITEMS, EU)
+    pipeline.wait_streaming()
+    wait_unparked(pipeline, lake_folder)
+    change(database, 8)
+    pipeline.wait_applied(database)
+    assert_equal(pipeline, database, "items", "others")
 
 
 def wait_refused(pipeline: Pipeline) -> None:
