@@ -30,6 +30,7 @@ from kuvasz import failpoints
 from kuvasz.errors import StateError
 from kuvasz.model import Relation, Segment, Transactions, Truncation
 from kuvasz.parking import relations
+from kuvasz.route.parts import Change, between, newer
 
 _MAGIC = b"kvszpark1"
 _HEADER = struct.Struct("<9s32sdQ")
@@ -44,7 +45,6 @@ _NO_LIMIT = 1 << 62
 
 _IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END = b"R", b"S", b"T", b"E"
 
-Change: TypeAlias = Segment | Truncation
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -157,7 +157,7 @@ class ParkingLog:
         Raises:
             StateError: The disk refused it; what was there before is still there.
         """
-        fresh = [part for change in changes if (part := _newer(change, self.last_lsn)) is not None]
+        fresh = [part for change in changes if (part := newer(change, self.last_lsn)) is not None]
         whole = [part for change in fresh if (part := _part(change, is_open=False)) is not None]
         begun = [part for change in fresh if (part := _part(change, is_open=True)) is not None] if is_open else []
         has_ended = 0 < self._open_lsn < through
@@ -371,14 +371,6 @@ def _commit_lsns(change: Change) -> list[int]:
     return [int(change.transactions.commit_lsn[0]), int(change.transactions.commit_lsn[-1])]
 
 
-def _newer(change: Change, lsn: int) -> Change | None:
-    """Return the part of a change whose transactions committed after one."""
-    if isinstance(change, Truncation):
-        return change if change.commit_lsn > lsn else None
-    runs = change.transactions
-    return _between(change, int(np.searchsorted(runs.commit_lsn, lsn, side="right")), len(runs.commit_lsn))
-
-
 def _part(change: Change, *, is_open: bool) -> Change | None:
     """Return the whole transactions of a change, or the one that has not ended."""
     if isinstance(change, Truncation):
@@ -386,28 +378,7 @@ def _part(change: Change, *, is_open: bool) -> Change | None:
     runs = change.transactions
     count = len(runs.commit_lsn)
     whole = count - int(runs.end_lsn[-1] == runs.commit_lsn[-1] + 1)
-    return _between(change, whole, count) if is_open else _between(change, 0, whole)
-
-
-def _between(segment: Segment, first: int, last: int) -> Segment | None:
-    """Return a segment of some of a segment's transactions; None for none."""
-    runs = segment.transactions
-    if first >= last:
-        return None
-    if first == 0 and last == len(runs.commit_lsn):
-        return segment
-    begin, end = int(runs.row_end[first - 1]) if first else 0, int(runs.row_end[last - 1])
-    ends = np.cumsum(segment.lengths, dtype=np.int64)
-    part = slice(first, last)
-    return dataclasses.replace(
-        segment,
-        data=bytes(memoryview(segment.data)[int(ends[begin - 1]) if begin else 0 : int(ends[end - 1])]),
-        lengths=segment.lengths[begin:end],
-        transactions=Transactions(
-            commit_lsn=runs.commit_lsn[part], end_lsn=runs.end_lsn[part], commit_us=runs.commit_us[part],
-            xid=runs.xid[part], row_end=runs.row_end[part] - np.uint32(begin),
-        ),
-    )  # fmt: skip
+    return between(change, whole, count) if is_open else between(change, 0, whole)
 
 
 def _make_folder(folder: Path) -> None:

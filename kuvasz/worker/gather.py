@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from kuvasz.config import names
 from kuvasz.model import Delivery, Relation, Replay, Segment, Truncation
 from kuvasz.ports import TableWork
+from kuvasz.route import parts
 
 #: (source, relation) -> target, and the name it knows the relation's source by; None if the map has no target.
 TargetOf = Callable[[str, Relation], tuple[str, str] | None]
@@ -71,6 +72,10 @@ class _Batch:
         self._parked[target, source] = taken, through
         self.changes.setdefault(target, []).extend(changes)
         self.touched.setdefault(target, {})[source] = through
+
+    def parked_through(self, target: str, source: str) -> int:
+        """Return the LSN before which all of a source was taken from what was parked of a target; 0 for nothing."""
+        return self._parked.get((target, source), ([], 0))[1]
 
     def restart(self, source: str, broken: Iterable[tuple[str, str]]) -> None:
         """Undo what was taken of a source's stream: all of it comes again. What was parked does not."""
@@ -159,9 +164,14 @@ class Gatherer:
                 continue
             target, name = found
             if asked(target, name, delivery.epoch):
-                taken_as = change if name == source else dataclasses.replace(change, source=name)
-                batch.changes.setdefault(target, []).append(taken_as)
                 targets.add(found)
+                # The reader went back to what is confirmed: what the log brought comes again. The lake, which knows
+                # of such rows by its position, cannot tell while both are in one mini-transaction.
+                floor = batch.parked_through(target, name)
+                left = parts.newer(change, floor - 1) if floor else change
+                if left is not None:
+                    taken_as = left if name == source else dataclasses.replace(left, source=name)
+                    batch.changes.setdefault(target, []).append(taken_as)
             elif self._parks(target, name, delivery.epoch):
                 parked.setdefault(target, []).append(change)
         if parked or self._parked_open:
@@ -173,7 +183,8 @@ class Gatherer:
             batch.closed.setdefault(source, set()).update(ended)
             targets |= ended
         for target, name in targets:
-            batch.touched.setdefault(target, {})[name] = delivery.through
+            through = max(delivery.through, batch.parked_through(target, name))
+            batch.touched.setdefault(target, {})[name] = through
 
     def _open_sources(self, target: str) -> frozenset[str]:
         live = {name for open_in in self._open.values() for of, name in open_in if of == target}

@@ -224,6 +224,37 @@ def test_a_replay_goes_ahead_of_the_connection_behind_it() -> None:
     assert gathered.bytes == 40
 
 
+def test_what_a_replay_brought_is_not_taken_again_from_the_connection_behind_it() -> None:
+    """The reader goes back to what is confirmed, which is often before the end of the log."""
+    eu, gatherer = Streams(), Gatherer(is_replaying=lambda *_: True)
+    old, cut = eu.items.segment([(1100, [insert(1)])]), eu.items.truncation(1200)
+    live = eu.items.segment([(1100, [insert(1)]), (1300, [insert(2), insert(3)])])
+    other = eu.others.segment([(1100, [insert(1)])])
+    (items, others) = gatherer.gather(
+        [
+            replay(old, cut, through=1208),
+            delivery(eu.items.segment([(1100, [insert(1)])]), through=1108, epoch=2),
+            delivery(live, cut, other, through=1308, epoch=2),
+        ],
+        target_of,
+        always,
+    ).works
+    taken, truncated, late = items.changes
+    assert (taken, truncated) == (old, cut)
+    assert late.transactions.commit_lsn.tolist() == [1300]
+    assert late.transactions.row_end.tolist() == [2]
+    assert (items.through, others.changes) == ({"eu": 1308}, (other,))
+
+
+def test_a_connection_that_is_still_behind_the_log_does_not_take_the_position_back() -> None:
+    eu, gatherer = Streams(), Gatherer(is_replaying=lambda *_: True)
+    old, live = eu.items.segment([(1100, [insert(1)])]), eu.items.segment([(1000, [insert(0)])])
+    (work,) = gatherer.gather(
+        [replay(old, through=1108), delivery(live, through=1008, epoch=2)], target_of, always
+    ).works
+    assert (work.changes, work.through) == ((old,), {"eu": 1108})
+
+
 def test_a_replayed_transaction_in_parts_is_open_until_its_end_or_abandoned_with_its_replay() -> None:
     eu, current = Streams(), [1]
     gatherer = Gatherer(is_replaying=lambda target, source, number: number == current[0])
