@@ -29,12 +29,12 @@ from kuvasz.index.run import DamagedRunError, Run
 from kuvasz.index.store import RunStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kuvasz.fold.keys import Keys
     from kuvasz.index.store import Edit
-    from kuvasz.model import Int32s, UInt32s
+    from kuvasz.model import Int32s, UInt32s, UInt64s
 
 ABSENT = kernels.ABSENT
 
@@ -166,6 +166,27 @@ class PositionIndex:
             for start in range(0, len(keys), self._memory_entries):
                 part = slice(start, start + self._memory_entries)
                 run = self._store.sorted(keys.take(part), files if len(files) == 1 else files[part], positions[part])
+                state = dataclasses.replace(state, runs=(*state.runs, run))
+                state = self._settled(state, self._shared(state))
+            self._now = state
+
+    def load(self, files: Sequence[tuple[int, UInt64s]]) -> None:
+        """Note where the rows of whole files are from now on.
+
+        Args:
+            files: Number of a file, not `ABSENT`, and the records of its rows (`kuvasz.index.bulk.of_one_file`).
+                Every key is in one of them only.
+
+        Raises:
+            InternalError: A key is there twice.
+            OSError: A run could not be written.
+        """
+        with self._tidied():
+            state = self._now
+            if not state.dropped.isdisjoint(number for number, _ in files):
+                state = self._purged(state)
+            run = self._store.loaded(files)
+            if run is not None:
                 state = dataclasses.replace(state, runs=(*state.runs, run))
                 state = self._settled(state, self._shared(state))
             self._now = state

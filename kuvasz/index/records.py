@@ -127,6 +127,19 @@ def _is_below(records: UInt64s, row: int, hi: np.uint64, lo: np.uint64) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
+def first_from(records: UInt64s, start: int, hi: np.uint64, lo: np.uint64) -> int:  # pragma: no cover
+    """Return the first record from `start` on with a key not below the given one; their number if none is."""
+    end = len(records)
+    while start < end:
+        middle = (start + end) // 2
+        if _is_below(records, middle, hi, lo):
+            start = middle + 1
+        else:
+            end = middle
+    return start
+
+
+@numba.njit(cache=True, nogil=True)
 def find(  # noqa: C901, PLR0912, PLR0915 - one loop, so that its arrays stay in registers
     records: UInt64s, fences: UInt64s, bloom: UInt64s, hi: UInt64s, lo: UInt64s, pending: Int64s, places: UInt64s
 ) -> int:  # pragma: no cover

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from kuvasz.errors import InternalError
-from kuvasz.fold.keys import Keys, frozen
+from kuvasz.index import bulk
 from kuvasz.index import records as kernels
 from kuvasz.index.run import CHUNK, Run, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kuvasz.model import Int64s, UInt32s, UInt64s
+    from kuvasz.fold.keys import Keys
+    from kuvasz.model import UInt32s, UInt64s
 
 _SUFFIX = ".run"
-_AS_IT_IS = frozen(np.empty(0, np.int64))
 
 
 class Edit(Protocol):
@@ -76,15 +75,17 @@ class RunStore:
         Raises:
             InternalError: A key is there twice.
         """
-        hi, lo, file, position = frozen(keys.hi), frozen(keys.lo), frozen(file), frozen(position)
-        for order in _orders(hi, lo):
-            records = frozen(kernels.pack(hi, lo, file, position, order()))
-            if kernels.rises(records):
-                break
-        else:
-            raise InternalError(f"a key occurs twice among the {len(keys)} that are to be inserted")
-        run = Run(records)
-        return run if len(records) <= self._memory_rows else self.stored(run)
+        run = Run(bulk.ascending(keys, file, position))
+        return run if len(run) <= self._memory_rows else self.stored(run)
+
+    def loaded(self, files: Sequence[tuple[int, UInt64s]]) -> Run | None:
+        """Return one run of the records of whole files, see `kuvasz.index.bulk`; None if there are none.
+
+        Raises:
+            InternalError: A key is there twice.
+        """
+        is_large = sum(len(records) for _, records in files) > self._memory_rows
+        return self._finished(RunWriter(self._fresh() if is_large else None), bulk.merged(files))
 
     def stored(self, run: Run) -> Run:
         """Return the same run in a file."""
@@ -149,13 +150,3 @@ def _edited(records: UInt64s, edit: Edit, *, is_oldest: bool) -> UInt64s:
         return records
     kept: UInt64s = records[records[:, 2] >> np.uint64(32) != kernels.ABSENT]
     return kept
-
-
-def _orders(hi: UInt64s, lo: UInt64s) -> list[Callable[[], Int64s]]:
-    """Return orders to try, cheapest first: as it is, by the one word that varies, by both."""
-    varying = lo if len(hi) and bool((hi == hi[0]).all()) else hi
-    return [
-        lambda: _AS_IT_IS,
-        lambda: frozen(np.argsort(varying)),
-        lambda: frozen(np.lexsort((lo, hi))),
-    ]

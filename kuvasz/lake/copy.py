@@ -1,7 +1,7 @@
 """The initial copy of one source table: ranges in parallel on executors, one commit at the end.
 
 Until that commit nothing is visible; a crash leaves data files that no snapshot knows. The keys of the copied rows
-wait in a file on local disk, so a table of any size needs little memory here.
+wait in files on local disk, so a table of any size needs little memory here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
-from kuvasz.fold.keys import Keys
+from kuvasz.fold.keys import Keys, frozen
+from kuvasz.index import bulk
 from kuvasz.lake import member, transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
@@ -29,7 +30,7 @@ from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.recopy import Recopy
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
-from kuvasz.model import Position, Relation, TableType
+from kuvasz.model import Position, Relation, TableType, UInt64s
 from kuvasz.ports import CopyRequest, Feed, Receipt
 
 _log = logging.getLogger(__name__)
@@ -135,10 +136,11 @@ class CopyJob:
         done = self._run(job)
         if done.error is not None:
             raise done.error
-        with self._lock:
-            for file, keys in zip(done.files, done.keys, strict=True):
-                np.save(self._keys_file(len(self._files)), np.stack([keys.hi, keys.lo]))
+        for file, keys in zip(done.files, done.keys, strict=True):
+            with self._lock:
+                number = len(self._files)
                 self._files.append(file)
+            self._set_aside(number, keys)
         return sum(file.rows for file in done.files)
 
     def _run(self, job: CopyRange) -> CopyDone:
@@ -147,13 +149,22 @@ class CopyJob:
         done: CopyDone = self._jobs.run(job, [0], [1])[0]
         return done
 
-    def _keys_file(self, number: int) -> Path:
-        return self._folder / f"{number}.npy"
+    @property
+    def _is_sorted(self) -> bool:
+        """Whether the index takes all files at once; sorting them is then done beside the reading."""
+        return bool(self._table.key) and not self._table.is_bag and self._shape.copied_us is None
+
+    def _set_aside(self, number: int, keys: Keys) -> None:
+        np.save(self._folder / f"{number}.npy", bulk.of_one_file(keys) if self._is_sorted else [keys.hi, keys.lo])
+
+    def _kept(self) -> Iterator[UInt64s]:
+        """What was set aside of each file."""
+        for number in range(len(self._files)):
+            yield frozen(np.load(self._folder / f"{number}.npy", mmap_mode="r").view(np.ndarray))
 
     def _keys(self) -> Iterator[Keys]:
-        for number in range(len(self._files)):
-            pair = np.load(self._keys_file(number), mmap_mode="r")
-            yield Keys(hi=np.asarray(pair[0]), lo=np.asarray(pair[1]))
+        for hi, lo in self._kept():
+            yield Keys(hi=hi, lo=lo)
 
     def _commit(self, position: Position) -> Receipt:
         table = self._table
@@ -201,7 +212,10 @@ class CopyJob:
                 _log.warning("rows of a source are replaced by a new copy, its earlier ones with them", extra={
                     "event": "copied_over", "table": table.name, "source": source,
                     "files": len(changeset.dropped)})  # fmt: skip
-        table.adopt(numbered, self._keys(), sid, changeset)
+        if self._is_sorted:
+            table.adopt_sorted(numbered, self._kept(), sid, changeset)
+        else:
+            table.adopt(numbered, self._keys(), sid, changeset)
         return table.commit(changeset, {source: position})
 
     def _take_back(self, changeset: Changeset, error: BaseException) -> None:

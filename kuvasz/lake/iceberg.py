@@ -29,6 +29,7 @@ from kuvasz.config.model import Config
 from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
+from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake import chunks, gaps, layout, spark, transforming
 from kuvasz.lake.bag import Bag
@@ -179,6 +180,7 @@ class IcebergLake:
             index.insert(keys, number, np.arange(8, dtype=np.uint32))
             index.mark()
             index.lookup(keys)
+            index.load([(number, bulk.of_one_file(keys))])
         index.close()
         self._jobs.warm_up()
         commits.result()

@@ -36,6 +36,7 @@ from kuvasz.errors import (
 from kuvasz.evolve import known as known_columns
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
+from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import evolution, gaps, layout, member
 from kuvasz.lake import positions as position_properties
@@ -59,7 +60,7 @@ from kuvasz.lake.files import (
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Position, Relation, TableType, UInt32s
+from kuvasz.model import Position, Relation, TableType, UInt32s, UInt64s
 from kuvasz.modes import bag, own
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Feed, Gap, Target
@@ -1275,13 +1276,23 @@ class LakeTable:
         self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset
     ) -> None:
         """Take copied files into a changeset."""
+        if not self.is_bag:
+            records = map(bulk.of_one_file, keys) if self.key else ()
+            self.adopt_sorted(files, records, sid, changeset)
+            return
         for (number, file), file_keys in zip(files, keys, strict=True):
             changeset.add(number, file, sid)
-            if self.is_bag:
-                rows = np.arange(file.rows, dtype=np.uint32)
-                Bag(self, (changeset,)).stack(self.index, file_keys, number, rows)
-            elif self.key:
-                self.index.insert(file_keys, number, np.arange(file.rows, dtype=np.uint32))
+            rows = np.arange(file.rows, dtype=np.uint32)
+            Bag(self, (changeset,)).stack(self.index, file_keys, number, rows)
+
+    def adopt_sorted(
+        self, files: Sequence[tuple[int, DataFile]], records: Iterable[UInt64s], sid: str | None, changeset: Changeset
+    ) -> None:
+        """Take copied files into a changeset; a table with a key has records (`kuvasz.index.bulk`) for each."""
+        for number, file in files:
+            changeset.add(number, file, sid)
+        if self.key:
+            self.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])
 
 
 def _is_known(path: str) -> bool:

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys
+from kuvasz.index.bulk import of_one_file
 from kuvasz.index.positions import ABSENT, PositionIndex
 from tests.unit.index.keys import ALL, keys_of, places
 
@@ -53,6 +54,15 @@ class AgainstDict(RuleBasedStateMachine):
         positions = data.draw(st.lists(st.integers(0, 9), min_size=len(numbers), max_size=len(numbers)))
         self.index.insert(keys_of(numbers), file, np.array(positions, np.uint32))
         self.now.update(zip(numbers, zip(files, positions, strict=True), strict=True))
+
+    @rule(numbers=st.lists(st.sampled_from(ALL), unique=True), data=st.data())
+    def load(self, numbers, data):
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(numbers)), max_size=3)))
+        parts = [numbers[a:b] for a, b in zip([0, *cuts], [*cuts, len(numbers)], strict=True)]
+        files = data.draw(st.permutations(FILES))[: len(parts)]
+        self.index.load([(file, of_one_file(keys_of(part))) for file, part in zip(files, parts, strict=True)])
+        for file, part in zip(files, parts, strict=True):
+            self.now.update({number: (file, position) for position, number in enumerate(part)})
 
     @rule(file=st.sampled_from(FILES))
     def insert_all(self, file):

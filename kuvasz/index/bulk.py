@@ -1,0 +1,110 @@
+"""Loading whole files' keys: those of each file are sorted by themselves, and all are merged in one pass.
+
+The copy of a large table brings millions of keys in tens of files at once. Inserted file by file, each record would
+be written again with every merge of the tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kuvasz.errors import InternalError
+from kuvasz.fold.keys import frozen
+from kuvasz.index import records as kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kuvasz.fold.keys import Keys
+    from kuvasz.model import Int64s, UInt32s, UInt64s
+
+#: Records merged at once: 12 MB with the copy that is merged into.
+_SLICE = 1 << 18
+_AS_IT_IS = frozen(np.empty(0, np.int64))
+
+
+def ascending(keys: Keys, file: UInt32s, position: UInt32s) -> UInt64s:
+    """Return the records of keys in any order, ascending.
+
+    Raises:
+        InternalError: A key is there twice.
+    """
+    hi, lo, file, position = frozen(keys.hi), frozen(keys.lo), frozen(file), frozen(position)
+    for order in _orders(hi, lo):
+        records = frozen(kernels.pack(hi, lo, file, position, order()))
+        if kernels.rises(records):
+            return records
+    raise InternalError(f"a key occurs twice among the {len(keys)} that are to be inserted")
+
+
+def of_one_file(keys: Keys) -> UInt64s:
+    """Return the records of a whole file, ascending, its number to be filled in by `merged`.
+
+    Raises:
+        InternalError: A key is there twice.
+    """
+    return ascending(keys, np.zeros(1, np.uint32), np.arange(len(keys), dtype=np.uint32))
+
+
+def merged(files: Sequence[tuple[int, UInt64s]], slice_rows: int = _SLICE) -> Iterator[UInt64s]:
+    """Yield the records of several files, ascending.
+
+    Args:
+        files: Number of a file and its records as `of_one_file` has them; they may be mapped from disk.
+        slice_rows: So many are merged at once, about.
+
+    Raises:
+        InternalError: A key is there twice.
+    """
+    files = [(number, records) for number, records in files if len(records)]
+    starts = [0] * len(files)
+    for bound in [*_bounds([records for _, records in files], slice_rows), None]:
+        parts = []
+        for at, (number, records) in enumerate(files):
+            end = len(records) if bound is None else kernels.first_from(records, starts[at], *bound)
+            if end > starts[at]:
+                part = records[starts[at] : end].copy()
+                part[:, 2] |= np.uint64(number) << np.uint64(32)
+                parts.append(frozen(part))
+            starts[at] = end
+        if parts:
+            yield _merged_in_memory(parts)
+
+
+def _bounds(files: Sequence[UInt64s], slice_rows: int) -> list[tuple[np.uint64, np.uint64]]:
+    """Return keys between which all files together have about `slice_rows` records each."""
+    step = max(1, slice_rows // (2 * max(1, len(files))))
+    samples = np.concatenate([records[step - 1 :: step, :2] for records in files] or [np.empty((0, 2), np.uint64)])
+    samples = samples[np.lexsort((samples[:, 1], samples[:, 0]))]
+    return [(hi, lo) for hi, lo in samples[slice_rows // step :: max(1, slice_rows // step)]]
+
+
+def _merged_in_memory(parts: list[UInt64s]) -> UInt64s:
+    rows = sum(map(len, parts))
+    while len(parts) > 1:
+        pairs = [_pair(parts[at], parts[at + 1]) for at in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[len(parts) & ~1 :]
+    if len(parts[0]) != rows:
+        raise InternalError(f"{rows - len(parts[0])} keys occur in two files that are to be loaded")
+    return parts[0]
+
+
+def _pair(older: UInt64s, newer: UInt64s) -> UInt64s:
+    out = np.empty((len(older) + len(newer), kernels.WORDS), np.uint64)
+    _, _, count = kernels.merge(older, 0, newer, 0, out, False)  # noqa: FBT003 - a kernel's
+    return frozen(out[:count])
+
+
+def _orders(hi: UInt64s, lo: UInt64s) -> list[Callable[[], Int64s]]:
+    """Return orders to try, cheapest first: as it is, by the one word that varies, by both."""
+    varying = lo if len(hi) and bool((hi == hi[0]).all()) else hi
+    return [
+        lambda: _AS_IT_IS,
+        lambda: frozen(np.argsort(varying)),
+        lambda: frozen(np.lexsort((lo, hi))),
+    ]
+
+
+__all__ = ["ascending", "merged", "of_one_file"]
