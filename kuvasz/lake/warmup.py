@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import tempfile
@@ -40,6 +41,8 @@ class WarmUp:
         slim_worker()
         for _ in tasks:
             warm()
+            gc.collect()
+            gc.freeze()  # the kernels, too
             yield os.getpid()
 
 
