@@ -16,13 +16,13 @@ from typing import Any
 
 from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.model import NO_OPERATIONS, Delivery
+from kuvasz.model import NO_OPERATIONS, Delivery, TableName
 from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
-from kuvasz.worker.flush import FlushPolicy
+from kuvasz.worker.flush import FlushPolicy, Waiting
 from kuvasz.worker.gather import Gathered, Gatherer, TargetOf
 
 _log = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ class Worker:
         self._on_receipt = on_receipt
         self._waiting: collections.deque[Delivery] = collections.deque()
         self._waiting_bytes = 0
+        self._since = 0.0  # when the first of it came
+        self._dirty: set[TableName] = set()  # the tables it is of
         self._wake = threading.Condition()
         self._stopping = False
         self._begun = 0  # mini-transactions
@@ -103,8 +105,11 @@ class Worker:
     def put(self, delivery: Delivery) -> None:
         """See `kuvasz.ports.Inbox`."""
         with self._wake:
+            if not self._waiting:
+                self._since = time.monotonic()
             self._waiting.append(delivery)
             self._waiting_bytes += delivery.bytes
+            self._dirty.update(change.relation.table for change in delivery.changes)
             self._wake.notify_all()
 
     def begun(self) -> int:
@@ -151,9 +156,10 @@ class Worker:
         with self._wake:
             while not self._stopping:
                 if self._waiting:
-                    wait = self._policy.wait(
-                        waiting_bytes=self._waiting_bytes, last_begin=last_begin, now=time.monotonic()
+                    waiting = Waiting(
+                        bytes=self._waiting_bytes, tables=len(self._dirty), since=self._since, last_begin=last_begin
                     )
+                    wait = self._policy.wait(waiting, time.monotonic())
                     if wait <= 0:
                         return self._pop()
                     self._wake.wait(wait)
@@ -169,6 +175,8 @@ class Worker:
             size += delivery.bytes
             taken.append(delivery)
         self._waiting_bytes -= size
+        self._since = time.monotonic()
+        self._dirty = {change.relation.table for delivery in self._waiting for change in delivery.changes}
         self._begun += 1
         return taken
 

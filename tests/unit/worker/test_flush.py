@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.worker.flush import FlushPolicy
+from kuvasz.worker.flush import FlushPolicy, Waiting
 
-POLICY = FlushPolicy(interval_s=1.0, bytes=100)
+SMALL = FlushPolicy(interval_s=1.0, bytes=100)
+LARGE = FlushPolicy(interval_s=1.0, bytes=64 << 20)
+
+
+def waiting(size: int, tables: int = 1, since: float = 10.0) -> Waiting:
+    return Waiting(bytes=size, tables=tables, since=since, last_begin=10.0)
 
 
 @pytest.mark.parametrize(
-    ("waiting_bytes", "now", "wait"),
+    ("size", "now", "wait"),
     [
         (1, 10.0, 1.0),
         (12, 10.25, 0.75),
@@ -18,5 +23,22 @@ POLICY = FlushPolicy(interval_s=1.0, bytes=100)
         (100, 10.0, 0.0),
     ],
 )
-def test_waits_for_the_interval_or_the_bytes(waiting_bytes: int, now: float, wait: float) -> None:
-    assert POLICY.wait(waiting_bytes=waiting_bytes, last_begin=10.0, now=now) == pytest.approx(wait)
+def test_waits_for_the_interval_or_the_bytes(size: int, now: float, wait: float) -> None:
+    assert SMALL.wait(waiting(size), now) == pytest.approx(wait)
+
+
+@pytest.mark.parametrize(
+    ("tables", "enough", "interval_s"),
+    [(1, 8 << 20, 1.0), (12, 8 << 20, 1.0), (17, 10 << 20, 1.0), (101, 125 << 19, 4.04), (500, 64 << 20, 20.0)],
+)
+def test_the_more_tables_are_dirty_the_more_is_gathered_for_their_commits(
+    tables: int, enough: int, interval_s: float
+) -> None:
+    for size, wait in ((enough, 0.0), (enough - 1, interval_s - 0.25)):
+        assert LARGE.wait(waiting(size, tables), 10.25) == pytest.approx(wait)
+
+
+def test_a_flood_into_many_tables_is_given_time_to_gather_and_a_transaction_is_not() -> None:
+    assert LARGE.wait(waiting(100_000, tables=100, since=98.5), 99.0) == 0.0
+    assert LARGE.wait(waiting(1 << 20, tables=100, since=98.5), 99.0) == pytest.approx(3.5)
+    assert LARGE.wait(waiting(1 << 20, tables=1, since=98.5), 99.0) == 0.0
