@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableGone
-from kuvasz.lake import layout, localfs
+from kuvasz.lake import committer, layout, localfs
 from kuvasz.lake.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, Field, LakeSchema, parse, render
@@ -182,6 +182,14 @@ class IcebergTable:
         arguments = (term.column, term.width) if term.width else (term.column,)
         return getattr(make, term.transform)(*arguments)
 
+    def look(self) -> committer.State:
+        """Look at the catalog again, and return what the table is now."""
+        with translated(f"table {self.name}"):
+            if self._catalog.committer is not None:
+                return self._catalog.committer.look(self._handle)
+            self._handle.refresh()
+            return committer.State(self.snapshot_id, self.parent_id, self.schema_id)
+
     def refresh(self) -> None:
         """Look at the catalog again."""
         with translated(f"table {self.name}"):
@@ -323,25 +331,30 @@ class IcebergTable:
             OutcomeUnknown: The commit was sent and its answer lost.
             LakeError: Catalog or storage failed; nothing was committed.
         """
+        is_swap = commit.is_rewrite and bool(commit.removed_deletes or not commit.added_deletes)
+        inside = None if is_swap else self._catalog.committer
         with translated(f"table {self.name}"):
-            transaction = self._handle.newTransaction()
-            update = transaction.updateProperties()
-            for key, value in commit.properties.items():
-                update.set(key, value)
-            for key in commit.removed_properties:
-                update.remove(key)
-            update.commit()
-            if commit.is_rewrite and (commit.removed_deletes or not commit.added_deletes):
-                self._rewrite(transaction, commit)
-            elif not commit.is_empty:
-                self._row_delta(transaction, commit)
-            transaction.commitTransaction()
-        self.refresh()
-        snapshot = self._handle.currentSnapshot()
-        if snapshot is None:
-            return None, None
-        parent = snapshot.parentId()
-        return int(snapshot.snapshotId()), None if parent is None else int(parent)
+            if inside is None:
+                self._call_by_call(commit, is_swap=is_swap)
+                now = self.look()
+            else:
+                now = inside.commit(self._handle, commit, _existing(commit), is_local=self._is_local)
+        return now.snapshot_id, now.parent_id
+
+    def _call_by_call(self, commit: Commit, *, is_swap: bool) -> None:
+        """Make a commit through py4j: the plain twin of `kuvasz.lake.committer`."""
+        transaction = self._handle.newTransaction()
+        update = transaction.updateProperties()
+        for key, value in commit.properties.items():
+            update.set(key, value)
+        for key in commit.removed_properties:
+            update.remove(key)
+        update.commit()
+        if is_swap:
+            self._rewrite(transaction, commit)
+        elif not commit.is_empty:
+            self._row_delta(transaction, commit)
+        transaction.commitTransaction()
 
     def _rewrite(self, transaction: Any, commit: Commit, branch: str = "main") -> None:  # noqa: ANN401
         """Swap files in a snapshot of the operation `replace` (not possible if delete files only come)."""
@@ -388,14 +401,12 @@ class IcebergTable:
         # and that is nearly always, Iceberg has nothing to look at.
         delta.validateNoConflictingDataFiles()
         delta.validateNoConflictingDeleteFiles()
-        if commit.snapshot_id is not None and (commit.added_deletes or commit.removed_files):
+        existing = _existing(commit)
+        if existing is not None:
             delta.validateDeletedFiles()
             paths = self._catalog.new_list()
-            new = {json.loads(text)["file-path"] for text in commit.data_files}
-            for text in commit.added_deletes:
-                referenced = json.loads(text)["referenced-data-file"]
-                if referenced not in new:
-                    paths.add(referenced)
+            for path in existing:
+                paths.add(path)
             delta.validateDataFilesExist(paths)
         for key, value in commit.summary.items():
             delta.set(key, value)
@@ -462,6 +473,7 @@ class Catalog:
             localfs.install(jvm, self._hadoop)
             executors = jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
             self.direct = executors.newDirectExecutorService()
+            self.committer = committer.install(jvm, self.direct)
             # Each dot of a Java name is a round trip through py4j: what a commit's files need is looked up once.
             self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
             self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
@@ -571,6 +583,15 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+
+def _existing(commit: Commit) -> list[str] | None:
+    """Return the data files that must still be there for their rows to die; None if no row of before does."""
+    if commit.snapshot_id is None or not (commit.added_deletes or commit.removed_files):
+        return None
+    new = {json.loads(text)["file-path"] for text in commit.data_files}
+    referenced = [json.loads(text)["referenced-data-file"] for text in commit.added_deletes]
+    return [path for path in referenced if path not in new]
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:

@@ -1156,12 +1156,13 @@ class LakeTable:
         """Look whether someone else committed, and bring files and index up to date if so."""
         if self._index is None:
             return self.index is None  # opening reads what is current
-        self.table.refresh()
+        now = self.table.look()
         if self._asked and self._asked != self._yielded:
             self._yield()
-        if self.table.schema_id != self.schema.schema_id:
+            now = self.table.look()
+        if now.schema_id != self.schema.schema_id:
             self._follow_schema()
-        if self.table.snapshot_id == self.snapshot_id:
+        if now.snapshot_id == self.snapshot_id:
             return False
         self._check_positions()
         asked = self.table.properties.get(YIELD_PROPERTY, "")

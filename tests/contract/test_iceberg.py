@@ -289,3 +289,60 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))
     assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"
+
+
+def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorld) -> None:
+    catalog = world.lake._catalog
+    inside = catalog.committer
+    assert inside is not None
+
+    def told(name: str) -> list[dict[str, str]]:
+        """Lives through inserts, updates, deletes, a file that dies and no change at all."""
+        world.prepare(name)
+        world.copy(name, *((number, 0, "x") for number in range(20)))
+        source = Sender(name)
+        world.applied(work(source.one(insert(30), insert(31), insert(32))))
+        world.applied(work(source.one(update(1, 7, "y"), delete(2), delete(30))))
+        world.applied(work(source.one(delete(31), delete(32), delete(3))))
+        rows = world.sql(f"SELECT operation, summary FROM {world.catalog}.{TARGET}.snapshots ORDER BY committed_at")
+        return [
+            {"operation": row.operation}
+            | {key: value for key, value in row.summary.items() if key.startswith(("added-", "deleted-", "removed-"))
+               and not key.endswith("-size")}
+            for row in rows
+        ]  # fmt: skip
+
+    first = told("eu")
+    catalog.committer = None
+    second = told("us")[len(first) :]
+    catalog.committer = inside
+    assert len(first) == 4
+    assert first == second
+    assert world.of("eu").keys() == world.of("us").keys()
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: IcebergWorld, *, is_inside: bool) -> None:
+    catalog = world.lake._catalog
+    catalog.committer = catalog.committer if is_inside else None
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "x"))
+    table, late = _late(world, 1208)
+    before = table.look()
+    assert (before.snapshot_id, before.parent_id, before.schema_id) == (table.snapshot_id, None, table.schema_id)
+    world.applied(work(Sender().one(insert(2))))
+    with pytest.raises(ForeignChange):
+        table.commit(late)
+    assert table.look().parent_id == before.snapshot_id
+    properties = Commit(
+        snapshot_id=None,
+        properties={"a": 'b "c" \\ é', "d": ""},
+        summary={},
+        removed_properties=["kuvasz.position.eu"],
+    )
+    assert table.commit(properties) == (table.snapshot_id, before.snapshot_id)
+    assert (table.properties["a"], table.properties["d"]) == ('b "c" \\ é', "")
+    assert "kuvasz.position.eu" not in table.properties
+    missing = dataclasses.replace(late, snapshot_id=table.snapshot_id, data_files=[], removed_files=late.data_files)
+    with pytest.raises(ForeignChange):
+        table.commit(missing)

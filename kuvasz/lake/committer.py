@@ -1,0 +1,209 @@
+"""A commit within the driver's JVM: one call from Python instead of some sixty.
+
+Each call through py4j costs driver and JVM a tenth of a millisecond or two, and the object it returns another one
+when it is let go; over a hundred tables that is most of a commit. The class below does what `IcebergTable` does call
+by call in its plain twin, `_call_by_call`. Like `kuvasz.lake.localfs` it is compiled by Janino, which Spark brings,
+so that kuvasz needs no jar of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kuvasz.lake.catalog import Commit
+
+_log = logging.getLogger(__name__)
+
+#: py4j remembers methods by the name of the class, so each one that is compiled needs its own.
+_NUMBERS = itertools.count(1)
+
+_SOURCE = """
+package kuvasz;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import org.apache.iceberg.ContentFileParser;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.Transaction;
+import org.apache.iceberg.UpdateProperties;
+import org.apache.iceberg.util.JsonUtil;
+import %(node)s;
+
+public class %(name)s {
+  public String look(Table table) {
+    table.refresh();
+    Snapshot snapshot = table.currentSnapshot();
+    String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
+    String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
+    return id + " " + parent + " " + table.schema().schemaId();
+  }
+
+  public String commit(Table table, String text, ExecutorService direct) throws Exception {
+    JsonNode commit = JsonUtil.mapper().readTree(text);
+    Transaction transaction = table.newTransaction();
+    UpdateProperties update = transaction.updateProperties();
+    for (Iterator i = commit.get("properties").fields(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    for (Iterator i = commit.get("removed_properties").elements(); i.hasNext();) {
+      update.remove(((JsonNode) i.next()).asText());
+    }
+    update.commit();
+    if (commit.has("data_files")) {
+      this.changeRows(table, transaction, commit, direct);
+    }
+    transaction.commitTransaction();
+    return this.look(table);
+  }
+
+  private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
+    RowDelta delta = transaction.newRowDelta();
+    if (direct != null) {
+      delta.scanManifestsWith(direct);
+      delta.writeManifestsWith(direct, 1);
+    }
+    for (Iterator i = this.files(table, commit, "data_files"); i.hasNext();) {
+      delta.addRows((DataFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "added_deletes"); i.hasNext();) {
+      delta.addDeletes((DeleteFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "removed_deletes"); i.hasNext();) {
+      delta.removeDeletes((DeleteFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "removed_files"); i.hasNext();) {
+      delta.removeRows((DataFile) i.next());
+    }
+    if (commit.has("snapshot_id")) {
+      delta.validateFromSnapshot(commit.get("snapshot_id").asLong());
+    }
+    delta.validateNoConflictingDataFiles();
+    delta.validateNoConflictingDeleteFiles();
+    if (commit.has("existing")) {
+      delta.validateDeletedFiles();
+      List paths = new ArrayList();
+      for (Iterator i = commit.get("existing").elements(); i.hasNext();) {
+        paths.add(((JsonNode) i.next()).asText());
+      }
+      delta.validateDataFilesExist(paths);
+    }
+    for (Iterator i = commit.get("summary").fields(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      delta.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    delta.commit();
+  }
+
+  private Iterator files(Table table, JsonNode commit, String name) {
+    List files = new ArrayList();
+    for (Iterator i = commit.get(name).elements(); i.hasNext();) {
+      JsonNode file = (JsonNode) i.next();
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.get("spec-id").asInt()));
+      files.add(ContentFileParser.fromJson(file, spec));
+    }
+    return files.iterator();
+  }
+}
+"""
+
+
+class State(NamedTuple):
+    """What a table is now."""
+
+    snapshot_id: int | None
+    parent_id: int | None
+    schema_id: int
+
+
+class Committer:
+    """Made by `install`.
+
+    Args:
+        compiled: The Java object.
+        direct: An executor that does things at once.
+    """
+
+    def __init__(self, compiled: Any, direct: Any) -> None:  # noqa: ANN401 (Java objects)
+        self._compiled = compiled
+        self._direct = direct
+
+    def look(self, handle: Any) -> State:  # noqa: ANN401
+        """Look at the catalog again."""
+        return _state(self._compiled.look(handle))
+
+    def commit(self, handle: Any, commit: Commit, existing: Sequence[str] | None, *, is_local: bool) -> State:  # noqa: ANN401
+        """Make a commit that is no rewrite; a `Py4JError` has what went wrong.
+
+        Args:
+            handle: Iceberg's table.
+            commit: What changes.
+            existing: Paths of data files that must still be there; None: nothing dies.
+            is_local: Whether manifests are read and written in the calling thread.
+        """
+        direct = self._direct if is_local else None
+        return _state(self._compiled.commit(handle, _json(commit, existing), direct))
+
+
+def install(jvm: Any, direct: Any) -> Committer | None:  # noqa: ANN401
+    """Compile the class; None if that cannot be, and commits are made call by call."""
+    try:
+        # Iceberg has Jackson under a name of its own.
+        mapper = str(jvm.org.apache.iceberg.util.JsonUtil.mapper().getClass().getPackageName())
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        name = f"Committer{next(_NUMBERS)}"
+        compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
+        return Committer(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
+    except Py4JError:
+        _log.debug("no committer", extra={"event": "committer_failed"}, exc_info=True)
+        return None
+
+
+def _json(commit: Commit, existing: Sequence[str] | None) -> str:
+    told: dict[str, Any] = {
+        "properties": dict(commit.properties),
+        "removed_properties": list(commit.removed_properties),
+    }
+    if commit.is_empty:
+        return json.dumps(told)
+    told["summary"] = dict(commit.summary)
+    if commit.snapshot_id is not None:
+        told["snapshot_id"] = commit.snapshot_id
+    if existing is not None:
+        told["existing"] = list(existing)
+    files = {
+        "data_files": commit.data_files, "added_deletes": commit.added_deletes,
+        "removed_deletes": commit.removed_deletes, "removed_files": commit.removed_files,
+    }  # fmt: skip
+    # The files are JSON already.
+    rest = ", ".join(f'"{name}": [{", ".join(texts)}]' for name, texts in files.items())
+    return f"{json.dumps(told)[:-1]}, {rest}}}"
+
+
+def _state(text: str) -> State:
+    snapshot_id, parent_id, schema_id = text.split()
+    return State(_number(snapshot_id), _number(parent_id), int(schema_id))
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+__all__ = ["Committer", "State", "install"]
