@@ -61,7 +61,7 @@ class SourceView:
     commit_us: int | None  #: commit time of the last transaction handed to the workers
     last_message_at: float | None  #: monotonic seconds
     is_pending: bool  #: something was handed to the workers that is not in the lake yet
-    is_paused: bool  #: it is not read now, because `pipeline.memory` is full
+    is_paused: bool  #: it is not read now, because too much waits already
     retry_at: float | None = None  #: monotonic seconds of the next attempt after a failure
 
 
@@ -91,7 +91,7 @@ class App:
         self.config = config
         self.states = TableStates(file=NoteFile(config.pipeline.state_folder))
         self.progress = Progress()
-        self.budget = Budget(config.pipeline.memory)
+        self.budget = Budget(config.pipeline.most_waiting_bytes)
         self.phase = "starting"
         self._lake: Lake = lake or IcebergLake(config)
         self._until_caught_up = until_caught_up

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading(Scenario):
-    """Mixed changes, then Spark reads the live table and its fresh copy in turn."""
+    """Mixed changes, then Spark reads the live table and its fresh copy in turn; and again after maintenance."""
 
     rows: int = 2_000_000
     changes: int = 1_000_000
@@ -46,7 +46,19 @@ class Reading(Scenario):
         stand.verify(subject, outcome)
         stand.say("reading with Spark")
         outcome.take(_outcome(_read(subject, subject.tables[0], self.repeats)))
+        stand.say("maintenance")
+        _maintain(subject)
+        stand.say("reading again")
+        outcome.take(_outcome(_read(subject, subject.tables[0], self.repeats)), "looked after: ")
         return outcome
+
+
+def _maintain(subject: Subject) -> None:
+    """Have the tables looked after once, as a running kuvasz does every minute."""
+    command = [sys.executable, "-m", "kuvasz", "maintain", "--config", str(subject.map)]
+    done = subprocess.run(command, cwd=subject.folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"maintenance ended with {done.returncode}: {done.stderr[-3000:]}")
 
 
 def _read(subject: Subject, table: str, repeats: int) -> dict[str, dict[str, list[float]]]:

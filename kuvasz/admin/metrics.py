@@ -43,8 +43,8 @@ HELP = {
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
-    "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake; `pipeline.memory` is the most.",
-    "kuvasz_memory_limit_bytes": "`pipeline.memory`: when so much waits, reading pauses.",
+    "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
+    "kuvasz_memory_limit_bytes": "When so much waits, reading pauses: `pipeline.memory`, or less.",
 }
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

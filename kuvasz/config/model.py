@@ -152,7 +152,8 @@ class PipelineConfig(Section):
     """A table's changes are committed this often. Shorter: fresher; longer: fewer files and snapshots."""
 
     memory: Annotated[kinds.Size, kinds.sizes("1MB", "1TB")] = 1024 * _MB
-    """Raw changes that wait in memory, of all sources together; above it, reading pauses."""
+    """Raw changes that wait in memory, of all sources together; above it, reading pauses. No more than two commits
+    (`commit_bytes`) of each worker, or two parts of a transaction, are read ahead."""
 
     commit_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
         default_factory=lambda data: min(64 * _MB, _share(data, 4))
@@ -160,10 +161,10 @@ class PipelineConfig(Section):
     """A commit is made early when so much waits for a worker. 64MB, or a quarter of `memory` if that is less."""
 
     transaction_spill_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
-        default_factory=lambda data: min(256 * _MB, _share(data, 4))
+        default_factory=lambda data: min(64 * _MB, _share(data, 4))
     )
     """A larger transaction is written to the lake in parts before it ends, and shown when it has ended.
-    256MB, or a quarter of `memory` if that is less."""
+    64MB, or a quarter of `memory` if that is less."""
 
     chunk_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 8 * _MB
     """A Spark task takes about this much raw data."""
@@ -190,6 +191,11 @@ class PipelineConfig(Section):
     """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, and the
     changes of tables that do not follow (`park_bytes`). All but the last can be rebuilt; without them such a table
     has to be copied again, which is noticed."""
+
+    @property
+    def most_waiting_bytes(self) -> int:
+        """Raw changes at which reading pauses: what is further ahead of the workers makes nothing faster."""
+        return min(self.memory, 2 * max(self.workers * self.commit_bytes, self.transaction_spill_bytes))
 
     @property
     def state_folder(self) -> Path:

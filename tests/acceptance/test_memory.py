@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
+from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.fix_lake import group
-from tests.fix_postgres import Database
+from tests.fix_postgres import Database, create_database
 from tests.fix_process import Process
 from tests.oracle import source_rows
 
@@ -124,4 +126,31 @@ def test_a_thousand_tables(database: Database, start: Callable[..., Process]) ->
             process.wait_confirmed(database)
     for name in names[::100]:
         process.assert_equal(name, source_rows(database.url, name))
+    assert gauge.growth < 4 * MEMORY_BYTES + 300e6
+
+
+def test_64_sources_that_catch_up_at_once(
+    tmp_path_factory: pytest.TempPathFactory, new_process: Callable[..., Process]
+) -> None:
+    settings = {"max_replication_slots": "80", "max_wal_senders": "80", "max_connections": "400"}
+    with EmbeddedPostgres(Path(tmp_path_factory.mktemp("many")) / "data", settings=settings) as server:
+        sources = {f"s{number:02}": create_database(server) for number in range(64)}
+        for source in sources.values():
+            source.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, body text)")
+        pipeline = {"memory": MEMORY_BYTES, "commit_interval": "500ms"}
+        process = new_process(group(sources, {"items": None}), pipeline=pipeline)
+        process.start("--until-caught-up")
+        assert process.wait(600) == 0, process.report()
+        for source in sources.values():
+            source.execute("INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series(1, 20000) i")
+            source.execute("UPDATE items SET n = n + 1 WHERE id % 2 = 0")
+        process.start()
+        process.wait_until(lambda: process.found("lake_open"), "the lake is open", patience_s=300)
+        with Gauge(process) as gauge:
+            process.wait_confirmed(*sources.values())
+            assert len(process.found("reader.streaming")) >= 64
+        parts = [source_rows(source.url, "items", sid=sid) for sid, source in sources.items()]
+        process.assert_equal("items", *parts, key=("sid", "id"))
+        assert process.terminate() < 60
+        process.remove()
     assert gauge.growth < 4 * MEMORY_BYTES + 300e6
