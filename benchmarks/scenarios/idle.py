@@ -27,7 +27,7 @@ class Idle(Scenario):
     sources: int = 10
     tables: int = 50  #: of all sources together
     rows: int = 1000  #: of each table
-    settle: float = 10.0  #: seconds after the start that do not count
+    settle: float = 75.0  #: seconds after the start that do not count: until maintenance has had its first look
     seconds: float = 60.0
     seed: int = 1
 

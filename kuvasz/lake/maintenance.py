@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -255,6 +256,8 @@ class Maintainer:
         now = time.time()
         if table.snapshot_id != seen.expired:
             seen.expired, seen.changed_at = table.snapshot_id, now
+        elif now < seen.overdue_at and not is_asked:
+            return  # nothing came, and nothing is too old: loading a table costs 50 ms
         elif now - seen.changed_at > self._config.snapshot_age * _OVERDUE + 2 * self._config.interval:
             return  # nothing is left that could grow too old
         handle = self._catalog.load(table.name)
@@ -263,6 +266,8 @@ class Maintainer:
         oldest_ms = handle.oldest_ms
         if oldest_ms is not None and (now - oldest_ms / 1000 > self._config.snapshot_age * _OVERDUE or is_asked):
             handle.expire_snapshots(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
+            oldest_ms = handle.oldest_ms
+        seen.overdue_at = math.inf if oldest_ms is None else oldest_ms / 1000 + self._config.snapshot_age * _OVERDUE
         seen.snapshots = handle.snapshot_count
 
     # What is shown
@@ -298,6 +303,7 @@ class _Seen:
     planned: int | None = None  #: snapshot at the last plan
     expired: int | None = None  #: snapshot at the last expiry
     changed_at: float = 0.0  #: unix seconds at which that snapshot was first seen
+    overdue_at: float = 0.0  #: unix seconds at which the oldest snapshot will have been kept too long
     snapshots: int | None = None
     rewrites: int = 0
     last_at: float | None = None  #: unix seconds

@@ -686,3 +686,25 @@ def _meanwhile(context: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
         act()
 
     context.setattr(Rewrite, "write", write)
+
+
+def test_a_look_at_a_table_that_nothing_happens_to_costs_nothing(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(world)
+    world.applied(work(Sender().one(insert(100))))
+    maintainer = world.lake._maintainer
+    maintainer._config = maintainer._config.model_copy(update={"snapshot_age": 3600.0})
+    loads = []
+    load = Catalog.load
+    monkeypatch.setattr(Catalog, "load", lambda catalog, name: (loads.append(name), load(catalog, name))[1])
+    maintainer.look()
+    assert loads
+    loads.clear()
+    maintainer.look()
+    assert loads == []
+    assert maintainer.upkeep()[TARGET].snapshots == 1
+    world.applied(work(Sender(start=20000).one(insert(101))))
+    maintainer.look()
+    assert loads
+    assert maintainer.upkeep()[TARGET].snapshots == 2
