@@ -22,7 +22,7 @@ from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.parking.lot import ParkedView, ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.route.hashing import worker_of
-from kuvasz.source.reader import ReaderState
+from kuvasz.source.reader import ReaderOptions, ReaderState
 from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
@@ -102,6 +102,7 @@ class App:
         pipeline, progress = config.pipeline, self.progress
         self.lot = ParkingLot(pipeline.state_folder, pipeline.park_bytes, progress.hold, progress.release)
         self.workers = [self._worker(number) for number in range(config.pipeline.workers)]
+        share_bytes = pipeline.share_bytes(len(sources))
         around = Surroundings(
             lake=self._lake,
             routes=self._targets,
@@ -109,7 +110,8 @@ class App:
             progress=self.progress,
             budget=self.budget,
             states=self.states,
-            spill_bytes=config.pipeline.transaction_spill_bytes,
+            spill_bytes=min(pipeline.transaction_spill_bytes, share_bytes),
+            gulp_bytes=min(ReaderOptions().gulp_bytes, share_bytes),
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
             state_folder=config.pipeline.state_folder,
             settle=self._settle,

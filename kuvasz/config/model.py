@@ -142,6 +142,10 @@ class SparkConfig(Section):
     """Any Spark setting; it wins over the ones kuvasz chooses."""
 
 
+#: What a reader gathers at least, however many there are: with less, each transaction would come in parts.
+_LEAST_SHARE_BYTES = 256 << 10
+
+
 class PipelineConfig(Section):
     """How changes travel: how often they are committed, and what they may take up meanwhile."""
 
@@ -164,7 +168,7 @@ class PipelineConfig(Section):
         default_factory=lambda data: min(64 * _MB, _share(data, 4))
     )
     """A larger transaction is written to the lake in parts before it ends, and shown when it has ended.
-    64MB, or a quarter of `memory` if that is less."""
+    64MB, or a quarter of `memory` if that is less; with many sources, each source's share of that quarter."""
 
     chunk_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 8 * _MB
     """A Spark task takes about this much raw data."""
@@ -196,6 +200,10 @@ class PipelineConfig(Section):
     def most_waiting_bytes(self) -> int:
         """Raw changes at which reading pauses: what is further ahead of the workers makes nothing faster."""
         return min(self.memory, 2 * max(self.workers * self.commit_bytes, self.transaction_spill_bytes))
+
+    def share_bytes(self, sources: int) -> int:
+        """What the reader of one of so many sources may gather before it hands it on: all together hold a quarter."""
+        return max(self.memory // (4 * max(1, sources)), _LEAST_SHARE_BYTES)
 
     @property
     def state_folder(self) -> Path:

@@ -115,7 +115,8 @@ class Surroundings:
     progress: Progress
     budget: Budget
     states: TableStates
-    spill_bytes: int
+    spill_bytes: int  #: of one open transaction, before it is handed on in parts
+    gulp_bytes: int  #: of one source's stream, before they are routed
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     state_folder: Path
     #: returns when nothing that has begun for a target is under way
@@ -380,7 +381,7 @@ class SourceSync:
             system_id=start.system_id,
             standing=self._standing,
             applied_lsn=self._applied_lsn,
-            options=ReaderOptions(spill_bytes=around.spill_bytes),
+            options=ReaderOptions(spill_bytes=around.spill_bytes, gulp_bytes=around.gulp_bytes),
         )
         reader.epoch = self._epoch
         self.reader = reader

@@ -53,6 +53,12 @@ def test_no_more_is_read_ahead_than_workers_can_use() -> None:
     assert PipelineConfig(commit_bytes="64kB").most_waiting_bytes == 128 * 2**20
 
 
+def test_readers_share_a_quarter_of_memory() -> None:
+    assert PipelineConfig().share_bytes(1) == 256 * 2**20
+    assert PipelineConfig().share_bytes(64) == 4 * 2**20
+    assert PipelineConfig().share_bytes(5000) == 256 * 2**10
+
+
 def test_nothing_changes_after_loading() -> None:
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         PipelineConfig().workers = 3  # type: ignore[misc]
