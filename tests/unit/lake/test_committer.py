@@ -1,0 +1,69 @@
+"""What is told to the JVM and what comes back; that it commits the same is in tests/contract/test_iceberg.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from kuvasz.lake.catalog import Commit
+from kuvasz.lake.committer import Committer, State
+
+
+class Compiled:
+    """Stands for the Java object."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.told: dict[str, object] = {}
+        self.direct: object = None
+
+    def look(self, _: object) -> str:
+        return self.answer
+
+    def commit(self, _: object, text: str, direct: object) -> str:
+        self.told, self.direct = json.loads(text), direct
+        return self.answer
+
+
+def told(commit: Commit, existing: Sequence[str] | None = None) -> dict[str, object]:
+    compiled = Compiled("7 - 0")
+    assert Committer(compiled, "direct").commit(None, commit, existing, is_local=True) == State(7, None, 0)
+    assert compiled.direct == "direct"
+    return compiled.told
+
+
+@pytest.mark.parametrize(("answer", "state"), [("- - 3", State(None, None, 3)), ("12 11 0", State(12, 11, 0))])
+def test_what_a_table_is_now(answer: str, state: State) -> None:
+    assert Committer(Compiled(answer), None).look(None) == state
+
+
+def test_properties_alone_have_no_files() -> None:
+    commit = Commit(snapshot_id=1, properties={"a": 'b"\\é'}, summary={"s": "t"}, removed_properties=["c"])
+    assert told(commit) == {"properties": {"a": 'b"\\é'}, "removed_properties": ["c"]}
+
+
+def test_files_are_told_as_they_are() -> None:
+    commit = Commit(
+        snapshot_id=1 << 62, properties={}, summary={"s": "t"}, data_files=['{"a": 1}', '{"a": 2}'],
+        added_deletes=['{"b": 1}'], removed_deletes=['{"c": 1}'], removed_files=['{"d": 1}'],
+    )  # fmt: skip
+    assert told(commit, ["x"]) == {
+        "properties": {}, "removed_properties": [], "summary": {"s": "t"}, "snapshot_id": 1 << 62, "existing": ["x"],
+        "data_files": [{"a": 1}, {"a": 2}], "added_deletes": [{"b": 1}], "removed_deletes": [{"c": 1}],
+        "removed_files": [{"d": 1}],
+    }  # fmt: skip
+
+
+def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
+    found = told(Commit(snapshot_id=None, properties={}, summary={}, data_files=["{}"]))
+    assert "snapshot_id" not in found
+    assert "existing" not in found
+
+
+def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
+    compiled = Compiled("1 - 0")
+    commit = Commit(snapshot_id=None, properties={}, summary={})
+    Committer(compiled, "direct").commit(None, commit, None, is_local=False)
+    assert compiled.direct is None
