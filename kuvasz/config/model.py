@@ -153,7 +153,8 @@ class PipelineConfig(Section):
     """Tables are spread over this many workers; each commits on its own."""
 
     commit_interval: Annotated[kinds.Duration, kinds.durations("10ms", "1h")] = 1.0
-    """A table's changes are committed this often. Shorter: fresher; longer: fewer files and snapshots."""
+    """A table's changes are committed this often. Shorter: fresher; longer: fewer files and snapshots. Where many
+    tables of a worker have changes it is longer: 40 ms for each of them."""
 
     memory: Annotated[kinds.Size, kinds.sizes("1MB", "1TB")] = 1024 * _MB
     """Raw changes that wait in memory, of all sources together; above it, reading pauses. No more than two commits

@@ -48,10 +48,10 @@ class FlushPolicy:
         is on its way at once, and under steady load a change waits half an interval on average. Only a flood is given
         the time to gather.
         """
-        commits_bytes = (waiting.tables - 1) * _COMMIT_COSTS_BYTES
-        if waiting.bytes >= max(self.bytes / _EAGER_SHARE, min(self.bytes, commits_bytes)):
+        more = waiting.tables - 1  # one table is committed as often as was asked for
+        if waiting.bytes >= max(self.bytes / _EAGER_SHARE, min(self.bytes, more * _COMMIT_COSTS_BYTES)):
             return 0.0
-        commits_s = 2 * waiting.tables * _COMMIT_COSTS_S
+        commits_s = 2 * more * _COMMIT_COSTS_S
         begin = waiting.last_begin + max(self.interval_s, commits_s)
         if waiting.bytes >= _FLOW_BYTES:
             begin = max(begin, waiting.since + commits_s)

@@ -29,7 +29,7 @@ def test_waits_for_the_interval_or_the_bytes(size: int, now: float, wait: float)
 
 @pytest.mark.parametrize(
     ("tables", "enough", "interval_s"),
-    [(1, 8 << 20, 1.0), (12, 8 << 20, 1.0), (17, 10 << 20, 1.0), (101, 125 << 19, 4.04), (500, 64 << 20, 20.0)],
+    [(1, 8 << 20, 1.0), (12, 8 << 20, 1.0), (17, 10 << 20, 1.0), (101, 125 << 19, 4.0), (501, 64 << 20, 20.0)],
 )
 def test_the_more_tables_are_dirty_the_more_is_gathered_for_their_commits(
     tables: int, enough: int, interval_s: float
@@ -40,5 +40,11 @@ def test_the_more_tables_are_dirty_the_more_is_gathered_for_their_commits(
 
 def test_a_flood_into_many_tables_is_given_time_to_gather_and_a_transaction_is_not() -> None:
     assert LARGE.wait(waiting(100_000, tables=100, since=98.5), 99.0) == 0.0
-    assert LARGE.wait(waiting(1 << 20, tables=100, since=98.5), 99.0) == pytest.approx(3.5)
+    assert LARGE.wait(waiting(1 << 20, tables=101, since=98.5), 99.0) == pytest.approx(3.5)
     assert LARGE.wait(waiting(1 << 20, tables=1, since=98.5), 99.0) == 0.0
+
+
+def test_one_table_is_committed_as_often_as_was_asked_for() -> None:
+    policy = FlushPolicy(interval_s=0.01, bytes=64 << 20)
+    for size in (1, 1 << 20):
+        assert policy.wait(waiting(size), 10.004) == pytest.approx(0.006)
