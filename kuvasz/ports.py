@@ -148,7 +148,7 @@ class Gap:
 class CopyRequest(Protocol):
     """A picklable part of a source table, read on an executor."""
 
-    def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray]:
+    def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray | memoryview]:
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
 
 

@@ -57,11 +57,12 @@ def _escapes() -> UInt8s:
 _ESCAPES = _escapes()
 
 
-def split_copy(data: bytes | bytearray | UInt8s, column_count: int) -> Cells:
+def split_copy(data: bytes | bytearray | memoryview | UInt8s, column_count: int) -> Cells:
     """Take lines of COPY apart and their escapes out.
 
     Args:
-        data: Whole lines; it is not changed. Cells refer to it, or to a copy of it if there are backslashes in it.
+        data: Whole lines; it is not changed. Cells refer to it, or to a copy of it if there are backslashes in it or
+            it is read-only.
         column_count: Fields of each line, 1 or more.
 
     Raises:
@@ -73,13 +74,15 @@ def split_copy(data: bytes | bytearray | UInt8s, column_count: int) -> Cells:
             hint="a table without columns cannot be replicated: take it out of the map",
         )
     array = byte_array(data)
-    row_limit = int(np.count_nonzero(array == _NEWLINE))
+    row_limit, escapes = _survey(array)
     # A line has at least a byte for each field, its tab or newline: keeps wrong bytes from asking for much memory.
     if row_limit * column_count > len(array):
         message = f"{len(array)} bytes of copy are too few for {row_limit} lines of {column_count} fields"
         raise DecodeError(message, hint="this is a defect of kuvasz or of the server: please report it")
     # Unescaped text is never longer: it is written over the escaped one, in a copy of the bytes.
-    own = array.copy()
+    own = np.frombuffer(data, np.uint8)
+    if escapes or not own.flags.writeable:
+        own = array.copy()
     cells = empty_cells(column_count, row_limit, byte_array(own))
     rows, reason = _split(own, cells.start, cells.length)
     if reason != _FINE:
@@ -89,6 +92,17 @@ def split_copy(data: bytes | bytearray | UInt8s, column_count: int) -> Cells:
         return cells
     # Newlines behind a backslash are part of a value.
     return Cells(data=cells.data, start=cells.start[:, :rows].copy(), length=cells.length[:, :rows].copy())
+
+
+@numba.njit(cache=True, nogil=True)
+def _survey(data: UInt8s) -> tuple[int, int]:
+    """Return how many newlines and backslashes there are."""
+    newlines = 0
+    backslashes = 0
+    for byte in data:
+        newlines += byte == _NEWLINE
+        backslashes += byte == _BACKSLASH
+    return newlines, backslashes
 
 
 @numba.njit(cache=True, nogil=True)

@@ -13,24 +13,21 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
-from kuvasz.fold.keys import Keys, frozen
-from kuvasz.index import bulk
 from kuvasz.lake import member, transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.keyfile import KeyFiles
 from kuvasz.lake.recopy import Recopy
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
-from kuvasz.model import Position, Relation, TableType, UInt64s
+from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import CopyRequest, Feed, Receipt
 
 _log = logging.getLogger(__name__)
@@ -61,6 +58,7 @@ class CopyJob:
         self._jobs = jobs
         self._properties = properties
         self._folder = folder / uuid.uuid4().hex
+        self._key_files = KeyFiles(folder=self._folder, is_sorted=False)
         self._pipeline = pipeline
         self._sid = feed.sid if table.target.has_sid else None
         self._files: list[DataFile] = []
@@ -74,6 +72,7 @@ class CopyJob:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._begin(position)
+            self._key_files = dataclasses.replace(self._key_files, is_sorted=self._is_sorted)
             self._read(requests, position.lsn, on_progress)
             return self._commit(position)
         except OSError as error:
@@ -132,15 +131,16 @@ class CopyJob:
             lsn=lsn,
             file_bytes=_FILE_BYTES,
             layout=self._table.layout,
+            key_files=self._key_files if self._jobs.is_local else None,
         )
         done = self._run(job)
         if done.error is not None:
             raise done.error
-        for file, keys in zip(done.files, done.keys, strict=True):
-            with self._lock:
-                number = len(self._files)
-                self._files.append(file)
-            self._set_aside(number, keys)
+        with self._lock:
+            self._files += done.files
+        if job.key_files is None:
+            for file, keys in zip(done.files, done.keys, strict=True):
+                self._key_files.write(file.path, keys)
         return sum(file.rows for file in done.files)
 
     def _run(self, job: CopyRange) -> CopyDone:
@@ -153,18 +153,6 @@ class CopyJob:
     def _is_sorted(self) -> bool:
         """Whether the index takes all files at once; sorting them is then done beside the reading."""
         return bool(self._table.key) and not self._table.is_bag and self._shape.copied_us is None
-
-    def _set_aside(self, number: int, keys: Keys) -> None:
-        np.save(self._folder / f"{number}.npy", bulk.of_one_file(keys) if self._is_sorted else [keys.hi, keys.lo])
-
-    def _kept(self) -> Iterator[UInt64s]:
-        """What was set aside of each file."""
-        for number in range(len(self._files)):
-            yield frozen(np.load(self._folder / f"{number}.npy", mmap_mode="r").view(np.ndarray))
-
-    def _keys(self) -> Iterator[Keys]:
-        for hi, lo in self._kept():
-            yield Keys(hi=hi, lo=lo)
 
     def _commit(self, position: Position) -> Receipt:
         table = self._table
@@ -200,8 +188,8 @@ class CopyJob:
             again = Recopy(
                 table, self._jobs, self._properties, changeset, source=source, sid=sid, us=self._shape.copied_us
             )
-            for (number, file), keys in zip(numbered, self._keys(), strict=True):
-                again.adopt(number, file, keys)
+            for number, file in numbered:
+                again.adopt(number, file, self._key_files.keys(file.path))
             again.finish()
             table.close_gap(changeset, source, position.lsn, self._shape.copied_us)
             return table.commit(changeset, {source: position})
@@ -213,9 +201,9 @@ class CopyJob:
                     "event": "copied_over", "table": table.name, "source": source,
                     "files": len(changeset.dropped)})  # fmt: skip
         if self._is_sorted:
-            table.adopt_sorted(numbered, self._kept(), sid, changeset)
+            table.adopt_sorted(numbered, (self._key_files.records(file.path) for file in self._files), sid, changeset)
         else:
-            table.adopt(numbered, self._keys(), sid, changeset)
+            table.adopt(numbered, (self._key_files.keys(file.path) for file in self._files), sid, changeset)
         return table.commit(changeset, {source: position})
 
     def _take_back(self, changeset: Changeset, error: BaseException) -> None:

@@ -43,6 +43,11 @@ class Jobs:
         self._context = session.sparkContext
 
     @property
+    def is_local(self) -> bool:
+        """Whether the executors are processes of this machine."""
+        return str(self._context.master).startswith("local[") or self._context.master == "local"
+
+    @property
     def parallelism(self) -> int:
         """The cores there are now: a cluster's executors come one by one, and may go."""
         return max(1, self._context.defaultParallelism)
@@ -134,7 +139,7 @@ class Jobs:
     def _executors(self) -> int:
         """How many processes run tasks; the driver counts where it does so itself."""
         status = self._context._jsc.sc().getExecutorMemoryStatus()
-        return int(status.size()) - (0 if str(self._context.master).startswith("local") else 1)
+        return int(status.size()) - (0 if self.is_local else 1)
 
 
 class _Flat:

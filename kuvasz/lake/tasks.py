@@ -30,6 +30,7 @@ from kuvasz.lake.datafile import (
     remove,
     write_rows,
 )
+from kuvasz.lake.keyfile import KeyFiles
 from kuvasz.lake.layout import Layout
 from kuvasz.model import NO_OPERATIONS, Int32s, Operations
 from kuvasz.modes import changelog, clone, dispatch
@@ -226,7 +227,7 @@ class CopyDone:
     """What came of one range of a copy."""
 
     files: tuple[DataFile, ...] = ()
-    keys: tuple[Keys, ...] = ()  #: one per file
+    keys: tuple[Keys, ...] = ()  #: one per file; none if `CopyRange.key_files` has them
     error: KuvaszError | None = None
 
 
@@ -243,6 +244,7 @@ class CopyRange:
     lsn: int  #: of the snapshot that is copied
     file_bytes: int  #: of raw text, after which the next file begins
     layout: Layout
+    key_files: KeyFiles | None = None  #: where keys are kept, if the executor is a process of the driver's machine
 
     def __call__(self, tasks: Iterable[object]) -> Iterator[CopyDone]:
         """Yield one result."""
@@ -250,7 +252,7 @@ class CopyRange:
         for _ in tasks:
             yield self.copy((data, None) for data in self.request.read(self.chunk_bytes))
 
-    def copy(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+    def copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
         """Write chunks of COPY text, with what Spark made of them; errors are results."""
         try:
             return self._copy(chunks)
@@ -261,10 +263,19 @@ class CopyRange:
         except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
             return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
 
-    def _copy(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
-        return self._copy_plain(chunks) if self.layout.is_plain else self._copy_arranged(chunks)
+    def _copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+        done = self._copy_plain(chunks) if self.layout.is_plain else self._copy_arranged(chunks)
+        if self.key_files is None:
+            return done
+        try:
+            for file, keys in zip(done.files, done.keys, strict=True):
+                self.key_files.write(file.path, keys)
+        except BaseException:
+            remove(file_io(self.properties, self.path), [file.path for file in done.files])
+            raise
+        return CopyDone(files=done.files)
 
-    def _copy_arranged(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+    def _copy_arranged(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
         """Write a range in portions that are held whole: each is divided and sorted, one file open at a time."""
         files: list[DataFile] = []
         keys: list[Keys] = []
@@ -298,7 +309,7 @@ class CopyRange:
             raise
         return CopyDone(files=tuple(files), keys=tuple(keys))
 
-    def _copy_plain(self, chunks: Iterable[tuple[bytes | bytearray, Evaluated | None]]) -> CopyDone:
+    def _copy_plain(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
         files: list[DataFile] = []
         keys: list[Keys] = []
         writer: DataFileWriter | None = None

@@ -220,7 +220,7 @@ class _WriteRange:
 
 def _copied(
     chunks: Iterable[tuple[Mapping[str, Any], Evaluated]],
-) -> Iterator[tuple[bytes | bytearray, Evaluated | None]]:
+) -> Iterator[tuple[bytes | bytearray | memoryview, Evaluated | None]]:
     for control, evaluated in chunks:
         if (error := control.get("error")) is not None:
             raise error

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz import typemap
+from kuvasz.index import bulk
 from kuvasz.lake.datafile import DataFileWriter
 from kuvasz.lake.tasks import slim_worker
 from kuvasz.model import Kind, TableName, ValueType, Wire
@@ -56,6 +57,7 @@ def warm() -> None:
         copied = clone.apply_copy(
             shape, b"\t".join(value.replace(b"\\", b"\\\\") for _, _, value in _COLUMNS) + b"\n"
         )
+        bulk.of_one_file(copied.keys)
         with tempfile.TemporaryDirectory() as folder:
             writer = DataFileWriter({}, f"file://{Path(folder)}/warm.parquet", shape.schema, ["id"])
             writer.write(applied.rows)

@@ -181,7 +181,7 @@ class Copied:
     keys: Keys
 
 
-def apply_copy(shape: Shape, data: bytes | bytearray, evaluated: Evaluated | None = None) -> Copied:
+def apply_copy(shape: Shape, data: bytes | bytearray | memoryview, evaluated: Evaluated | None = None) -> Copied:
     """Decode COPY text; `evaluated` as in `apply_changes`."""
     cells = copytext.split_copy(data, shape.column_count)
     kept = None

@@ -54,7 +54,9 @@ def apply_changes(
     return apply(shape, shape.split(data, lengths, evaluated), facts)
 
 
-def apply_copy(shape: Shape, data: bytes | bytearray, lsn: int, evaluated: Evaluated | None = None) -> Copied:
+def apply_copy(
+    shape: Shape, data: bytes | bytearray | memoryview, lsn: int, evaluated: Evaluated | None = None
+) -> Copied:
     """Decode COPY text read at an LSN.
 
     Raises:

@@ -45,7 +45,7 @@ _READY = ord("Z")
 _ERROR = ord("E")
 
 
-def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[bytearray]:
+def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[memoryview]:
     """Run a COPY TO STDOUT and return its rows in order.
 
     Args:
@@ -56,7 +56,7 @@ def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doi
         doing: For errors: what is copied.
 
     Yields:
-        Whole rows, each with its newline; never empty.
+        Whole rows, each with its newline; never empty; valid until the next piece is asked for.
 
     Raises:
         SourceError: The server refused, or the connection broke.
@@ -64,7 +64,8 @@ def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doi
     if is_plain(pgconn):
         yield from _Reader(pgconn, place=place, doing=doing).rows(query, chunk_bytes)
     else:
-        yield from libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing)
+        for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing):
+            yield memoryview(chunk)
 
 
 def is_plain(pgconn: pq.abc.PGconn) -> bool:
@@ -133,7 +134,7 @@ class _Reader:
         self._start = 0  # of what is read and not yet used
         self._end = 0
 
-    def rows(self, query: str, chunk_bytes: int) -> Iterator[bytearray]:
+    def rows(self, query: str, chunk_bytes: int) -> Iterator[memoryview]:
         # A descriptor of our own, so that closing it does not close libpq's.
         with socket.socket(fileno=os.dup(self._pgconn.socket)) as self._socket:
             # libpq's sockets do not block, and a timeout, however long, keeps it so (they share the flag).
@@ -143,7 +144,7 @@ class _Reader:
             self._socket.sendall(struct.pack("!ci", b"Q", len(statement) + 4) + statement)
             yield from self._chunks(chunk_bytes)
 
-    def _chunks(self, chunk_bytes: int) -> Iterator[bytearray]:
+    def _chunks(self, chunk_bytes: int) -> Iterator[memoryview]:
         target = np.empty(chunk_bytes + _GULP_BYTES, np.uint8)
         at = whole = missing = 0
         while True:
@@ -154,7 +155,7 @@ class _Reader:
             if missing < 0:
                 raise self._broken("the length of a row cannot be: bytes were lost")
             if whole >= chunk_bytes:
-                yield bytearray(target[:whole])
+                yield target[:whole].data
                 target[: at - whole] = target[whole:at].copy()
                 at, whole = at - whole, 0
             if missing == 0 and self._start < self._end and self._source[self._start] != _COPY_DATA:
@@ -163,7 +164,7 @@ class _Reader:
             else:
                 self._fill()
         if whole:
-            yield bytearray(target[:whole])
+            yield target[:whole].data
 
     def _other(self) -> int:
         """Take one message that is not CopyData, and return its tag."""

@@ -56,7 +56,7 @@ class CopyRange:
         columns = sql.identifiers(self.columns)
         return f"COPY (SELECT {columns} FROM ONLY {sql.qualified(self.table)}{where}) TO STDOUT"
 
-    def read(self, chunk_bytes: int = 8 << 20) -> Iterator[bytearray]:
+    def read(self, chunk_bytes: int = 8 << 20) -> Iterator[memoryview]:
         """Read the rows, in COPY's text format.
 
         Args:
@@ -64,7 +64,7 @@ class CopyRange:
                 row more.
 
         Yields:
-            Whole rows, each with its newline; never empty.
+            Whole rows, each with its newline; never empty; valid until the next piece is asked for.
 
         Raises:
             SourceError: The connection, the snapshot or the table's file is gone: the copy must begin anew.

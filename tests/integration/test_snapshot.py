@@ -57,9 +57,9 @@ def copied(parts, chunk_bytes=8 << 20):
     """Rows as tuples of text or None."""
     rows = []
     for part in parts:
-        for chunk in pickle.loads(pickle.dumps(part)).read(chunk_bytes):
+        for chunk in map(bytes, pickle.loads(pickle.dumps(part)).read(chunk_bytes)):
             assert chunk.endswith(b"\n")
-            rows += [tuple(field(text) for text in line.split(b"\t")) for line in bytes(chunk).splitlines()]
+            rows += [tuple(field(text) for text in line.split(b"\t")) for line in chunk.splitlines()]
     return rows
 
 
@@ -286,7 +286,7 @@ ODD_ROWS = (
 def test_the_fast_reader_gives_what_libpq_gives(pgconn, chunk_bytes):
     query = ODD_ROWS.format(rows=200 if chunk_bytes == 1 else 20000)
     assert copy_out.is_plain(pgconn)
-    fast = list(copy_out.rows(pgconn, query, chunk_bytes, place="p", doing="d"))
+    fast = [bytes(chunk) for chunk in copy_out.rows(pgconn, query, chunk_bytes, place="p", doing="d")]
     plain = list(copy_out.libpq_rows(pgconn, query, chunk_bytes, place="p", doing="d"))
     assert b"".join(fast) == b"".join(plain)
     for chunks in (fast, plain):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.lake.keyfile import KeyFiles
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.tasks import CopyRange
 from kuvasz.lake.transforms import Term
@@ -25,3 +26,18 @@ def test_a_copy_is_divided_with_and_without_a_key(tmp_path: Path, to: Shape) -> 
     assert done.error is None
     assert sorted(file.rows for file in done.files) == [2, 3]
     assert [len(keys) for keys in done.keys] == ([file.rows for file in done.files] if to.key else [0, 0])
+
+
+def test_keys_that_cannot_be_kept_leave_no_data_file(tmp_path: Path) -> None:
+    task = CopyRange(
+        request=None, shape=ITEMS, bounded=(), properties={}, path=f"file://{tmp_path}/f{{}}.parquet", chunk_bytes=9,
+        lsn=1, file_bytes=1, layout=Layout(), key_files=KeyFiles(folder=tmp_path / "keys", is_sorted=True),
+    )  # fmt: skip
+    chunks = [(copy_line([str(number).encode(), b"1", b"x"]), None) for number in range(2)]
+    assert "make room" in str(task.copy(chunks).error)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "keys").mkdir()
+    done = task.copy(chunks)
+    assert done.keys == ()
+    assert task.key_files is not None
+    assert [len(task.key_files.records(file.path)) for file in done.files] == [1, 1]

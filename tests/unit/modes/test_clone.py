@@ -131,6 +131,17 @@ def test_a_copy_gives_the_keys_of_the_stream() -> None:
     assert clone.apply_copy(ITEMS, b"").rows.num_rows == 0
 
 
+@pytest.mark.parametrize("text", [b"plain", b"tab\there"])
+def test_rows_of_a_copy_outlive_its_bytes(text: bytes) -> None:
+    """The reader writes the next rows where these were."""
+    line = copy_line([b"1", b"5", text, b"{1,2}", b'"k"=>"v"'])
+    data = bytearray(line)
+    copied = clone.apply_copy(shape(WIDE), memoryview(data))
+    assert bytes(data) == line
+    data[:] = b"#" * len(data)
+    assert rows(copied.rows) == [("eu", 1, 5, text.decode(), [1, 2], [("k", "v")])]
+
+
 operations = st.lists(
     st.tuples(st.sampled_from("IUMD"), st.integers(1, 4), st.integers(1, 4), st.booleans()), max_size=25
 )

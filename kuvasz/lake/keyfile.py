@@ -1,0 +1,57 @@
+"""The keys of copied data files, in files on local disk until the rows are committed.
+
+They wait there because a table of any size must fit: 16 to 24 bytes a row. Where executors are processes of this
+machine they write the files themselves, so that the keys of ten million rows need not travel through the JVM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kuvasz.errors import LakeError
+from kuvasz.fold.keys import Keys, frozen
+from kuvasz.index import bulk
+
+if TYPE_CHECKING:
+    from kuvasz.model import UInt64s
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFiles:
+    """The keys of one copy's data files."""
+
+    folder: Path
+    is_sorted: bool  #: whether they are kept as `bulk.of_one_file` has them, for an index that takes all at once
+
+    def write(self, data_path: str, keys: Keys) -> None:
+        """Keep the keys of a data file, in the order of its rows.
+
+        Raises:
+            LakeError: There is no room.
+            InternalError: They are to be sorted, and one is there twice.
+        """
+        kept = bulk.of_one_file(keys) if self.is_sorted else np.stack([keys.hi, keys.lo])
+        try:
+            np.save(self._path(data_path), kept)
+        except OSError as error:
+            message = f"the keys of a copy cannot be kept below {self.folder.parent}: {error}"
+            raise LakeError(message, hint="make room; it is tried again") from error
+
+    def records(self, data_path: str) -> UInt64s:
+        """Return what is kept of a data file whose keys are sorted, mapped from disk."""
+        return frozen(np.load(self._path(data_path), mmap_mode="r").view(np.ndarray))
+
+    def keys(self, data_path: str) -> Keys:
+        """Return the keys of a data file if they are not sorted, mapped from disk."""
+        hi, lo = self.records(data_path)
+        return Keys(hi=hi, lo=lo)
+
+    def _path(self, data_path: str) -> Path:
+        return self.folder / f"{data_path.rpartition('/')[2]}.npy"
+
+
+__all__ = ["KeyFiles"]
