@@ -26,9 +26,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--table", required=True)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=10)
     given = parser.parse_args()
     config = load.load(given.config, None, {}).config
+    # As other readers run it: kuvasz's own JVM has little to compute and is spared the optimizing compiler.
+    config.spark.conf["spark.driver.extraJavaOptions"] = ""
     session = spark.open_session(config)
     try:
         space = f"{config.lake.name}.{config.lake.namespace}"

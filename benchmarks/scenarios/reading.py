@@ -30,7 +30,7 @@ class Reading(Scenario):
     rows: int = 2_000_000
     changes: int = 1_000_000
     hot: float = 0.0
-    repeats: int = 5
+    repeats: int = 10
     seed: int = 1
 
     @override

@@ -33,8 +33,9 @@ def fill_tables(database: Database, rows: int = 3000) -> None:
 class Load:
     """Use as a context manager; the body runs while the load does."""
 
-    def __init__(self, database: Database, seed: int) -> None:
+    def __init__(self, database: Database, seed: int, pause_s: float = _PAUSE_S) -> None:
         self._database = database
+        self._pause_s = pause_s
         self._random = random.Random(seed)  # noqa: S311
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -64,7 +65,7 @@ class Load:
                         for _ in range(self._random.randint(1, 8)):
                             self._step(session)
                     self.transactions += 1
-                    time.sleep(_PAUSE_S)
+                    time.sleep(self._pause_s)
         except Exception as error:  # noqa: BLE001 - handed to the test's thread
             self.error = error
 

@@ -1,4 +1,4 @@
-"""Three sources into every table type, killed at random points: 10 times, or `CRASHES`.
+"""Three sources into every table type, killed at random points: 10 times, or `CRASHES`, 20 in each life of a lake.
 
 After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
 every table does, read by Spark and by a second engine.
@@ -27,6 +27,12 @@ from tests.integration import test_slot_repair
 from tests.observer import Observer
 
 CRASHES = int(os.environ.get("CRASHES", "10"))
+
+#: After so many kills all begins anew: what must be compared grows with what has happened.
+LIFE = 20
+
+#: Seconds between two transactions of a source. Starting, of which there are many, takes most of the machine.
+PAUSE_S = 0.03
 
 TYPES = ("clone", "append", "history", "changelog")
 SIDS = ("eu", "us", "ap")
@@ -69,7 +75,7 @@ class World:
     def load(self, seed: int) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for number, database in enumerate(self.sources.values()):
-                stack.enter_context(Load(database, seed + number))
+                stack.enter_context(Load(database, seed + number, PAUSE_S))
             yield
 
     def confirmed(self) -> dict[tuple[str, str], int]:
@@ -202,18 +208,19 @@ def world(postgres18, postgres16, new_process: Callable[..., Process]) -> Iterat
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.spark
-@pytest.mark.timeout(300 + 90 * CRASHES)
-def test_killed_at_random_points(world: World, spark_session: object) -> None:
+@pytest.mark.timeout(600 + 120 * LIFE)
+@pytest.mark.parametrize("first", range(1, CRASHES + 1, LIFE))
+def test_killed_at_random_points(world: World, spark_session: object, first: int) -> None:
     seed = random.randrange(1 << 30)  # noqa: S311
     print(f"seed {seed}")
     chosen = random.Random(seed)  # noqa: S311
+    kills = min(LIFE, CRASHES + 1 - first)
+    points = [*COPYING, *(chosen.choice((*STREAMING, *STREAMING, *STOPPING)) for _ in range(kills - len(COPYING)))]
     with world.load(seed):
-        for number in range(CRASHES):
-            points = COPYING if number < len(COPYING) else (*STREAMING, *STREAMING, *STOPPING)
-            point = COPYING[number] if number < len(COPYING) else chosen.choice(points)
+        for number, point in enumerate(points[:kills], first):
             passes = chosen.randint(1, 4 if point in STOPPING else 12) if point != "shutdown" else 1
             confirmed = world.crash(point, passes, chosen.uniform(1, 8))
-            print(f"{number + 1}: {point} {passes}", flush=True)
+            print(f"{number}: {point} {passes}", flush=True)
             assert not world.process.found("table_failed"), world.process.report()
             world.look(confirmed, chosen)
             if chosen.random() < 0.1:
