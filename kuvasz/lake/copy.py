@@ -13,22 +13,19 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from kuvasz import failpoints
-from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.lake import member, transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
-from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.keyfile import KeyFiles
+from kuvasz.lake.order import Order
 from kuvasz.lake.recopy import Recopy
-from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import CopyDone, CopyRange
-from kuvasz.model import Position, Relation, TableType
-from kuvasz.ports import CopyRequest, Feed, Receipt
+from kuvasz.model import Position, TableType
+from kuvasz.ports import CopyRequest, Receipt
 
 _log = logging.getLogger(__name__)
 
@@ -42,25 +39,16 @@ _FILE_BYTES = 256 << 20
 class CopyJob:
     """One copy. Use once."""
 
-    def __init__(
-        self,
-        table: LakeTable,
-        feed: Feed,
-        relation: Relation,
-        jobs: Jobs,
-        properties: Mapping[str, str],
-        folder: Path,
-        pipeline: PipelineConfig,
-    ) -> None:
-        self._table = table
-        self._feed = feed
-        self._shape = table.shape(feed, relation)
-        self._jobs = jobs
-        self._properties = properties
-        self._folder = folder / uuid.uuid4().hex
+    def __init__(self, order: Order) -> None:
+        self._table = order.table
+        self._feed = order.feed
+        self._shape = order.shape()
+        self._jobs = order.jobs
+        self._properties = order.properties
+        self._folder = order.folder / uuid.uuid4().hex
         self._key_files = KeyFiles(folder=self._folder, is_sorted=False)
-        self._pipeline = pipeline
-        self._sid = feed.sid if table.target.has_sid else None
+        self._pipeline = order.pipeline
+        self._sid = order.sid
         self._files: list[DataFile] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()

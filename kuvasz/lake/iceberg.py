@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -47,6 +47,7 @@ from kuvasz.lake.history_tasks import ReadVersions
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.maintenance import Maintainer
+from kuvasz.lake.order import Order
 from kuvasz.lake.repair import RepairJob
 from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
@@ -690,15 +691,8 @@ class IcebergLake:
         on_progress: Callable[[int, int], None],
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
-        table = self._tables[feed.target]
-        table.copies += 1
-        job = CopyJob(
-            table, feed, relation, self._jobs, self._properties, self._state / "copy", self._config.pipeline
-        )
-        try:
-            return job.run(requests, position, on_progress)
-        finally:
-            table.copies -= 1
+        with self._order(feed, relation, "copy") as order:
+            return CopyJob(order).run(requests, position, on_progress)
 
     def repair(
         self,
@@ -711,13 +705,19 @@ class IcebergLake:
         at_us: int = 0,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
+        with self._order(feed, relation, "repair") as order:
+            return RepairJob(order, at_us).run(requests, position, on_progress)
+
+    @contextlib.contextmanager
+    def _order(self, feed: Feed, relation: Relation, folder: str) -> Iterator[Order]:
+        """Yield what a job is given; for as long, the table counts as being copied."""
         table = self._tables[feed.target]
         table.copies += 1
-        job = RepairJob(
-            table, feed, relation, self._jobs, self._properties, self._state / "repair", self._config.pipeline, at_us
-        )
         try:
-            return job.run(requests, position, on_progress)
+            yield Order(
+                table=table, feed=feed, relation=relation, jobs=self._jobs, properties=self._properties,
+                folder=self._state / folder, pipeline=self._config.pipeline,
+            )  # fmt: skip
         finally:
             table.copies -= 1
 

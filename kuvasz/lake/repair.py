@@ -8,13 +8,11 @@ is in no snapshot; it only gets its position. What was lost stands in the table 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
 from kuvasz import failpoints
-from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.difference import Difference, Kind, find
 from kuvasz.fold.keys import Keys
@@ -22,12 +20,11 @@ from kuvasz.lake.comparing import Fetched, Reading, pairs
 from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.files import Changeset, FileTable
 from kuvasz.lake.history import HistoryWriter
-from kuvasz.lake.jobs import Jobs
-from kuvasz.lake.table import LakeTable
+from kuvasz.lake.order import Order
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Position, Relation, TableType
+from kuvasz.model import Position, TableType
 from kuvasz.modes.clone import Closings
-from kuvasz.ports import CopyRequest, Feed, Receipt
+from kuvasz.ports import CopyRequest, Receipt
 
 #: Attempts at a repair that meets another writer who rewrites the files it compared.
 _ATTEMPTS = 3
@@ -46,29 +43,19 @@ def is_in(files: FileTable, difference: Difference) -> bool:
 class RepairJob:
     """One repair. Use once."""
 
-    def __init__(
-        self,
-        table: LakeTable,
-        feed: Feed,
-        relation: Relation,
-        jobs: Jobs,
-        properties: Mapping[str, str],
-        folder: Path,
-        pipeline: PipelineConfig,
-        at_us: int = 0,
-    ) -> None:
+    def __init__(self, order: Order, at_us: int = 0) -> None:
         self._at_us = at_us
-        self._properties = properties
-        self._table = table
-        self._feed = feed
-        self._sid = feed.sid if table.target.has_sid else None
-        self._jobs = jobs
+        self._properties = order.properties
+        self._table = order.table
+        self._feed = order.feed
+        self._sid = order.sid
+        self._jobs = order.jobs
         self._reading = Reading(
-            shape=table.shape(feed, relation), properties=properties, chunk_bytes=pipeline.chunk_bytes,
-            at_us=at_us if table.target.type is TableType.HISTORY else None,
+            shape=order.shape(), properties=order.properties, chunk_bytes=order.pipeline.chunk_bytes,
+            at_us=at_us if order.table.target.type is TableType.HISTORY else None,
         )  # fmt: skip
-        self._folder = folder
-        self._parallelism = pipeline.copy_parallelism
+        self._folder = order.folder
+        self._parallelism = order.pipeline.copy_parallelism
 
     def run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
         """Compare, and commit what differs."""

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "model.py": "unit/route/test_assembler.py",
     "ports.py": "contract/test_lake.py",
     "config/problem.py": "unit/config/test_check.py",
+    "lake/order.py": "contract/test_lake.py",
     "lake/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
     "lake/expressions.py": "integration/test_expressions.py",
