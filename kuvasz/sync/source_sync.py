@@ -71,12 +71,12 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.standing import Standing, StandingFile
 from kuvasz.state.tables import State, TableStates
-from kuvasz.sync import keyless, lost
+from kuvasz.sync import fitness, keyless, lost
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.parking import Neighbours, Parking
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, tell
-from kuvasz.sync.targets import feed_of, narrowed, target_of, why_not_taken
+from kuvasz.sync.targets import feed_of, narrowed, target_of
 
 _log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class SourceSync:
             around.lake,
             around.states,
             target_of=self._target_of,
-            checked=self._checked,
+            checked=functools.partial(fitness.checked, source.name),
             on_trouble=self._on_trouble,
             on_followed=lambda spec: self._approved.discard(spec.key),
         )
@@ -812,7 +812,7 @@ class SourceSync:
 
     def _usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         try:
-            table = self._checked(spec, found.get(spec.table))
+            table = fitness.checked(self.source.name, spec, found.get(spec.table))
         except TableError as error:
             self._unfit.add(spec.key)
             known = self._around.states.get(spec.identifier, self._name(spec)).error
@@ -821,27 +821,6 @@ class SourceSync:
             return None
         self._unfit.discard(spec.key)
         return table
-
-    def _checked(self, spec: SourceTableSpec, table: SourceTable | None) -> SourceTable:
-        """Return a table with its key.
-
-        Raises:
-            SchemaError: It cannot be replicated.
-        """
-        place = f"source {self.source.name}, table {spec.table}"
-        if table is None or (spec.member and spec.member != str(table.relation.oid)):
-            raise SchemaError(f"{place}: there is no such table", hint="create it, or take it out of the map")
-        if table.why_unsupported:
-            message = f"{place} cannot be replicated: {table.why_unsupported}"
-            raise SchemaError(message, hint="take it out of the map")
-        keyed = table
-        if not table.relation.key:
-            if why := keyless.why_not(table, spec.config):
-                raise SchemaError(f"{place}: {why}", hint=table.mend or None)
-            keyed = keyless.with_key(table, spec.config)
-        if why := why_not_taken(spec, keyed.relation):
-            raise SchemaError(f"{place}: {why}", hint="mend the entry in the map")
-        return keyed
 
     def _target_of(self, spec: SourceTableSpec) -> Target:
         target = target_of(spec, self._around.mask_secret)
@@ -1165,7 +1144,8 @@ class SourceSync:
             failpoints.hit("snapshot_taken", SourceError)
             seen = introspect.load_relation(connection, spec.table)
             parts = self._partitions_of(connection, seen)
-        table = _narrowed(spec, self._changed_since(spec, table, self._checked(spec, seen), taken.consistent_point))
+        now = fitness.checked(self.source.name, spec, seen)
+        table = _narrowed(spec, self._changed_since(spec, table, now, taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
             self._around.lake.remember_parts(spec.identifier, self._name(spec), parts)

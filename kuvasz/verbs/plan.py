@@ -13,9 +13,9 @@ from kuvasz.config import sources as config_sources
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
-from kuvasz.sync import keyless
+from kuvasz.sync import fitness, keyless
 from kuvasz.sync import members as source_members
-from kuvasz.sync.targets import narrowed, target_of, why_not_taken
+from kuvasz.sync.targets import narrowed, target_of
 from kuvasz.verbs import text, typetable
 from kuvasz.verbs.check import THREADS
 from kuvasz.verbs.lakeview import LakeView
@@ -159,17 +159,9 @@ def _with_slot(
 
 def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, view: LakeTableView | None) -> TablePlan:
     table, target = str(spec.table), spec.identifier
-    if found is None:
-        return TablePlan(table=table, target=target, action="error", error="there is no such table",
-                         hint="create it, or take it out of the map")  # fmt: skip
-    if found.why_unsupported:
-        return TablePlan(table=table, target=target, action="error", error=found.why_unsupported,
-                         hint="take it out of the map")  # fmt: skip
-    why_not = "" if found.relation.key else keyless.why_not(found, spec.config)
-    if why_not:
-        return TablePlan(table=table, target=target, action="error", error=why_not, hint=found.mend or None)
-    if why := why_not_taken(spec, found.relation):
-        return TablePlan(table=table, target=target, action="error", error=why, hint="mend the entry in the map")
+    if (unfit := fitness.why_unfit(spec, found)) is not None:
+        return TablePlan(table=table, target=target, action="error", error=unfit.why, hint=unfit.hint)
+    assert found is not None
     try:
         columns = _columns(spec, found, view)
     except SchemaError as error:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.config.model import TableConfig
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import SchemaError
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, TableType
+from kuvasz.source.table import SourceTable, TableKind
+from kuvasz.sync import fitness
+
+INT = PgType(oid=23, name="int4")
+NAME = TableName(schema="public", name="items")
+FULL = SourceTable(
+    relation=Relation(
+        oid=7, table=NAME, identity=ReplicaIdentity.FULL,
+        columns=(Column(name="id", pg_type=INT), Column(name="n", pg_type=INT)),
+    ),
+    kind=TableKind.TABLE, pages=1, page_bytes=8192, toast_bytes=0, row_estimate=None, primary_key=(),
+    identity_index=(), generated=(), leaves=(), why_no_key="it has no primary key; mend it", mend="ALTER TABLE items",
+)  # fmt: skip
+BARE = dataclasses.replace(FULL, can_update=False)
+
+
+SPEC = SourceTableSpec(table=NAME, config=TableConfig(), namespace="shop", target="items", has_sid=False)
+
+
+def spec(*, member: str = "", **options: object) -> SourceTableSpec:
+    config = TableConfig(**options)  # type: ignore[arg-type]
+    return dataclasses.replace(SPEC, config=config, member=member)
+
+
+@pytest.mark.parametrize(
+    ("entry", "table", "message", "hint"),
+    [
+        (spec(), None, "source eu, table public.items: there is no such table",
+         "create it, or take it out of the map"),
+        (spec(member="8"), FULL, "source eu, table public.items: there is no such table",
+         "create it, or take it out of the map"),
+        (spec(), dataclasses.replace(FULL, why_unsupported="it is a view"),
+         "source eu, table public.items cannot be replicated: it is a view", "take it out of the map"),
+        (spec(), BARE, "source eu, table public.items: it has no primary key; mend it", "ALTER TABLE items"),
+        (spec(), dataclasses.replace(BARE, mend=""), "source eu, table public.items: it has no primary key; mend it",
+         None),
+        (spec(exclude=("m",)), FULL,
+         "source eu, table public.items: exclude names 'm', which the table does not have",
+         "mend the entry in the map"),
+        # The key may come from the map alone, and is looked at with it.
+        (spec(key=("id",), columns=("n",)), FULL,
+         "source eu, table public.items: columns leaves out id, which identifies the rows",
+         "mend the entry in the map"),
+    ],
+)  # fmt: skip
+def test_why_a_table_is_refused(
+    entry: SourceTableSpec, table: SourceTable | None, message: str, hint: str | None
+) -> None:
+    with pytest.raises(SchemaError) as caught:
+        fitness.checked("eu", entry, table)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+    unfit = fitness.why_unfit(entry, table)
+    assert unfit is not None
+    assert (message.endswith(f": {unfit.why}"), unfit.hint) == (True, hint)
+
+
+def test_a_fit_table_comes_with_its_key() -> None:
+    assert fitness.checked("eu", spec(member="7"), FULL) is FULL
+    assert fitness.checked("eu", spec(key=("id",)), FULL).relation.key == ("id",)
+    assert fitness.checked("eu", spec(type=TableType.APPEND), BARE) is BARE
+    keyed = tuple(dataclasses.replace(column, is_key=column.name == "n") for column in FULL.relation.columns)
+    own = dataclasses.replace(FULL, relation=dataclasses.replace(FULL.relation, columns=keyed))
+    assert fitness.checked("eu", spec(key=("id",)), own) is own
