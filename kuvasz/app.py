@@ -27,7 +27,8 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
-from kuvasz.sync.source_sync import SourceSync, Surroundings
+from kuvasz.sync.source_sync import SourceSync
+from kuvasz.sync.surroundings import Surroundings
 from kuvasz.sync.targets import Targets
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker

@@ -22,16 +22,14 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
-from kuvasz.config.model import OnSlotLost, WhenParkedFull
+from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
-    ChangesLost,
     ConfigError,
     CopyNeeded,
     ExpressionRefused,
@@ -47,11 +45,9 @@ from kuvasz.errors import (
     SourceRefused,
     StateError,
     TableError,
-    TableGone,
 )
 from kuvasz.model import PgType, Position, TableName, TableType
-from kuvasz.parking.lot import ParkingLot
-from kuvasz.ports import Feed, Inbox, Lake, Routes, Target
+from kuvasz.ports import Inbox
 from kuvasz.route.hashing import worker_of
 from kuvasz.source import (
     conninfo,
@@ -67,16 +63,20 @@ from kuvasz.source import (
 from kuvasz.source.look import wal_end
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.table import SourceTable, TableKind
-from kuvasz.state.budget import Budget
-from kuvasz.state.progress import Progress
 from kuvasz.state.standing import Standing, StandingFile
-from kuvasz.state.tables import State, TableStates
+from kuvasz.state.tables import State
 from kuvasz.sync import fitness, keyless, lost
+from kuvasz.sync.consent import Consent
+from kuvasz.sync.forgetting import Forgetting
+from kuvasz.sync.lifetime import Lifetime
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.parking import Neighbours, Parking
 from kuvasz.sync.plan import copy_ranges
+from kuvasz.sync.requests import Requests
+from kuvasz.sync.roster import Roster
 from kuvasz.sync.schema_watch import SchemaWatch, tell
-from kuvasz.sync.targets import feed_of, narrowed, target_of
+from kuvasz.sync.surroundings import Surroundings
+from kuvasz.sync.targets import feed_of, narrowed
 
 _log = logging.getLogger(__name__)
 
@@ -94,37 +94,11 @@ PATROL_S = 30.0
 #: Between looks at what a person wants while a source waits for that.
 _WAIT_S = 0.2
 
-#: Between attempts at a table whose error may be mended from outside, without a command.
-_FIRST_RETRY_S = 15.0
-_LAST_RETRY_S = 300.0
-
 #: The first version of servers that keep slots of theirs on standbys. Without a standby that changes nothing.
 _FAILOVER_SINCE = 170000
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What all sources share."""
-
-    lake: Lake
-    routes: Routes
-    inboxes: Sequence[Inbox]
-    progress: Progress
-    budget: Budget
-    states: TableStates
-    spill_bytes: int  #: of one open transaction, before it is handed on in parts
-    gulp_bytes: int  #: of one source's stream, before they are routed
-    copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
-    state_folder: Path
-    #: returns when nothing that has begun for a target is under way
-    settle: Callable[[str], Coroutine[Any, Any, None]]
-    on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
-    lot: ParkingLot
-    when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
-    mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +121,10 @@ class SourceSync:
     """
 
     def __init__(self, source: Source, around: Surroundings) -> None:
-        #: with the tables that its collapses take in, as last seen
-        self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
+        self._lifetime = Lifetime()
+        self._roster = Roster(source, around.lake, around.states, around.progress)
+        self._requests = Requests(self._roster, self._lifetime)
+        self._consent = Consent(around.mask_secret)
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
         self.reader: Reader | None = None
@@ -156,33 +132,23 @@ class SourceSync:
         self._url = source.url.get()
         self._slot = source.object_name
         self._epoch = 0  #: of the last connection: numbers are never used twice
-        self._stopping = asyncio.Event()
-        self.has_started = False  #: it passed its checks at least once
         self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
         self._standing = StandingFile(around.state_folder, source.name)
-        # By `SourceTableSpec.key`: the target, and which table it is where several of a source are one.
-        self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
         self._unprepared: set[str] = set()  #: those that the lake would not take: what it has of them is unknown
-        self._tables: dict[str, SourceTable] = {}  #: usable ones, as last seen
-        self._readmissions: asyncio.Queue[str] = asyncio.Queue()
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
-        self._attempts: dict[str, int] = {}  #: how often it was tried again by itself
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
         self._replay: Callable[[str], None] = lambda _: None  #: begins a task of the stream's
-        self._approved: set[str] = set()  #: those that follow a schema change because a person said so
-        self._accepted: set[str] = set()  #: those that go on with a gap because a person said so
         self._watch = SchemaWatch(
             source,
             around.lake,
             around.states,
-            target_of=self._target_of,
+            target_of=self._consent.target_of,
             checked=functools.partial(fitness.checked, source.name),
             on_trouble=self._on_trouble,
-            on_followed=lambda spec: self._approved.discard(spec.key),
+            on_followed=self._consent.followed,
         )
         self._members = MemberWatch(
             source,
@@ -190,18 +156,30 @@ class SourceSync:
             around.states,
             around.progress,
             settle=self._settle,
-            readmit=lambda key: self._call(self._readmissions.put_nowait, key),
+            readmit=self._requests.send,
         )
         self.parking = Parking(
             source,
             Neighbours(
                 lot=around.lot, lake=around.lake, progress=around.progress, budget=around.budget,
-                states=around.states, inbox_of=self._inbox_of, number=self._watch.follow, fail=self._fail,
-                copy_again=self._make_room, confirmed_lsn=lambda: self._standing.standing.confirmed_lsn,
+                states=around.states, inbox_of=self._inbox_of, number=self._watch.follow, fail=self._roster.fail,
+                copy_again=lambda spec: self._forgetting.make_room(spec),  # noqa: PLW0108 (it is made below)
+                confirmed_lsn=lambda: self._standing.standing.confirmed_lsn,
             ),
         )  # fmt: skip
-        for spec in self.source.tables:
-            around.states.add(spec.identifier, self._name(spec), str(spec.table))
+        self._forgetting = Forgetting(
+            around, self._roster, self._requests, drop_parked=self.parking.drop, settle=self._settle
+        )
+
+    @property
+    def source(self) -> Source:
+        """Of the map, with the tables that its collapses take in, as last seen."""
+        return self._roster.source
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it passed its checks at least once."""
+        return self._lifetime.has_started
 
     @property
     def is_streaming(self) -> bool:
@@ -217,7 +195,7 @@ class SourceSync:
         Raises:
             ConfigError: The map does not fit the source.
         """
-        self._loop = asyncio.get_running_loop()
+        self._lifetime.begin()
         try:
             await self._replicate()
         finally:
@@ -225,7 +203,7 @@ class SourceSync:
 
     async def _replicate(self) -> None:
         wait = _FIRST_BACKOFF_S
-        while not self._stopping.is_set():
+        while not self._lifetime.is_ending:
             begin = time.monotonic()
             try:
                 await self._once()
@@ -242,10 +220,10 @@ class SourceSync:
                     "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             if time.monotonic() - begin > _LAST_BACKOFF_S:
                 wait = _FIRST_BACKOFF_S
-            if not self._stopping.is_set():
+            if not self._lifetime.is_ending:
                 pause = wait * (0.5 + random.random())  # noqa: S311 (jitter)
                 self.retry_at = time.monotonic() + pause
-                await _either(self._stopping, pause)
+                await self._lifetime.sleep(pause)
                 self.retry_at = None
             wait = min(2 * wait, _LAST_BACKOFF_S)
 
@@ -259,31 +237,30 @@ class SourceSync:
             _log.error("a source stops", extra={
                 "event": "source_stopped", "source": self.source.name, "error": str(error)})  # fmt: skip
             self.is_lost = True
-            while not self._stopping.is_set() and not self._is_resync_wanted():
-                await _either(self._stopping, _WAIT_S)
-            self.is_lost = self._stopping.is_set()
-        if self._stopping.is_set():
+            while not self._lifetime.is_ending and not self._is_resync_wanted():
+                await self._lifetime.sleep(_WAIT_S)
+            self.is_lost = self._lifetime.is_ending
+        if self._lifetime.is_ending:
             return
         self.error = None  # it is cured by what comes now; an error that stays would be taken for hopeless
         self._is_starting_over = True
-        await _either(self._stopping, _FIRST_BACKOFF_S)
+        await self._lifetime.sleep(_FIRST_BACKOFF_S)
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""
-        get = self._around.states.get
-        due = [get(spec.identifier, self._name(spec)).is_resync_due for spec in self.source.tables]
-        has_rows = [self._position(spec) is not None for spec in self.source.tables]
+        due = [self._roster.look(spec).is_resync_due for spec in self.source.tables]
+        has_rows = [self._roster.position(spec) is not None for spec in self.source.tables]
         return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
-        self._stopping.set()
+        self._lifetime.end()
         if self.reader is not None:
             self.reader.quiesce()
 
     def stop(self) -> None:
         """Confirm what is durable and end."""
-        self._stopping.set()
+        self._lifetime.end()
         if self.reader is not None:
             self.reader.stop()
 
@@ -294,8 +271,12 @@ class SourceSync:
             self._is_starting_over = False
         start = await asyncio.to_thread(self._start)
         self.error = None
-        self.has_started = True
-        new = [spec for spec, _ in start.tables if self._position(spec) is None and not self._is_paused(spec)]
+        self._lifetime.has_started = True
+        new = [
+            spec
+            for spec, _ in start.tables
+            if self._roster.position(spec) is None and not self._roster.is_paused(spec)
+        ]
         try:
             if start.snapshot is not None:
                 for spec in new:
@@ -308,7 +289,7 @@ class SourceSync:
         streamed = {spec.key for spec, _ in start.tables}
         for spec in self.source.tables:
             self._begin(spec, is_streamed=spec.key in streamed)
-        await self._stream(start, [spec for spec in new if self._state(spec) is not State.ERROR])
+        await self._stream(start, [spec for spec in new if self._roster.state(spec) is not State.ERROR])
 
     async def _leave_stream(self) -> None:
         """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""
@@ -316,32 +297,32 @@ class SourceSync:
         self._epoch += 1
         self._around.progress.restarted(self.source.name, self._epoch)
         for spec in self.source.tables:
-            if self._around.states.is_streaming(spec.identifier, self._name(spec)):
+            if self._roster.is_streaming(spec):
                 if self._is_parked(spec):  # it is to be replayed first, from where it is then
-                    self._around.states.set(spec.identifier, self._name(spec), State.NEW)
+                    self._roster.set(spec, State.NEW)
                 else:
-                    self._around.states.activate(spec.identifier, self._name(spec), self._epoch + 1)
+                    self._around.states.activate(spec.identifier, self._roster.name(spec), self._epoch + 1)
             await self._around.settle(spec.identifier)
 
     def _begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
         """Let a table follow the stream that is about to begin, or hold the source if it is needed later."""
-        target, name = spec.identifier, self._name(spec)
-        is_stopped = self._state(spec) in {State.PAUSED, State.ERROR}
-        if self._position(spec) is not None and self._is_parked(spec):
-            self._around.progress.hold(name, target)
+        target = spec.identifier
+        is_stopped = self._roster.state(spec) in {State.PAUSED, State.ERROR}
+        if self._roster.position(spec) is not None and self._is_parked(spec):
+            self._roster.hold(spec)
             self.parking.begin(target, self._epoch + 1)
             if is_streamed and not is_stopped:
-                self._readmissions.put_nowait(target)
-        elif self._position(spec) is not None and is_streamed and not is_stopped:
-            self._around.progress.hold(name, target)
+                self._requests.add(target)
+        elif self._roster.position(spec) is not None and is_streamed and not is_stopped:
+            self._roster.hold(spec)
             if self._activate(spec, self._epoch + 1):
-                self._around.progress.release(name, target)
-        elif self._position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
+                self._roster.release(spec)
+        elif self._roster.position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
             # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
             # waits for its publication is not published yet: nothing that comes now is needed for it.
-            self._around.progress.hold(name, target)
+            self._roster.hold(spec)
         else:
-            self._around.progress.release(name, target)
+            self._roster.release(spec)
 
     def _is_parked(self, spec: SourceTableSpec) -> bool:
         """Whether a table lacks what is parked of it; the changes of members wait at the source."""
@@ -357,12 +338,12 @@ class SourceSync:
         Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
-        states, target, name = self._around.states, spec.identifier, self._name(spec)
+        states, target, name = self._around.states, spec.identifier, self._roster.name(spec)
         states.activate(target, name, epoch)
         error = self._around.lake.failure(target)
         if error is not None:
             states.set(target, name, State.ERROR, error)
-            self._again_later(spec)
+            self._requests.send_later(spec)
         return states.is_streaming(target, name)
 
     async def _stream(self, start: _Start, new: Sequence[SourceTableSpec]) -> None:
@@ -386,7 +367,7 @@ class SourceSync:
         reader.epoch = self._epoch
         self.reader = reader
         self._is_starting = False
-        if self._stopping.is_set():
+        if self._lifetime.is_ending:
             return
         self._due = asyncio.Queue()
         for spec in new:
@@ -401,7 +382,7 @@ class SourceSync:
                 tasks.create_task(self.parking.watch(reader), name=f"park {self._slot}"),
             ]
             self._replay = lambda target: beside.append(
-                tasks.create_task(self._replay_one(self._spec(target), reader), name=f"replay {target}")
+                tasks.create_task(self._replay_one(self._roster.spec(target), reader), name=f"replay {target}")
             )
             try:
                 await reader.run()
@@ -413,8 +394,8 @@ class SourceSync:
 
     async def _patrol(self) -> None:
         """Look now and then at what the stream does not tell."""
-        while not self._stopping.is_set():
-            await _either(self._stopping, PATROL_S)
+        while not self._lifetime.is_ending:
+            await self._lifetime.sleep(PATROL_S)
             try:
                 is_fit = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._unfit)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
@@ -422,14 +403,14 @@ class SourceSync:
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             else:
                 for key in tuple(self._unfit) if is_fit else ():
-                    self._readmissions.put_nowait(key)
+                    self._requests.add(key)
 
     async def _await_inserts(self, reader: Reader, start: _Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
         while start.is_waiting:
-            await _either(self._stopping, _LOOK_S)
+            await self._lifetime.sleep(_LOOK_S)
             from_lsn = await asyncio.to_thread(self._inserts_since)
-            if from_lsn is not None and reader.confirmed_lsn >= from_lsn and not self._is_copying():
+            if from_lsn is not None and reader.confirmed_lsn >= from_lsn and not self._roster.is_copying:
                 reader.stop()
                 return
 
@@ -439,9 +420,6 @@ class SourceSync:
                 return inserts.since(connection, inserts.object_name(self._slot))
         except SourceError:
             return None  # the reader finds out that the source is gone
-
-    def _is_copying(self) -> bool:
-        return any(self._state(spec) is State.COPYING for spec in self.source.tables)
 
     async def _watch_partitions(self) -> None:
         """Look now and then which partitions, and members of collapses, came and went: the stream does not tell."""
@@ -458,21 +436,21 @@ class SourceSync:
         while True:
             spec = await self._due.get()
             await self._copy_one(spec, system_id)
-            if self._around.states.get(spec.identifier, self._name(spec)).is_resync_due:
-                self._readmissions.put_nowait(spec.key)
-            elif self._is_paused(spec):
-                self._around.states.set(spec.identifier, self._name(spec), State.PAUSED)
-            elif self._position(spec) is not None and self._state(spec) is not State.ERROR:
+            if self._roster.look(spec).is_resync_due:
+                self._requests.add(spec.key)
+            elif self._roster.is_paused(spec):
+                self._roster.set(spec, State.PAUSED)
+            elif self._roster.position(spec) is not None and self._roster.state(spec) is not State.ERROR:
                 await self._rejoin([spec], reader)
 
     async def _copy_one(self, spec: SourceTableSpec, system_id: str) -> None:
         """Copy a table unless it has its rows, is paused or in error; connections that fail are tried again."""
-        around, name = self._around, self._name(spec)
+        around, name = self._around, self._roster.name(spec)
         wait = _FIRST_BACKOFF_S
-        while self._position(spec) is None and self._state(spec) not in {State.PAUSED, State.ERROR}:
+        while self._roster.position(spec) is None and self._roster.state(spec) not in {State.PAUSED, State.ERROR}:
             try:
                 async with around.copies:
-                    around.progress.hold(name, spec.identifier)
+                    self._roster.hold(spec)
                     with await asyncio.to_thread(self._temporary_snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
             except SourceError as error:
@@ -484,8 +462,8 @@ class SourceSync:
                 wait = min(2 * wait, _LAST_BACKOFF_S)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
-        if self._position(spec) is None:
-            around.progress.release(name, spec.identifier)
+        if self._roster.position(spec) is None:
+            self._roster.release(spec)
 
     # Commands: called on the loop
 
@@ -493,26 +471,24 @@ class SourceSync:
 
     def pause(self, key: str) -> None:
         """Have a table stay where it is, and its changes at the source; the others go on."""
-        spec = self._spec(key)
-        if self._position(spec) is not None:
+        spec = self._roster.spec(key)
+        if self._roster.position(spec) is not None:
             # First: once it is paused, its changes are no longer applied.
-            self._around.progress.hold(self._name(spec), spec.identifier)
-        self._around.states.pause(spec.identifier, self._name(spec))
+            self._roster.hold(spec)
+        self._around.states.pause(spec.identifier, self._roster.name(spec))
 
     def resume(self, key: str) -> None:
         """Let a paused table follow again, from where it is."""
-        spec = self._spec(key)
-        self._around.states.unpause(spec.identifier, self._name(spec))
-        self._readmissions.put_nowait(key)
+        spec = self._roster.spec(key)
+        self._around.states.unpause(spec.identifier, self._roster.name(spec))
+        self._requests.add(key)
 
     def retry(self, key: str) -> None:
         """Try a table again that is in error, or waits for a person before it follows a change of its columns."""
-        spec = self._spec(key)
-        self._attempts.pop(key, None)
-        self._approved.add(key)
-        if isinstance(self._around.states.get(spec.identifier, self._name(spec)).error, ChangesLost):
-            self._accepted.add(key)
-        self._readmissions.put_nowait(key)
+        spec = self._roster.spec(key)
+        self._requests.mended(key)
+        self._consent.give(key, self._roster.look(spec).error)
+        self._requests.add(key)
 
     def resync(self, key: str) -> None:
         """Copy a table again beside the stream; its rows in the lake stay until the new ones replace them at once.
@@ -520,26 +496,15 @@ class SourceSync:
         Survives a restart. Now if the source streams, else with its next start; a paused table waits until it is
         resumed. Safe in any state, also when the table was dropped from the lake.
         """
-        spec = self._spec(key)
-        self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
-        self._readmissions.put_nowait(key)
-
-    def _spec(self, key: str) -> SourceTableSpec:
-        return next(spec for spec in self.source.tables if spec.key == key)
-
-    def _known(self, keys: Iterable[str]) -> list[SourceTableSpec]:
-        """Return the tables of these keys; one of several that are one target may have left."""
-        wanted = dict.fromkeys(keys)
-        return [spec for spec in self.source.tables if spec.key in wanted]
+        spec = self._roster.spec(key)
+        self._roster.resync(spec, is_due=True)
+        self._requests.add(key)
 
     async def _readmit_all(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again."""
         while True:
-            keys = [await self._readmissions.get()]
-            while not self._readmissions.empty():
-                keys.append(self._readmissions.get_nowait())
             ready = []
-            for spec in self._known(keys):
+            for spec in self._roster.known(await self._requests.next()):
                 async with self.parking.moving:
                     if await self._readmit(spec):
                         ready.append(spec)
@@ -548,7 +513,7 @@ class SourceSync:
 
     async def _readmit(self, spec: SourceTableSpec) -> bool:
         """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
-        target, name = spec.identifier, self._name(spec)
+        target, name = spec.identifier, self._roster.name(spec)
         state = self._around.states.get(target, name)
         is_busy = state.state is State.COPYING or (
             state.state in {State.CATCHING_UP, State.STREAMING} and not state.is_resync_due
@@ -557,7 +522,7 @@ class SourceSync:
             return False  # what copies looks itself whether there is more to be done
         _log.info("a table is taken up again", extra={
             "event": "readmitted", "source": name, "table": target, "resync": state.is_resync_due})  # fmt: skip
-        self._around.progress.hold(name, target)
+        self._roster.hold(spec)
         if state.state in {State.CATCHING_UP, State.STREAMING}:
             self._around.states.set(target, name, State.NEW)
         try:
@@ -567,21 +532,21 @@ class SourceSync:
             self._refuse(spec, error)
             return False
         if not is_usable:
-            if spec.member and self._position(spec) is None and not self._is_unknown(spec):
-                self._around.progress.release(name, target)  # a newcomer that is refused holds nobody up
+            if spec.member and self._roster.position(spec) is None and not self._is_unknown(spec):
+                self._roster.release(spec)  # a newcomer that is refused holds nobody up
             return False
-        if keyless.has_only_inserts(self._tables[spec.key]):
+        if keyless.has_only_inserts(self._roster.tables[spec.key]):
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
-        if self._position(spec) is None:
+        if self._roster.position(spec) is None:
             self._due.put_nowait(spec)
             return False
         return True
 
     def _begin_again(self) -> None:
         """Leave the stream and look at everything anew, when no copy is torn by that."""
-        if self._is_copying():
-            self._call(asyncio.get_running_loop().call_later, _LOOK_S, self._begin_again)
+        if self._roster.is_copying:
+            self._lifetime.call_later(_LOOK_S, self._begin_again)
         elif self.reader is not None:
             self.reader.stop()
 
@@ -593,7 +558,7 @@ class SourceSync:
         around = self._around
         for spec in specs:
             target = spec.identifier
-            around.progress.hold(self._name(spec), target)
+            self._roster.hold(spec)
             if around.lake.failure(target) is not None:
                 await around.settle(target)
                 await asyncio.to_thread(around.lake.resume, target)
@@ -606,36 +571,21 @@ class SourceSync:
         for spec in specs:
             self._activate(spec, epoch)
         reader.rewind()
-        while reader.epoch < epoch and reader is self.reader and not self._stopping.is_set():
-            await _either(self._stopping, 0.05)
+        while reader.epoch < epoch and reader is self.reader and not self._lifetime.is_ending:
+            await self._lifetime.sleep(0.05)
         if reader is not self.reader:
             return  # the source begins anew: it looks at all of its tables
         for spec in specs:
             # Else it was paused again or has failed: its changes are still needed.
-            if around.states.is_streaming(spec.identifier, self._name(spec)):
-                self._attempts.pop(spec.key, None)
-                around.progress.release(self._name(spec), spec.identifier)
+            if self._roster.is_streaming(spec):
+                self._requests.mended(spec.key)
+                self._roster.release(spec)
 
     async def _replay_one(self, spec: SourceTableSpec, reader: Reader) -> None:
-        if await self.parking.replay(spec, reader, lambda target, epoch: self._activate(self._spec(target), epoch)):
-            self._attempts.pop(spec.key, None)
-
-    def _make_room(self, spec: SourceTableSpec) -> None:
-        """Have a table copied again whose changes do not find room in its parking log, if the map says so."""
-        if self._around.when_parked_full is WhenParkedFull.HOLD:
-            return
-        target, name = spec.identifier, self.source.name
-        _log.warning("too many changes were parked: the table is copied again", extra={
-            "event": "copied_again", "source": name, "table": target})  # fmt: skip
-        self._around.states.resync(target, name, is_due=True)
-        self._settle(spec.identifier)
-        self._forget(spec)
-        self._around.progress.release(name, target)  # nothing but a copy brings it back
-        if self._is_paused(spec):
-            message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
-            hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
-            self._fail(spec, ParkedLost(message, hint=hint))
-        self._call(self._readmissions.put_nowait, target)
+        if await self.parking.replay(
+            spec, reader, lambda target, epoch: self._activate(self._roster.spec(target), epoch)
+        ):
+            self._requests.mended(spec.key)
 
     def _inbox_of(self, target: str) -> Inbox:
         return self._around.inboxes[worker_of(target, len(self._around.inboxes))]
@@ -643,36 +593,22 @@ class SourceSync:
     def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
         # Hold first: what comes from now on is not applied, and must come again.
-        self._around.progress.hold(self._name(spec), spec.identifier)
+        self._roster.hold(spec)
         if isinstance(error, CopyNeeded):
-            self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
-            self._around.states.set(spec.identifier, self._name(spec), State.NEW)
+            self._roster.resync(spec, is_due=True)
+            self._roster.set(spec, State.NEW)
             _log.info("a table is copied again", extra={
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "reason": error.message})  # fmt: skip
         else:
-            self._fail(spec, error)
+            self._roster.fail(spec, error)
         if not isinstance(error, SchemaHeld):
-            self._call(self._readmissions.put_nowait, spec.key)
-
-    def _again_later(self, spec: SourceTableSpec) -> None:
-        """Try a table again by itself after a while; called from any thread."""
-        attempt = self._attempts.get(spec.key, 0)
-        self._attempts[spec.key] = attempt + 1
-        wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
-        self._around.states.retry_at(spec.identifier, self._name(spec), time.monotonic() + wait)
-        if self._loop is not None:
-            self._call(self._loop.call_later, wait, self._readmissions.put_nowait, spec.key)
-
-    def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call a function; from any thread."""
-        if self._loop is not None and not self._stopping.is_set():
-            self._loop.call_soon_threadsafe(functools.partial(function, *arguments))
+            self._requests.send(spec.key)
 
     def retry_later(self, key: str) -> None:
         """Try a table again by itself after a while, longer each time; called from any thread."""
-        for spec in self._known([key]):
-            self._again_later(spec)
+        for spec in self._roster.known([key]):
+            self._requests.send_later(spec)
 
     # In threads
 
@@ -696,11 +632,11 @@ class SourceSync:
             usable = [
                 (spec, table) for spec in self.source.tables if (table := self._usable(spec, found)) is not None
             ]
-            self._tables = {spec.key: table for spec, table in usable}
+            self._roster.tables = {spec.key: table for spec, table in usable}
             prepared = [(spec, table) for spec, table in usable if self._prepare(spec, table, seen_at)]
             self._watch.begin(prepared, seen_at)
             ready = {spec.key for spec, _ in prepared}
-            held = [spec for spec, _ in usable if self._state(spec) is State.PAUSED and spec.key not in ready]
+            held = [spec for spec, _ in usable if self._roster.state(spec) is State.PAUSED and spec.key not in ready]
             if not prepared and not held and self.source.tables:  # without any, members of a collapse may come
                 if publication.load(connection, self._slot) is not None:
                     # A table without key must not stay published: the application's own UPDATE would fail.
@@ -773,15 +709,15 @@ class SourceSync:
             seen_at = wal_end(connection)
             table = self._usable(spec, introspect.load_relations(connection, [spec.table]))
             if table is None:
-                self._tables.pop(spec.key, None)
+                self._roster.tables.pop(spec.key, None)
             else:
-                self._tables[spec.key] = table
+                self._roster.tables[spec.key] = table
             is_ready = table is not None and self._prepare(spec, table, seen_at)
             if is_ready and table is not None:
                 self._watch.begin([(spec, table)], seen_at)
                 self._check_partitions(connection, [(spec, table)])
-                is_ready = self._state(spec) is not State.ERROR
-            usable = [(one, self._tables[one.key]) for one in self._known(tuple(self._tables))]
+                is_ready = self._roster.state(spec) is not State.ERROR
+            usable = [(one, self._roster.tables[one.key]) for one in self._roster.known(tuple(self._roster.tables))]
             self._publish_all(connection, usable, [spec] if is_ready else [])
             return is_ready
 
@@ -796,15 +732,15 @@ class SourceSync:
         """Make a publication fit; tables that were copied once and are not in it now missed changes."""
         planned = publication.plan(publication.load(connection, name), name, tables, operations)
         for spec in self.source.tables:
-            if spec.table in planned.added and self._position(spec) is not None:
+            if spec.table in planned.added and self._roster.position(spec) is not None:
                 _log.warning("a table was not published for a while and is copied again", extra={
                     "event": "copied_again", "source": self.source.name, "table": spec.identifier})  # fmt: skip
                 # Before it is published again: after a crash nothing else would tell of the gap.
                 if spec in specs:
-                    self._forget(spec)
+                    self._forgetting.forget(spec)
                 else:  # it streams beside what is looked at
-                    self._around.states.resync(spec.identifier, self._name(spec), is_due=True)
-                    self._call(self._readmissions.put_nowait, spec.key)
+                    self._roster.resync(spec, is_due=True)
+                    self._requests.send(spec.key)
         done = publication.carry_out(connection, name, planned)
         if done.statements or done.tidying:
             _log.info("publication changed", extra={"event": "publication", "source": self.source.name,
@@ -815,28 +751,23 @@ class SourceSync:
             table = fitness.checked(self.source.name, spec, found.get(spec.table))
         except TableError as error:
             self._unfit.add(spec.key)
-            known = self._around.states.get(spec.identifier, self._name(spec)).error
+            known = self._roster.look(spec).error
             # Whoever saw it go knows more of it: that it was renamed, and to what.
             self._refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
             return None
         self._unfit.discard(spec.key)
         return table
 
-    def _target_of(self, spec: SourceTableSpec) -> Target:
-        target = target_of(spec, self._around.mask_secret)
-        is_approved = spec.key in self._approved and target.on_schema_change == "hold"
-        return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
-
     def _prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
         lake = self._around.lake
         try:
-            if self._around.states.get(spec.identifier, self._name(spec)).is_resync_due and not self._is_paused(spec):
-                self._forget(spec)
-            done = lake.prepare(self._target_of(spec), feed_of(self.source, spec), table.relation)
+            if self._roster.look(spec).is_resync_due and not self._roster.is_paused(spec):
+                self._forgetting.forget(spec)
+            done = lake.prepare(self._consent.target_of(spec), feed_of(self.source, spec), table.relation)
             tell(self.source, spec, done, at)
             self._admit(spec)
         except TableError as error:
-            if isinstance(error, ExpressionRefused) and not self.has_started:
+            if isinstance(error, ExpressionRefused) and not self._lifetime.has_started:
                 raise MapMismatch(
                     error.message, hint=error.hint, database=self.source.database, table=str(spec.table),
                     option=error.option,
@@ -845,7 +776,7 @@ class SourceSync:
             self._refuse(spec, error)
             return False
         self._unprepared.discard(spec.key)
-        self._approved.discard(spec.key)
+        self._consent.followed(spec)
         if spec.member:
             try:
                 self._members.note(self.source, spec)
@@ -857,10 +788,10 @@ class SourceSync:
             # before the worker has taken notice, for all of its sources.
             self._settle(spec.identifier)
             lake.resume(spec.identifier)
-        is_waiting = self._is_paused(spec) and self._position(spec) is None  # and may say why
-        if self._state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
-            self._around.states.set(spec.identifier, self._name(spec), State.NEW)
-        self._told.pop(spec.key, None)
+        is_waiting = self._roster.is_paused(spec) and self._roster.position(spec) is None  # and may say why
+        if self._roster.state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
+            self._roster.set(spec, State.NEW)
+        self._roster.mended(spec)
         return True
 
     def _admit(self, spec: SourceTableSpec) -> None:
@@ -873,18 +804,18 @@ class SourceSync:
             if not spec.member:
                 self.parking.admit(spec)
         except ParkedLost as error:
-            if self.source.on_slot_lost is not OnSlotLost.RESYNC or self._is_paused(spec):
+            if self.source.on_slot_lost is not OnSlotLost.RESYNC or self._roster.is_paused(spec):
                 raise
             _log.warning("parked changes were lost: the table is copied again", extra={
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "error": str(error)})  # fmt: skip
-            self._forget(spec)
+            self._forgetting.forget(spec)
 
     def _look_at_partitions(self) -> None:
         roots = [
-            (spec, self._tables[spec.key])
-            for spec in self._known(tuple(self._tables))
-            if self._tables[spec.key].kind is TableKind.PARTITIONED
+            (spec, self._roster.tables[spec.key])
+            for spec in self._roster.known(tuple(self._roster.tables))
+            if self._roster.tables[spec.key].kind is TableKind.PARTITIONED
         ]
         if not roots and not self._members.has_any:
             return
@@ -896,16 +827,16 @@ class SourceSync:
 
     def _take_members(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         """Take over which tables the collapses of the map take in now."""
-        before, self.source = self.source, self._members.look(connection)
+        before, self._roster.source = self.source, self._members.look(connection)
         self._watch.know(self.source)
         try:
             self._members.take(before, self.source, is_streaming=self.reader is not None)
         except BaseException:
-            self.source = before  # else the next look would find nothing new, and nobody take them up
+            self._roster.source = before  # else the next look would find nothing new, and nobody take them up
             raise
         present = {spec.key for spec in self.source.tables}
-        for key in [key for key in self._tables if key not in present]:
-            self._tables.pop(key, None)
+        for key in [key for key in self._roster.tables if key not in present]:
+            self._roster.tables.pop(key, None)
 
     def _check_partitions(
         self,
@@ -918,12 +849,12 @@ class SourceSync:
             table.relation.oid: spec
             for spec, table in tables
             if table.kind is TableKind.PARTITIONED
-            and self._position(spec) is not None
-            and self._state(spec) not in states
+            and self._roster.position(spec) is not None
+            and self._roster.state(spec) not in states
         }
         for oid, found in partitions.load(connection, roots).items() if roots else ():
             spec = roots[oid]
-            known = self._around.lake.parts(spec.identifier, self._name(spec))
+            known = self._around.lake.parts(spec.identifier, self._roster.name(spec))
             now = frozenset(partition.links for partition in found)
             fresh = [partition for partition in found if known is not None and partition.links not in known]
             filled = {part: self._is_filled(connection, spec, part) for part in fresh}
@@ -936,7 +867,7 @@ class SourceSync:
                     "event": "partition_left", "source": self.source.name, "table": str(spec.table),
                     "target": spec.identifier, "partitions": len(known - now)})  # fmt: skip
             if known != now:
-                self._around.lake.remember_parts(spec.identifier, self._name(spec), now)
+                self._around.lake.remember_parts(spec.identifier, self._roster.name(spec), now)
 
     def _is_filled(
         self,
@@ -962,30 +893,14 @@ class SourceSync:
         )
         error = TableError(message, hint=f"copy the table again: kuvasz resync --table {spec.identifier}")
         # Hold first: what is dropped from now on must come again.
-        self._around.progress.hold(self._name(spec), spec.identifier)
-        self._around.states.set(spec.identifier, self._name(spec), State.ERROR, error)
+        self._roster.hold(spec)
+        self._roster.set(spec, State.ERROR, error)
         _log.error("a table stops", extra={
             "event": "table_failed", "source": self.source.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip
 
     def _settle(self, target: str) -> None:
-        assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(self._around.settle(target), self._loop).result()
-
-    def _forget(self, spec: SourceTableSpec) -> None:
-        """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
-        to_repair = self._around.states.get(spec.identifier, self._name(spec)).is_repair
-        try:
-            self._around.lake.forget(spec.identifier, self._name(spec), to_repair=to_repair)
-        except TableGone as error:
-            # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
-            for other in self._around.states.sources_of(spec.identifier):
-                if other != self._name(spec) and self._around.states.is_streaming(spec.identifier, other):
-                    self._around.progress.hold(other, spec.identifier)
-                    self._around.states.set(spec.identifier, other, State.ERROR, error)
-        self.parking.drop(spec.identifier)
-        failpoints.hit("position_forgotten", SourceError)
-        self._around.states.resync(spec.identifier, self._name(spec), is_due=False)
+        self._lifetime.complete(self._around.settle(target))
 
     def _check_slot(
         self,
@@ -1000,7 +915,7 @@ class SourceSync:
             SourceError: It is in use.
         """
         system_id, name = str(facts.system_identifier), self.source.name
-        known = [(spec, position) for spec in specs if (position := self._position(spec)) is not None]
+        known = [(spec, position) for spec in specs if (position := self._roster.position(spec)) is not None]
         for spec, position in (*known, *self._positions_of_members(specs)):
             if position.system_id and position.system_id != system_id:
                 raise SlotLost(
@@ -1066,26 +981,16 @@ class SourceSync:
 
     def _applied_lsn(self) -> int:
         """Return how far the source is in the lake, or in what is parked."""
-        positions = (self._position(spec) for spec in self.source.tables)
+        positions = (self._roster.position(spec) for spec in self.source.tables)
         applied = (position.lsn for position in positions if position is not None)
         return max([0, *applied, *(self.parking.last_lsn(spec.identifier) for spec in self.source.tables)])
 
     def _start_over(self) -> None:
         """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.
 
-        With `on_slot_lost: repair` only what differs is copied, unless a person wants all of a table.
-
-        Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
-        lake knows, and only then does the old slot go.
+        Ends the same if it is cut off anywhere: only when the lake knows does the old slot go.
         """
-        states = self._around.states
-        for spec in self.source.tables:
-            state = states.get(spec.identifier, self._name(spec))
-            is_copy_wanted = state.is_resync_due and not state.is_repair
-            is_repair = self.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
-            states.resync(spec.identifier, self._name(spec), is_due=True, is_repair=is_repair)
-        for spec in self.source.tables:
-            self._forget(spec)
+        self._forgetting.forget_all()
         with contextlib.closing(conninfo.connect(self._url)) as connection:
             slots.drop(connection, self._slot)
         failpoints.hit("slot_dropped", SourceError)
@@ -1101,7 +1006,7 @@ class SourceSync:
             _log.warning("the slot waits for transactions to end", extra={
                 "event": "slot_waits", "source": self.source.name,
                 "blockers": [blocker.describe() for blocker in blockers]})  # fmt: skip
-            if self._stopping.is_set():
+            if self._lifetime.is_ending:
                 raise SourceError("stopped while the slot was being created")
 
         failpoints.hit("before_slot", SourceError)
@@ -1117,9 +1022,9 @@ class SourceSync:
             return introspect.load_types(connection, oids)
 
     async def _copy(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
-        if self._stopping.is_set():
+        if self._lifetime.is_ending:
             raise SourceError(f"source {self.source.name}: stopped while copying")
-        self._around.states.set(spec.identifier, self._name(spec), State.COPYING)
+        self._roster.set(spec, State.COPYING)
         abandoned = threading.Event()
         copying = asyncio.get_running_loop().run_in_executor(None, self._copy_now, spec, taken, system_id, abandoned)
         try:
@@ -1131,14 +1036,14 @@ class SourceSync:
             copying.exception()
             raise
         except (TableError, InternalError) as error:
-            self._fail(spec, error)
+            self._roster.fail(spec, error)
         except LakeError as error:
             raise SourceError(error.message, hint=error.hint) from error
 
     def _copy_now(
         self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, abandoned: threading.Event
     ) -> None:
-        table = self._tables[spec.key]
+        table = self._roster.tables[spec.key]
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
@@ -1148,26 +1053,26 @@ class SourceSync:
         table = _narrowed(spec, self._changed_since(spec, table, now, taken.consistent_point))
         if table.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            self._around.lake.remember_parts(spec.identifier, self._name(spec), parts)
+            self._around.lake.remember_parts(spec.identifier, self._roster.name(spec), parts)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
         total = len(ranges)
-        note = self._around.states.note
-        note(spec.identifier, self._name(spec), copy_total=total, copy_done=0)
+        note = self._roster.note
+        note(spec, copy_total=total, copy_done=0)
 
         def progress(done: int, rows: int) -> None:
-            note(spec.identifier, self._name(spec), copy_done=done, copied_rows=rows)
+            note(spec, copy_done=done, copied_rows=rows)
             self._around.on_copy(self.source.name, spec.identifier, done, total, rows)
-            if self._stopping.is_set() or abandoned.is_set():
+            if self._lifetime.is_ending or abandoned.is_set():
                 raise SourceError(f"source {self.source.name}: stopped while copying")
 
         feed = feed_of(self.source, spec)
         position = Position(lsn=taken.consistent_point, system_id=system_id, taken_us=taken.taken_us)
         if not self._needs_copy(spec, table):
-            self._repair(feed, table, ranges, position, progress)
+            self._repair(spec, table, ranges, position, progress)
             return
         receipt = self._around.lake.copy(feed, table.relation, ranges, position, progress)
-        note(spec.identifier, self._name(spec), copies=1)
+        note(spec, copies=1)
         _log.info("table copied", extra={
             "event": "copied", "source": self.source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
@@ -1178,11 +1083,12 @@ class SourceSync:
         Raises:
             ChangesLost: A person has to say how it goes on.
         """
-        target, name = spec.identifier, self._name(spec)
+        target, name = spec.identifier, self._roster.name(spec)
         gap = self._around.lake.gap(target, name)
         if gap is None:
             return True
-        cure = lost.cure(self.source.name, spec, table.relation, gap, is_accepted=spec.key in self._accepted)
+        is_accepted = self._consent.is_gap_accepted(spec)
+        cure = lost.cure(self.source.name, spec, table.relation, gap, is_accepted=is_accepted)
         if cure is not lost.Cure.COPY:
             return False
         _log.warning("a table cannot be compared and is copied again", extra={
@@ -1194,19 +1100,21 @@ class SourceSync:
 
     def _repair(
         self,
-        feed: Feed,
+        spec: SourceTableSpec,
         table: SourceTable,
         ranges: Sequence[snapshot.CopyRange],
         position: Position,
         progress: Callable[[int, int], None],
     ) -> None:
+        feed = feed_of(self.source, spec)
+
         def tell(phase: str, done: int, total: int) -> None:
             del phase
             self._around.states.note(feed.target, feed.source, copy_total=total)
             progress(done, 0)
 
         receipt = self._around.lake.repair(feed, table.relation, ranges, position, tell, at_us=position.taken_us)
-        self._accepted.discard(names.member_name(feed.target, names.member_of(feed.source)))
+        self._consent.closed(spec)
         _log.info("a gap is closed", extra={
             "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
             "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip
@@ -1224,38 +1132,16 @@ class SourceSync:
     def _changed_since(self, spec: SourceTableSpec, before: SourceTable, now: SourceTable, at: int) -> SourceTable:
         """Return the table as the snapshot of its copy has it, after the lake followed what changed meanwhile."""
         if now.relation != before.relation:
-            done = self._around.lake.prepare(self._target_of(spec), feed_of(self.source, spec), now.relation)
+            done = self._around.lake.prepare(self._consent.target_of(spec), feed_of(self.source, spec), now.relation)
             tell(self.source, spec, done, at)
         self._watch.begin([(spec, now)], at)
         return now
 
-    def _position(self, spec: SourceTableSpec) -> Position | None:
-        return self._around.lake.positions(spec.identifier).get(self._name(spec))
-
-    def _name(self, spec: SourceTableSpec) -> str:
-        return self.source.name_of(spec)
-
-    def _state(self, spec: SourceTableSpec) -> State:
-        return self._around.states.get(spec.identifier, self._name(spec)).state
-
-    def _is_paused(self, spec: SourceTableSpec) -> bool:
-        return self._around.states.get(spec.identifier, self._name(spec)).is_paused
-
     def _refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
-        self._fail(spec, error)
-        if not isinstance(error, SchemaHeld) and not self._is_paused(spec):
-            self._again_later(spec)
-
-    def _fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        told = self._told.get(spec.key)
-        self._told[spec.key] = str(error)
-        state = State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR
-        self._around.states.set(spec.identifier, self._name(spec), state, error)
-        if told != str(error):
-            _log.error("a table stops", extra={
-                "event": "table_failed", "source": self.source.name, "table": spec.identifier,
-                "error": str(error)})  # fmt: skip
+        self._roster.fail(spec, error)
+        if not isinstance(error, SchemaHeld) and not self._roster.is_paused(spec):
+            self._requests.send_later(spec)
 
 
 def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
@@ -1273,10 +1159,4 @@ def _ours(caught: KuvaszError | BaseExceptionGroup[BaseException]) -> KuvaszErro
     return error
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
-
-__all__ = ["SourceSync", "Surroundings"]
+__all__ = ["SourceSync"]

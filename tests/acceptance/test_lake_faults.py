@@ -18,7 +18,7 @@ import pytest
 
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
+from kuvasz.sync import requests
 from tests import torn
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
@@ -32,7 +32,7 @@ ROWS = 400
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables in error are tried again soon."""
-    monkeypatch.setattr(source_sync, "_FIRST_RETRY_S", 0.3)
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.3)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "ports.py": "contract/test_lake.py",
     "config/problem.py": "unit/config/test_check.py",
     "lake/order.py": "contract/test_lake.py",
+    "sync/surroundings.py": "integration/test_clone.py",
     "lake/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
     "lake/expressions.py": "integration/test_expressions.py",

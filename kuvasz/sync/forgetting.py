@@ -1,0 +1,99 @@
+"""Has tables of one source copied again, in a way that survives a restart: the lake forgets their positions.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kuvasz import failpoints
+from kuvasz.config.model import OnSlotLost, WhenParkedFull
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ParkedLost, SourceError, TableGone
+from kuvasz.state.tables import State
+from kuvasz.sync.requests import Requests
+from kuvasz.sync.roster import Roster
+from kuvasz.sync.surroundings import Surroundings
+
+_log = logging.getLogger(__name__)
+
+
+class Forgetting:
+    """Of one source.
+
+    Args:
+        around: What all sources share.
+        roster: The source's tables.
+        requests: Has tables looked at anew.
+        drop_parked: Lets go of what is parked of a target.
+        settle: Returns when nothing that has begun for a target is under way.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        roster: Roster,
+        requests: Requests,
+        *,
+        drop_parked: Callable[[str], None],
+        settle: Callable[[str], None],
+    ) -> None:
+        self._around = around
+        self._roster = roster
+        self._requests = requests
+        self._drop_parked = drop_parked
+        self._settle = settle
+
+    def forget(self, spec: SourceTableSpec) -> None:
+        """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
+        around, roster, target, name = self._around, self._roster, spec.identifier, self._roster.name(spec)
+        to_repair = roster.look(spec).is_repair
+        try:
+            around.lake.forget(target, name, to_repair=to_repair)
+        except TableGone as error:
+            # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
+            for other in around.states.sources_of(target):
+                if other != name and around.states.is_streaming(target, other):
+                    around.progress.hold(other, target)
+                    around.states.set(target, other, State.ERROR, error)
+        self._drop_parked(target)
+        failpoints.hit("position_forgotten", SourceError)
+        roster.resync(spec, is_due=False)
+
+    def forget_all(self) -> None:
+        """Have every table copied again; with `on_slot_lost: repair` only what differs, unless a person wants all.
+
+        Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
+        lake knows.
+        """
+        roster = self._roster
+        for spec in roster.source.tables:
+            state = roster.look(spec)
+            is_copy_wanted = state.is_resync_due and not state.is_repair
+            is_repair = roster.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
+            roster.resync(spec, is_due=True, is_repair=is_repair)
+        for spec in roster.source.tables:
+            self.forget(spec)
+
+    def make_room(self, spec: SourceTableSpec) -> None:
+        """Have a table copied again whose changes do not find room in its parking log, if the map says so."""
+        if self._around.when_parked_full is WhenParkedFull.HOLD:
+            return
+        roster, target, name = self._roster, spec.identifier, self._roster.source.name
+        _log.warning("too many changes were parked: the table is copied again", extra={
+            "event": "copied_again", "source": name, "table": target})  # fmt: skip
+        # Members are not parked: the name of a table here is its source's.
+        roster.resync(spec, is_due=True)
+        self._settle(target)
+        self.forget(spec)
+        roster.release(spec)  # nothing but a copy brings it back
+        if roster.is_paused(spec):
+            message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
+            hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
+            roster.fail(spec, ParkedLost(message, hint=hint))
+        self._requests.send(target)
+
+
+__all__ = ["Forgetting"]

@@ -1,0 +1,59 @@
+"""How long one source lives, and how threads reach the event loop it lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Lifetime:
+    """From `begin` to `end`. Methods are called on the loop unless they say otherwise."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
+        self.has_started = False  #: the source passed its checks at least once
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end. From any thread."""
+        return self._ending.is_set()
+
+    def begin(self) -> None:
+        """Live on the loop that runs."""
+        self._loop = asyncio.get_running_loop()
+
+    def end(self) -> None:
+        """Have everything that waits for it end."""
+        self._ending.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for some seconds, or less if it ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+
+    # From any thread
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Have the loop call a function, unless there is none or it ends."""
+        if self._loop is not None and not self.is_ending:
+            self._loop.call_soon_threadsafe(functools.partial(function, *arguments))
+
+    def call_later(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
+        """Have the loop call a function after a while, unless there is none or it ends."""
+        if self._loop is not None:
+            self.call(self._loop.call_later, seconds, function, *arguments)
+
+    def complete(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Have the loop run a coroutine, and wait for it; not from the loop itself."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+__all__ = ["Lifetime"]

@@ -1,0 +1,72 @@
+"""One source of two tables between real neighbours, but for the lake, which is in memory, and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+from kuvasz.config import sources as config_sources
+from kuvasz.config.load import load
+from kuvasz.config.model import WhenParkedFull
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.lake.memory import MemoryLake
+from kuvasz.model import Position
+from kuvasz.parking.lot import ParkingLot
+from kuvasz.state.budget import Budget
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import TableStates
+from kuvasz.sync.lifetime import Lifetime
+from kuvasz.sync.requests import Requests
+from kuvasz.sync.roster import Roster
+from kuvasz.sync.surroundings import Surroundings
+from kuvasz.sync.targets import Targets, feed_of, target_of
+from tests.contract.changes import ITEMS
+
+MAP = """
+lake: {{namespace: shop}}
+databases:
+- database: shop
+  on_slot_lost: {on_slot_lost}
+  urls: [{{url: postgresql:///shop}}]
+  tables: {{items: , others: }}
+"""
+
+
+class Scene:
+    """What the parts of one source's life work with.
+
+    Args:
+        folder: For state and map.
+        on_slot_lost: Of the map.
+        when_parked_full: Of the map.
+    """
+
+    def __init__(
+        self, folder: Path, *, on_slot_lost: str = "stop", when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
+    ) -> None:
+        file = folder / "map.yaml"
+        file.write_text(MAP.format(on_slot_lost=on_slot_lost))
+        (self.source,) = config_sources.resolve(load(file, {}).config)
+        self.lake, self.states, self.progress = MemoryLake(), TableStates(), Progress()
+        self.lake.open()
+        self.lifetime = Lifetime()
+        self.roster = Roster(self.source, self.lake, self.states, self.progress)
+        self.requests = Requests(self.roster, self.lifetime)
+        self.items, self.others = self.source.tables
+        self.settled: list[str] = []
+        self.around = Surroundings(
+            lake=self.lake, routes=Targets([self.source], 1), inboxes=(), progress=self.progress, budget=Budget(1),
+            states=self.states, spill_bytes=1, gulp_bytes=1, copies=asyncio.Semaphore(1), state_folder=folder,
+            settle=self._settle, on_copy=lambda *_: None,
+            lot=ParkingLot(folder, 0, self.progress.hold, self.progress.release), when_parked_full=when_parked_full,
+        )  # fmt: skip
+
+    async def _settle(self, target: str) -> None:
+        self.settled.append(target)
+
+    def copy(self, spec: SourceTableSpec, lsn: int = 1000) -> None:
+        """Have the lake hold a table, without rows."""
+        feed, relation = feed_of(self.source, spec), dataclasses.replace(ITEMS, table=spec.table)
+        self.lake.prepare(target_of(spec), feed, relation)
+        self.lake.copy(feed, relation, [], Position(lsn=lsn), lambda *_: None)
