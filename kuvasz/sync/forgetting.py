@@ -13,9 +13,7 @@ from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ParkedLost, SourceError, TableGone
 from kuvasz.state.tables import State
-from kuvasz.sync.requests import Requests
-from kuvasz.sync.roster import Roster
-from kuvasz.sync.surroundings import Surroundings
+from kuvasz.sync.basis import Basis
 
 _log = logging.getLogger(__name__)
 
@@ -24,27 +22,15 @@ class Forgetting:
     """Of one source.
 
     Args:
-        around: What all sources share.
-        roster: The source's tables.
-        requests: Has tables looked at anew.
+        basis: Of the source.
         drop_parked: Lets go of what is parked of a target.
-        settle: Returns when nothing that has begun for a target is under way.
     """
 
-    def __init__(
-        self,
-        around: Surroundings,
-        roster: Roster,
-        requests: Requests,
-        *,
-        drop_parked: Callable[[str], None],
-        settle: Callable[[str], None],
-    ) -> None:
-        self._around = around
-        self._roster = roster
-        self._requests = requests
+    def __init__(self, basis: Basis, *, drop_parked: Callable[[str], None]) -> None:
+        self._basis = basis
+        self._around = basis.around
+        self._roster = basis.roster
         self._drop_parked = drop_parked
-        self._settle = settle
 
     def forget(self, spec: SourceTableSpec) -> None:
         """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
@@ -86,14 +72,14 @@ class Forgetting:
             "event": "copied_again", "source": name, "table": target})  # fmt: skip
         # Members are not parked: the name of a table here is its source's.
         roster.resync(spec, is_due=True)
-        self._settle(target)
+        self._basis.settle(target)
         self.forget(spec)
         roster.release(spec)  # nothing but a copy brings it back
         if roster.is_paused(spec):
             message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
             hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
             roster.fail(spec, ParkedLost(message, hint=hint))
-        self._requests.send(target)
+        self._basis.requests.send(target)
 
 
 __all__ = ["Forgetting"]

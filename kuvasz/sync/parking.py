@@ -5,7 +5,7 @@
     little is left: source held, log ended, its rest goes to the worker, reader goes back, table follows ──> all
     of it is in the lake: the note goes, then the log
 
-Both ends of a log are made of what brings a table back anyway (`SourceSync._rejoin`): the source is held, and the
+Both ends of a log are made of what brings a table back anyway (`Stream.rejoin`): the source is held, and the
 reader goes back to the confirmed LSN. So the log needs no exact place to begin or to end; what comes twice is told by
 its commit LSN, in the log as in the lake. Everything else is level-triggered: `watch` looks again and again at the
 tables that hold the source, so that no way into an error or a pause has to know of parking.

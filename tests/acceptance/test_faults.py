@@ -30,7 +30,7 @@ from kuvasz.lake.memory import MemoryLake
 from kuvasz.source import conninfo, copy_out
 from kuvasz.source.reader import ReaderOptions
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
+from kuvasz.sync import stream
 from tests.fix_lake import Pipeline, wait_until
 from tests.fix_postgres import Database
 from tests.fix_proxy import Proxy, proxy
@@ -66,7 +66,7 @@ def network(database: Database) -> Iterator[Proxy]:
 def pipeline(database: Database, network: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryPipeline]:
     """A running kuvasz that copied a table, and calls a connection dead after three seconds."""
     impatient = functools.partial(ReaderOptions, silence_timeout_s=3.0, status_interval_s=0.5)
-    monkeypatch.setattr(source_sync, "ReaderOptions", impatient)
+    monkeypatch.setattr(stream, "ReaderOptions", impatient)
     database.execute(ITEMS)
     database.execute(FILL)
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-faults-"))

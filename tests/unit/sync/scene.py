@@ -13,12 +13,11 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.lake.memory import MemoryLake
 from kuvasz.model import Position
 from kuvasz.parking.lot import ParkingLot
+from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
-from kuvasz.sync.lifetime import Lifetime
-from kuvasz.sync.requests import Requests
-from kuvasz.sync.roster import Roster
+from kuvasz.sync.basis import Basis
 from kuvasz.sync.surroundings import Surroundings
 from kuvasz.sync.targets import Targets, feed_of, target_of
 from tests.contract.changes import ITEMS
@@ -31,6 +30,12 @@ databases:
   urls: [{{url: postgresql:///shop}}]
   tables: {{items: , others: }}
 """
+
+
+CATALOG = SourceTable(
+    relation=ITEMS, kind=TableKind.TABLE, pages=1, page_bytes=8192, toast_bytes=0, row_estimate=None,
+    primary_key=("id",), identity_index=(), generated=(), leaves=(),
+)  # fmt: skip
 
 
 class Scene:
@@ -50,9 +55,6 @@ class Scene:
         (self.source,) = config_sources.resolve(load(file, {}).config)
         self.lake, self.states, self.progress = MemoryLake(), TableStates(), Progress()
         self.lake.open()
-        self.lifetime = Lifetime()
-        self.roster = Roster(self.source, self.lake, self.states, self.progress)
-        self.requests = Requests(self.roster, self.lifetime)
         self.items, self.others = self.source.tables
         self.settled: list[str] = []
         self.around = Surroundings(
@@ -61,6 +63,13 @@ class Scene:
             settle=self._settle, on_copy=lambda *_: None,
             lot=ParkingLot(folder, 0, self.progress.hold, self.progress.release), when_parked_full=when_parked_full,
         )  # fmt: skip
+        self.basis = Basis.of(self.source, self.around)
+        self.lifetime, self.roster, self.requests = self.basis.lifetime, self.basis.roster, self.basis.requests
+
+    def table(self, spec: SourceTableSpec, **facts: object) -> SourceTable:
+        """Return what the source's catalog says of a table."""
+        relation = dataclasses.replace(ITEMS, table=spec.table, oid=ITEMS.oid + self.source.tables.index(spec))
+        return dataclasses.replace(CATALOG, relation=relation, **facts)
 
     async def _settle(self, target: str) -> None:
         self.settled.append(target)

@@ -17,10 +17,7 @@ class Forgetful:
 
     def __init__(self, scene: Scene) -> None:
         self.dropped: list[str] = []
-        self.settled: list[str] = []
-        self.it = Forgetting(
-            scene.around, scene.roster, scene.requests, drop_parked=self.dropped.append, settle=self.settled.append
-        )
+        self.it = Forgetting(scene.basis, drop_parked=self.dropped.append)
 
 
 def test_a_table_is_forgotten_for_good(tmp_path: Path) -> None:
@@ -78,7 +75,7 @@ def test_a_full_log_is_dropped_only_if_the_map_says_so(tmp_path: Path) -> None:
     made = Forgetful(scene)
     scene.copy(scene.items)
     made.it.make_room(scene.items)
-    assert (made.dropped, made.settled) == ([], [])
+    assert (made.dropped, scene.settled) == ([], [])
     assert scene.roster.position(scene.items) is not None
 
 
@@ -96,7 +93,7 @@ def test_a_table_whose_log_was_dropped_is_copied_again(tmp_path: Path, is_paused
         return scene, made, await asyncio.wait_for(scene.requests.next(), 10)
 
     scene, made, asked = asyncio.run(run())
-    assert asked == made.dropped == made.settled == ["shop.items"]
+    assert asked == made.dropped == scene.settled == ["shop.items"]
     assert scene.roster.position(scene.items) is None
     assert not scene.progress.held(scene.source.name)
     error = scene.roster.look(scene.items).error

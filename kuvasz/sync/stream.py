@@ -1,0 +1,191 @@
+"""The stream of one source: its connections one after another, and which tables follow it.
+
+A table that is copied while the stream runs is *held*: nothing beyond the stream's place at that time is confirmed.
+When its copy is committed, the reader goes back to the confirmed LSN; every other table skips what it has by its
+position (invariant 3 in ARCHITECTURE.md), this one begins at the position of its snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.model import PgType
+from kuvasz.route.assembler import Follow
+from kuvasz.source import conninfo, introspect
+from kuvasz.source.reader import Reader, ReaderOptions
+from kuvasz.state.standing import StandingFile
+from kuvasz.state.tables import State
+from kuvasz.sync.basis import Basis
+from kuvasz.sync.parking import Parking
+from kuvasz.sync.slot import Slot
+
+
+class Stream:
+    """One source's stream. Methods are called on the loop.
+
+    Args:
+        basis: Of the source.
+        parking: Of the tables that do not follow.
+        slot: That the stream comes from.
+        standing: What was confirmed.
+        follow: Numbers the columns of what comes.
+        is_unknown: Whether nobody knows if the lake has rows of a table.
+    """
+
+    def __init__(
+        self,
+        basis: Basis,
+        parking: Parking,
+        slot: Slot,
+        standing: StandingFile,
+        *,
+        follow: Follow,
+        is_unknown: Callable[[SourceTableSpec], bool],
+    ) -> None:
+        self.reader: Reader | None = None
+        self.replay: Callable[[SourceTableSpec], None] = lambda _: None  #: has `catch_up` run as a task
+        self._source = basis.source.name
+        self._url = basis.url
+        self._around = basis.around
+        self._roster = basis.roster
+        self._lifetime = basis.lifetime
+        self._requests = basis.requests
+        self._parking = parking
+        self._slot = slot
+        self._standing = standing
+        self._follow = follow
+        self._is_unknown = is_unknown
+        self._epoch = 0  #: of the last connection: numbers are never used twice
+
+    async def leave(self) -> None:
+        """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""
+        # Before a hold is released: until the next connection nothing counts as received beyond the confirmable LSN.
+        self._epoch += 1
+        self._around.progress.restarted(self._source, self._epoch)
+        for spec in self._roster.source.tables:
+            if self._roster.is_streaming(spec):
+                if self._is_parked(spec):  # it is to be replayed first, from where it is then
+                    self._roster.set(spec, State.NEW)
+                else:
+                    self._around.states.activate(spec.identifier, self._roster.name(spec), self._epoch + 1)
+            await self._around.settle(spec.identifier)
+
+    def begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
+        """Let a table follow the stream that is about to begin, or hold the source if it is needed later.
+
+        Args:
+            spec: The table.
+            is_streamed: Whether the stream names its publication.
+        """
+        roster = self._roster
+        is_stopped = roster.state(spec) in {State.PAUSED, State.ERROR}
+        if roster.position(spec) is not None and self._is_parked(spec):
+            roster.hold(spec)
+            self._parking.begin(spec.identifier, self._epoch + 1)
+            if is_streamed and not is_stopped:
+                self._requests.add(spec.identifier)
+        elif roster.position(spec) is not None and is_streamed and not is_stopped:
+            roster.hold(spec)
+            if self._activate(spec, self._epoch + 1):
+                roster.release(spec)
+        elif roster.position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
+            # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
+            # waits for its publication is not published yet: nothing that comes now is needed for it.
+            roster.hold(spec)
+        else:
+            roster.release(spec)
+
+    def _is_parked(self, spec: SourceTableSpec) -> bool:
+        """Whether a table lacks what is parked of it; the changes of members wait at the source."""
+        return not spec.member and self._parking.has(spec.identifier)
+
+    def _activate(self, spec: SourceTableSpec, epoch: int) -> bool:
+        """Let a table follow from a connection on; returns whether it does.
+
+        Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
+        it is asked for when this one does: else its changes would be ignored and count as durable.
+        """
+        states, target, name = self._around.states, spec.identifier, self._roster.name(spec)
+        states.activate(target, name, epoch)
+        error = self._around.lake.failure(target)
+        if error is not None:
+            states.set(target, name, State.ERROR, error)
+            self._requests.send_later(spec)
+        return states.is_streaming(target, name)
+
+    def open(self, publications: Sequence[str], system_id: str) -> Reader:
+        """Return the reader of the next connection; it does not read yet."""
+        around = self._around
+        reader = Reader(
+            self._source,
+            conninfo.replication_conninfo(self._url),
+            self._slot.name,
+            ",".join(publications),
+            routes=around.routes,
+            inboxes=around.inboxes,
+            progress=around.progress,
+            budget=around.budget,
+            types=self._types,
+            follow=self._follow,
+            system_id=system_id,
+            standing=self._standing,
+            applied_lsn=self._slot.applied_lsn,
+            options=ReaderOptions(spill_bytes=around.spill_bytes, gulp_bytes=around.gulp_bytes),
+        )
+        reader.epoch = self._epoch
+        self.reader = reader
+        return reader
+
+    def close(self, reader: Reader) -> None:
+        """Take note that a reader has ended."""
+        self.reader = None
+        self._epoch = reader.epoch
+
+    def _types(self, oids: list[int]) -> dict[int, PgType]:
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            return introspect.load_types(connection, oids)
+
+    async def rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
+        """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN.
+
+        What is parked of a table comes first, in a task of its own.
+        """
+        for spec in specs:
+            await self._prepare(spec)
+        specs = [spec for spec in specs if not self._is_parked(spec)]
+        if not specs:
+            return
+        epoch = reader.epoch + 1
+        for spec in specs:
+            self._activate(spec, epoch)
+        reader.rewind()
+        while reader.epoch < epoch and reader is self.reader and not self._lifetime.is_ending:
+            await self._lifetime.sleep(0.05)
+        if reader is not self.reader:
+            return  # the source begins anew: it looks at all of its tables
+        for spec in specs:
+            # Else it was paused again or has failed: its changes are still needed.
+            if self._roster.is_streaming(spec):
+                self._requests.mended(spec.key)
+                self._roster.release(spec)
+
+    async def _prepare(self, spec: SourceTableSpec) -> None:
+        """Hold the source for a table that is to follow, and have its failure behind it."""
+        lake, target = self._around.lake, spec.identifier
+        self._roster.hold(spec)
+        if lake.failure(target) is not None:
+            await self._around.settle(target)
+            await asyncio.to_thread(lake.resume, target)
+        if self._is_parked(spec):
+            self.replay(spec)
+
+    async def catch_up(self, spec: SourceTableSpec, reader: Reader) -> None:
+        """Give a table what is parked of it, then let it follow."""
+        if await self._parking.replay(spec, reader, lambda _, epoch: self._activate(spec, epoch)):
+            self._requests.mended(spec.key)
+
+
+__all__ = ["Stream"]

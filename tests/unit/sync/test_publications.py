@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.source import inserts, publication, slots
+from kuvasz.source.publication import Changes
+from kuvasz.sync.forgetting import Forgetting
+from kuvasz.sync.publications import Publications
+from tests.unit.sync.scene import Scene
+
+
+class World(Scene):
+    """A scene with its publications, of which the server is told what is in them already."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.there: dict[str, Any] = {}
+        self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
+        self.forgotten: list[str] = []
+        forgetting = Forgetting(self.basis, drop_parked=self.forgotten.append)
+        self.publications = Publications(self.basis, forget=forgetting.forget)
+        monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
+        monkeypatch.setattr(publication, "plan", self._plan)
+        monkeypatch.setattr(publication, "carry_out", self._carry_out)
+
+    def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str]) -> Changes:
+        self.fitted.append((name, [table.table.name for table in tables], operations))
+        return Changes(added=tuple(table.table for table in tables if table.table not in (current or ())))
+
+    def _carry_out(self, _: object, name: str, planned: Changes) -> Changes:
+        self.there[name] = [*self.there.get(name, ()), *planned.added]
+        return planned
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_tables_without_identity_have_a_publication_of_their_own(world: World) -> None:
+    whole, bare = world.table(world.items), world.table(world.others, can_update=False)
+    names = world.publications
+    assert [table.table for table in names.fit(None, [(world.items, whole), (world.others, bare)], [])] == [
+        bare.table
+    ]
+    assert world.fitted == [
+        (names.name, ["items"], publication.ALL_OPERATIONS),
+        (names.inserts_name, ["others"], inserts.OPERATIONS),
+    ]
+
+
+def test_the_second_publication_is_made_only_if_needed_and_emptied_if_not(world: World) -> None:
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [])
+    assert [name for name, _, _ in world.fitted] == [world.publications.name]
+    world.there[world.publications.inserts_name] = []
+    world.publications.fit(None, usable, [])
+    assert world.fitted[-1] == (world.publications.inserts_name, [], inserts.OPERATIONS)
+
+
+def test_nothing_is_withdrawn_where_nothing_was_published(world: World) -> None:
+    world.publications.withdraw(None, [])
+    assert world.fitted == []
+    world.there[world.publications.name] = [world.items.table]
+    world.publications.withdraw(None, [])
+    assert world.fitted == [(world.publications.name, [], publication.ALL_OPERATIONS)]
+
+
+def test_a_table_that_was_not_published_for_a_while_is_copied_again(world: World) -> None:
+    async def run() -> list[str]:
+        world.lifetime.begin()
+        usable = [(spec, world.table(spec)) for spec in world.source.tables]
+        for spec in world.source.tables:
+            world.copy(spec)
+        # One is looked at, the other one streams.
+        await asyncio.to_thread(world.publications.fit, None, usable, [world.items])
+        return await asyncio.wait_for(world.requests.next(), 10)
+
+    assert asyncio.run(run()) == ["shop.others"]
+    assert world.forgotten == ["shop.items"]
+    assert world.roster.position(world.items) is None
+    assert world.roster.position(world.others) is not None
+    assert world.roster.look(world.others).is_resync_due
+
+
+def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
+    world.copy(world.items)
+    world.there[world.publications.name] = [world.items.table]
+    world.publications.fit(None, [(world.items, world.table(world.items))], [world.items])
+    assert world.roster.position(world.items) is not None
+
+
+@pytest.mark.parametrize(
+    ("since", "confirmed", "may"), [(None, 500, False), (500, None, False), (500, 499, False), (500, 500, True)]
+)
+def test_inserts_are_named_when_the_slot_has_passed_their_publication(
+    world: World, monkeypatch: pytest.MonkeyPatch, since: int | None, confirmed: int | None, may: bool
+) -> None:
+    monkeypatch.setattr(inserts, "since", lambda *_: since)
+    monkeypatch.setattr(slots, "describe", lambda *_: SimpleNamespace(confirmed_flush_lsn=confirmed))
+    assert world.publications.may_name_inserts(None, None) is may
+
+
+def test_a_new_slot_begins_behind_the_publication(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[tuple[str, int]] = []
+    monkeypatch.setattr(inserts, "mark", lambda _, name, at: marked.append((name, at)))
+    taken: Any = SimpleNamespace(consistent_point=700)
+    assert world.publications.may_name_inserts(None, taken)
+    assert marked == [(world.publications.inserts_name, 700)]
