@@ -157,3 +157,13 @@ def test_a_new_connection_finds_out_whether_inserts_may_be_named_but_tears_no_co
         world.roster.set(world.others, State.COPYING)
     begun = [] if is_copying else [("begin again", "")]
     assert world.run("shop.items") == [("look", "shop.items"), *begun]
+
+
+def test_a_table_that_is_wanted_anew_while_it_is_copied_is_looked_at_again(world: World) -> None:
+    world.is_usable = False
+
+    def before() -> None:
+        world.readmission.begin([world.items])
+        world.roster.resync(world.items, is_due=True)
+
+    assert world.run(before=before) == [("copy", "shop.items"), ("look", "shop.items")]
