@@ -198,7 +198,7 @@ class IcebergTable:
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         """Yield the files of the current snapshot; on demand those committed first come first.
 
-        Files of one commit are ordered by name (see `LakeTable.new_path`).
+        Files of one commit are ordered by name (see `kuvasz.lake.naming`).
         """
         if in_order:
             dated = sorted(self._dated_files(), key=lambda pair: pair[0])

@@ -23,7 +23,7 @@ from kuvasz.errors import TableError
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.digest import Buckets, bucket_count
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import member
+from kuvasz.lake import member, naming
 from kuvasz.lake.comparing import Fetch, Fetched, LakeFile, LakeFiles, List, Outcome, Reading, Show, Summarize, pairs
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.files import FileTable
@@ -183,7 +183,7 @@ class Comparison:
 
     def fetch(self, keys: Keys, table: LakeTable) -> list[Fetched]:
         """Write the source's rows of some keys, ascending, to data files of a table; no snapshot knows them yet."""
-        path = f"{table.location}/data/{member.prefix(self._reading.shape.source)}{uuid.uuid4().hex}-{{}}.parquet"
+        path = naming.of_copy(table.location, self._reading.shape.source)
         job = Fetch(reading=self._reading, wanted=keys, bounded=table.bounded, layout=table.layout, path=path)
         found: list[Fetched] = []
         try:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError
-from kuvasz.lake import member, transforming
+from kuvasz.lake import naming, transforming
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.keyfile import KeyFiles
@@ -114,7 +114,7 @@ class CopyJob:
             shape=self._shape,
             bounded=self._table.bounded,
             properties=self._properties,
-            path=f"{self._table.location}/data/{member.prefix(self._feed.source)}{uuid.uuid4().hex}-{{}}.parquet",
+            path=naming.of_copy(self._table.location, self._feed.source),
             chunk_bytes=self._pipeline.chunk_bytes,
             lsn=lsn,
             file_bytes=_FILE_BYTES,

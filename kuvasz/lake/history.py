@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from kuvasz.errors import TableError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
-from kuvasz.lake import chunks
+from kuvasz.lake import chunks, naming
 from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
 from kuvasz.lake.history_tasks import (
     CloseDone,
@@ -173,8 +173,8 @@ class HistoryWriter:
         places = self._places(files, rows)
         task = CompleteTask(
             aside=done.aside, unchanged=done.unchanged, files=places.files, file_of=places.file_of,
-            position_of=places.position_of, path=table.new_path(done.order, source), bounded=table.bounded,
-            layout=table.layout, waits=done.waits,
+            position_of=places.position_of, path=naming.fresh(table.location, source, done.order),
+            bounded=table.bounded, layout=table.layout, waits=done.waits,
         )  # fmt: skip
         ((_, completed),) = self._jobs.run(CompleteRows(properties=self._properties), [(0, task)], [1])
         if completed.error is not None:
@@ -212,7 +212,7 @@ class HistoryWriter:
         tasks = [
             CloseTask(
                 places=self._places(files[part], rows[part]), us=us[part], is_gone=is_gone[part],
-                path=table.new_path(0, self._source),
+                path=naming.fresh(table.location, self._source),
             )
             for part in parts
         ]  # fmt: skip
@@ -241,7 +241,7 @@ class HistoryWriter:
             return
         task = MoveTask(
             places=self._places(files, rows), key=key.astype(np.int32), floors=floors,
-            path=self._table.new_path(0, self._source),
+            path=naming.fresh(self._table.location, self._source),
         )  # fmt: skip
         (done,) = self._run(MoveVersions(writing=self._writing), [task])
         owner = self._changeset.added[int(files[0])][1]
@@ -270,7 +270,7 @@ class HistoryWriter:
                 dead=self._dead(number),
                 stays=_positions(stays.get(number)),
                 us=us,
-                path=table.new_path(0, self._source),
+                path=naming.fresh(table.location, self._source),
                 spec_id=self._layout_of(number)[0],
                 partition=self._layout_of(number)[1],
             )

@@ -31,7 +31,7 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import chunks, gaps, layout, spark, transforming
+from kuvasz.lake import chunks, gaps, layout, naming, spark, transforming
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable, gone
@@ -379,7 +379,7 @@ class IcebergLake:
                 order = next(_orders)
                 task = ChunkTask(
                     shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
-                    facts=facts, path=table.new_path(order, step.source), order=order,
+                    facts=facts, path=naming.fresh(table.location, step.source, order), order=order,
                 )  # fmt: skip
                 tasks.append((number, task))
             job = ApplyChunks(
@@ -652,7 +652,7 @@ class IcebergLake:
                         files=tuple(self._path(table, item, int(number), changeset) for number in numbers),
                         file_of=file_of.astype(np.int32),
                         position_of=positions.astype(np.int32),
-                        path=table.new_path(item.done.order, item.source),
+                        path=naming.fresh(table.location, item.source, item.done.order),
                         bounded=table.bounded,
                         layout=table.layout,
                         waits=item.done.waits,

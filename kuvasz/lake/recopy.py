@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
+from kuvasz.lake import naming
 from kuvasz.lake.datafile import DataFile
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.history import HistoryWriter
@@ -99,7 +100,7 @@ class Recopy(HistoryWriter):
                     files=(path,), file_of=np.zeros(len(part), np.int32), position_of=part.astype(np.int32)
                 ),
                 us=self._us,
-                path=self._table.new_path(0, self._source),
+                path=naming.fresh(self._table.location, self._source),
             )
             for part in parts
         ]

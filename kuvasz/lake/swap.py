@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import member
+from kuvasz.lake import member, naming
 from kuvasz.lake.compaction import FileFacts, Group
 from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.files import Changeset, FileEntry, read_dead
@@ -163,7 +163,7 @@ class Rewrite:
                     )
                     for entry in entries
                 )
-                path = table.merged_path(entries, is_ordered=is_ordered)
+                path = naming.merged(table.location, [entry.path for entry in entries], is_ordered=is_ordered)
                 sequence = entries[-1].sequence if is_ordered else None
                 first = entries[0]
                 parts.append(_Part(sid=first.sid, inputs=inputs, path=path, spec_id=first.spec_id,

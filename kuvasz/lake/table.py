@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import re
 import threading
 import time
 import uuid
@@ -38,7 +37,7 @@ from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import evolution, gaps, layout, member
+from kuvasz.lake import evolution, gaps, layout, member, naming
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
@@ -100,11 +99,6 @@ _DEFAULT_FORMAT = 3
 
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
-
-#: Names of files whose rows are in the order in which they came, with the file's own among those of its commit, and
-#: of those that a copy made, in which each key is there once.
-_ORDERED = re.compile(r"/kvsz-(?:m[0-9]+-)?([0-9a-f]{12})-[0-9a-f]{32}(?:-[0-9]+)*\.parquet$")
-_COPIED = re.compile(r"/kvsz-(?:m[0-9]+-)?[0-9a-f]{32}-[0-9]+(-[0-9]+)?\.parquet$")
 
 #: Files whose keys are in memory together when their order counts.
 _ORDERED_FILES = 16
@@ -353,9 +347,9 @@ class LakeTable:
         """Tell the index of the newest row of each key, as far as the files say which it is.
 
         Files of later commits are newer, and so are later rows of a file that keeps the order of the stream, as
-        `merged_path` says. A file that someone else merged, or compaction in a table with partitions, has rows of any
-        age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere is
-        sent nowhere, so that nobody takes an old value for its last one.
+        `naming.merged` says. A file that someone else merged, or compaction in a table with partitions, has rows of
+        any age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere
+        is sent nowhere, so that nobody takes an old value for its last one.
         """
         nowhere = self.files.reserve()
         path_of = dict(files)
@@ -363,12 +357,12 @@ class LakeTable:
             rows = np.arange(len(keys), dtype=np.uint32)
             last = newest(keys)
             is_doubtful = ~last
-            is_merged = not _is_known(path_of[number])
+            is_merged = not naming.tells_newest(path_of[number])
             known, _ = index.lookup(keys)
             for other in np.unique(known[known != ABSENT]).tolist():
                 path = path_of.get(other) or (self.files[other].path if other in self.files else "")
                 is_same_commit = sequences.get(path) == sequences[path_of[number]]
-                if (is_merged and _COPIED.search(path) is None) or (is_same_commit and not self.layout.is_plain):
+                if (is_merged and not naming.is_copied(path)) or (is_same_commit and not self.layout.is_plain):
                     is_doubtful |= known == other
             if not is_merged and not self.layout.order:
                 is_doubtful &= last
@@ -433,25 +427,6 @@ class LakeTable:
         for begin in range(0, len(files), step):
             found = self._read_keys(files[begin : begin + step])
             yield from sorted(found, key=lambda pair: pair[0]) if self.is_growing else found
-
-    def new_path(self, order: int, source: str) -> str:
-        """Return the location of a new data file; of files of one commit, those of a lower order are older."""
-        return self._path(member.prefix(source), order)
-
-    def merged_path(self, merged: Sequence[FileEntry], *, is_ordered: bool) -> str:
-        """Return the location of a file that takes the rows of others.
-
-        If these are given oldest first and the rows of each are in order, its name says so, and where among the files
-        of the newest one's commit it stands: it has to get that one's sequence.
-        """
-        prefix = member.prefix_like(merged[-1].path)
-        if is_ordered and all(_is_known(entry.path) for entry in merged):
-            newest_one = _ORDERED.search(merged[-1].path)
-            return self._path(prefix, int(newest_one[1], 16) if newest_one else 0)
-        return f"{self.location}/data/{prefix}{uuid.uuid4().hex}.parquet"
-
-    def _path(self, prefix: str, order: int) -> str:
-        return f"{self.location}/data/{prefix}{order:012x}-{uuid.uuid4().hex}.parquet"
 
     def _check_open(self, gone: Sequence[int]) -> None:
         for source, pending in self.open.items():
@@ -1294,11 +1269,6 @@ class LakeTable:
             changeset.add(number, file, sid)
         if self.key:
             self.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])
-
-
-def _is_known(path: str) -> bool:
-    """Whether the rows of a file are in the order in which they came, or each key is there once."""
-    return _ORDERED.search(path) is not None or _COPIED.search(path) is not None
 
 
 def drop_position(table: IcebergTable, source: str, *, to_repair: bool) -> None:
