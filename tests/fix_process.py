@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from kuvasz.lake import positions
-from kuvasz.lake.table import PARKED_PREFIX
+from kuvasz.lake.notes import PARKED_PREFIX
 from kuvasz.model import Position
 from tests import oracle
 from tests.fix_postgres import Database

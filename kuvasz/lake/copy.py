@@ -179,7 +179,7 @@ class CopyJob:
             for number, file in numbered:
                 again.adopt(number, file, self._key_files.keys(file.path))
             again.finish()
-            table.close_gap(changeset, source, position.lsn, self._shape.copied_us)
+            table.notes.close_gap(changeset, source, position.lsn, self._shape.copied_us)
             return table.commit(changeset, {source: position})
         if source in table.positions or len(table.files):
             table.truncate(source, sid, changeset)

@@ -47,6 +47,7 @@ from kuvasz.lake.history_tasks import ReadVersions
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.maintenance import Maintainer
+from kuvasz.lake.notes import Notes
 from kuvasz.lake.order import Order
 from kuvasz.lake.repair import RepairJob
 from kuvasz.lake.schema import SID, wanted
@@ -54,13 +55,11 @@ from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import (
     KEY_PROPERTY,
     MEMBERS_PROPERTY,
-    PARKED_PREFIX,
     SEED_PROPERTY,
     TYPE_PROPERTY,
     LakeTable,
     OpenTransaction,
     bounded,
-    drop_position,
 )
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
 from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation, UInt32s
@@ -450,7 +449,7 @@ class IcebergLake:
         table, found = self._tables.get(target), self._catalog.load(target)
         if table is None:
             if found is not None:
-                drop_position(found, source, to_repair=to_repair)
+                Notes(found).drop_position(source, to_repair=to_repair)
             return
         with table.lock:
             if found is None:  # a table that was loaded before does not say so twice
@@ -463,30 +462,27 @@ class IcebergLake:
         """See `kuvasz.ports.Lake.gap`."""
         table = self._tables[target]
         with table.lock:
-            return None if source in table.positions else gaps.open_one(table.gaps(source))
+            return None if source in table.positions else gaps.open_one(table.notes.gaps(source))
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:
         """See `kuvasz.ports.Lake.parts`."""
-        return self._tables[target].parts(source)
+        return self._tables[target].notes.parts(source)
 
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """See `kuvasz.ports.Lake.remember_parts`."""
         table = self._tables[target]
         with table.lock:
-            table.remember_parts(source, parts)
+            table.notes.remember_parts(source, parts)
 
     def parked(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.Lake.parked`."""
-        return self._tables[target].parked(source)
+        return self._tables[target].notes.parked(source)
 
     def park(self, target: str, source: str, log_id: str | None) -> None:
         """See `kuvasz.ports.Lake.park`."""
         table = self._tables[target]
         with table.lock:
-            if log_id is None:
-                table.table.remove_properties([PARKED_PREFIX + source])
-            else:
-                table.table.set_properties({PARKED_PREFIX + source: log_id})
+            table.notes.park(source, log_id)
 
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""

@@ -108,7 +108,7 @@ class RepairJob:
                 if not is_in(table.files, difference):
                     message = f"table {table.name}: its files were rewritten while they were compared"
                     raise ForeignChange(message, hint="it is compared again")
-                table.close_gap(changeset, source, position.lsn, self._at_us)
+                table.notes.close_gap(changeset, source, position.lsn, self._at_us)
                 if table.target.type is TableType.HISTORY:
                     self._end_versions(changeset, difference, fetched)
                 else:

@@ -37,7 +37,7 @@ from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import evolution, gaps, layout, member, naming
+from kuvasz.lake import evolution, layout, member, naming
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
@@ -57,12 +57,13 @@ from kuvasz.lake.files import (
     write_vectors,
 )
 from kuvasz.lake.layout import Layout
+from kuvasz.lake.notes import Notes
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
 from kuvasz.model import Position, Relation, TableType, UInt32s, UInt64s
 from kuvasz.modes import bag, own
 from kuvasz.modes.shape import Shape
-from kuvasz.ports import Feed, Gap, Target
+from kuvasz.ports import Feed, Target
 
 _log = logging.getLogger(__name__)
 
@@ -84,12 +85,6 @@ MEMBERS_PROPERTY = "kuvasz.members"
 
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
-
-#: Begins a table property with the partitions of a source's table, as `kuvasz.source.partitions` names them.
-PARTS_PREFIX = "kuvasz.partitions."
-
-#: Begins a table property with the id of the log that holds what the table lacks of a source.
-PARKED_PREFIX = "kuvasz.parked."
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
@@ -167,6 +162,7 @@ class LakeTable:
         self._expressions = expressions
         self.lock = threading.RLock()
         self.table = table
+        self.notes = Notes(table)
         self.target = target
         self.name = target.name
         self._properties = properties
@@ -642,38 +638,12 @@ class LakeTable:
             self.key = planned.key
             self.reload_schema()
 
-    def parked(self, source: str) -> str | None:
-        """Return the id of the log that holds what the table lacks of a source; None: it lacks nothing."""
-        return self.table.properties.get(PARKED_PREFIX + source)
-
-    def parts(self, source: str) -> frozenset[str] | None:
-        """Return the partitions of a source's table whose rows are all here; None: nobody said."""
-        text = self.table.properties.get(PARTS_PREFIX + source)
-        return None if text is None else frozenset(json.loads(text))
-
-    def remember_parts(self, source: str, parts: frozenset[str]) -> None:
-        """Store them."""
-        if parts != self.parts(source):
-            self.table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
-
-    def gaps(self, source: str) -> tuple[Gap, ...]:
-        """Return what is missing of a source's changes, oldest first; the last one may be open."""
-        return gaps.parse(self.table.properties, source, self.name)
-
-    def close_gap(self, changeset: Changeset, source: str, to_lsn: int, until_us: int) -> None:
-        """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time."""
-        found = self.gaps(source)
-        gap = gaps.open_one(found)
-        if gap is not None:
-            closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
-            changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
-
     def forget_position(self, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be.
 
         With `is_gone` its columns are forgotten, too.
         """
-        drop_position(self.table, source, to_repair=to_repair)
+        self.notes.drop_position(source, to_repair=to_repair)
         if is_gone and self.columns.pop(source, None) is not None:
             self.table.remove_properties([known_columns.PREFIX + source])
         self.abandon(source)
@@ -1269,18 +1239,6 @@ class LakeTable:
             changeset.add(number, file, sid)
         if self.key:
             self.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])
-
-
-def drop_position(table: IcebergTable, source: str, *, to_repair: bool) -> None:
-    """Take a source's position out of a table, and open a gap in its place or forget what there was of gaps."""
-    name, parked = position_properties.PREFIX + source, PARKED_PREFIX + source
-    known = position_properties.parse(table.properties, table.name).get(source)
-    if not to_repair:
-        table.remove_properties([name, parked, gaps.PREFIX + source])
-    elif known is not None:
-        gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
-        before = gaps.parse(table.properties, source, table.name)
-        table.set_properties({gaps.PREFIX + source: gaps.render((*before, gap))}, removed=[name, parked])
 
 
 def newest(keys: Keys) -> npt.NDArray[np.bool_]:

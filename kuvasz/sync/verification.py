@@ -199,7 +199,8 @@ class Verification:
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             table.look()
-            if table.parked(self._source.name_of(spec)) is not None:  # what is confirmed says nothing of it then
+            # What is confirmed says nothing of a table of which changes are parked.
+            if table.notes.parked(self._source.name_of(spec)) is not None:
                 raise TableError(
                     f"{self._place(spec)}: changes wait in the state folder since it was stopped or paused: how far"
                     " the lake is cannot be told",
