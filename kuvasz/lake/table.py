@@ -10,7 +10,6 @@ import dataclasses
 import json
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -60,6 +59,7 @@ from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
+from kuvasz.lake.turn import YIELD_PROPERTY, Turn
 from kuvasz.model import Position, Relation, TableType, UInt32s, UInt64s
 from kuvasz.modes import bag, own
 from kuvasz.modes.shape import Shape
@@ -70,12 +70,6 @@ _log = logging.getLogger(__name__)
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
 SEED_PROPERTY = "kuvasz.seed"
-
-#: Table property by which another process asks the one that writes the table to wait a moment with its next commit.
-YIELD_PROPERTY = "kuvasz.yield"
-#: How long it waits at most, once per value of the property: whoever asked may be dead.
-YIELD_S = 10.0
-_LOOK_S = 0.1
 
 KEY_PROPERTY = "kuvasz.key"
 TYPE_PROPERTY = "kuvasz.type"
@@ -208,8 +202,7 @@ class LakeTable:
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
-        self._asked = ""  #: what `YIELD_PROPERTY` said at the last change by someone else
-        self._yielded = ""  #: to which value of it we have yielded already
+        self.turn = Turn(table)
         self.era = Era.begin(self.positions)
 
     def settle_layout(self) -> None:
@@ -299,7 +292,7 @@ class LakeTable:
         self._index_files(self._index, fresh, {path: file.sequence for path, file in live.items()})
         self._index.mark()
         self.snapshot_id = self.table.snapshot_id
-        self._asked = self.table.properties.get(YIELD_PROPERTY, "")
+        self.turn.note()
 
     def _check_members(self, paths: Iterable[str]) -> None:
         """Refuse files of which nobody knows which of several source tables their rows are of.
@@ -1102,37 +1095,18 @@ class LakeTable:
         if self._index is None:
             return self.index is None  # opening reads what is current
         now = self.table.look()
-        if self._asked and self._asked != self._yielded:
-            self._yield()
+        if self.turn.give():
             now = self.table.look()
         if now.schema_id != self.schema.schema_id:
             self._follow_schema()
         if now.snapshot_id == self.snapshot_id:
             return False
         self._check_positions()
-        asked = self.table.properties.get(YIELD_PROPERTY, "")
-        if asked and asked != self._yielded:
-            self._asked = asked
-            self._yield()
+        self.turn.note()
+        self.turn.give()
         _log.warning("someone else changed the table", extra={"event": "foreign_commit", "table": self.name})
         self._catch_up()
         return True
-
-    def _yield(self) -> None:
-        """Wait until the process that asked for it has committed, or for `YIELD_S`."""
-        self._yielded = self._asked
-        end = time.monotonic() + YIELD_S
-        while self.table.properties.get(YIELD_PROPERTY) == self._asked and time.monotonic() < end:
-            time.sleep(_LOOK_S)
-            self.table.refresh()
-
-    def ask_to_yield(self) -> None:
-        """Ask the process that writes this table to let our next commit, which must be `mend`, go first."""
-        self.table.touch({YIELD_PROPERTY: uuid.uuid4().hex})
-
-    def stop_asking(self) -> None:
-        """Take back `ask_to_yield`, if there was no `mend`."""
-        self.table.remove_properties([YIELD_PROPERTY])
 
     def _check_positions(self) -> None:
         """Find out that it was a kuvasz that committed: one that was killed, or runs with the same map elsewhere.

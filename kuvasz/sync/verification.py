@@ -18,7 +18,7 @@ another snapshot, a few times, and is *undecided* at last.
 
 `--fix` commits the source's rows, as of S, of keys that did not change between S and the position of the very
 snapshot of the lake that the commit is made upon; Iceberg refuses the commit if there is a newer one. A running
-kuvasz is asked to wait a moment (`LakeTable.ask_to_yield`), else a busy table would hardly leave a gap.
+kuvasz is asked to wait a moment (`kuvasz.lake.turn`), else a busy table would hardly leave a gap.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class Verification:
             left = done.certain.keep(~moved.touched[find(done.found.keys, done.certain.keys)])
             return self._commit(spec, table, done, left, fetched)
         # Commits that are under way already still come in; after these, nobody's does until ours.
-        table.ask_to_yield()
+        table.turn.ask()
         try:
             at = done.at
             for _ in range(_COMMITS):
@@ -355,7 +355,7 @@ class Verification:
                     return self._commit(spec, table, done, left, fetched)
             return done
         finally:
-            table.stop_asking()
+            table.turn.stop_asking()
 
     def _commit(
         self, spec: SourceTableSpec, table: LakeTable, done: _Round, left: Difference, fetched: list[Fetched]
