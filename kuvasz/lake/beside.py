@@ -92,10 +92,10 @@ class LakeBeside:
         Raises:
             SchemaError: Source and lake disagree on columns.
         """
-        table.check_columns(feed, relation)
+        table.columns.check(feed, relation)
         pipeline = self._config.pipeline
         reading = Reading(
-            shape=table.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes
+            shape=table.columns.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes
         )
         sid = feed.sid if table.target.has_sid else None
         files = lake_files(table.files, feed.source, sid, has_sid=table.target.has_sid)

@@ -11,10 +11,8 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-import json
 import logging
 import os
-import secrets
 import threading
 import time
 import uuid
@@ -31,7 +29,7 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import chunks, gaps, layout, naming, spark, transforming
+from kuvasz.lake import chunks, gaps, layout, naming, origin, spark, transforming
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import Feeds, no_earlier_version, placed
 from kuvasz.lake.catalog import Catalog, IcebergTable, gone
@@ -53,10 +51,6 @@ from kuvasz.lake.repair import RepairJob
 from kuvasz.lake.schema import SID, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import (
-    KEY_PROPERTY,
-    MEMBERS_PROPERTY,
-    SEED_PROPERTY,
-    TYPE_PROPERTY,
     LakeTable,
     OpenTransaction,
     bounded,
@@ -221,8 +215,8 @@ class IcebergLake:
                 table = self._load(target, feed, relation)
                 self._tables[target.name] = table
         with table.lock:
-            done = table.evolve(target, feed, relation, is_streaming=is_streaming)
-            table.shape(feed, relation)
+            done = table.columns.evolve(target, feed, relation, is_streaming=is_streaming)
+            table.columns.shape(feed, relation)
             if not is_streaming:
                 table.settle_layout()
         if not is_streaming:
@@ -231,7 +225,7 @@ class IcebergLake:
 
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`."""
-        return self._tables[target].columns.get(source)
+        return self._tables[target].columns.of(source)
 
     def _read_index(self, table: LakeTable) -> None:
         """Open a table's index ahead of its first changes; what fails here fails again, and is told, with them."""
@@ -254,11 +248,8 @@ class IcebergLake:
         properties = {
             **_TABLE_PROPERTIES,
             "format-version": str(self._config.lake.format_version),
-            SEED_PROPERTY: secrets.token_hex(16),
-            KEY_PROPERTY: json.dumps(list(key)),
-            TYPE_PROPERTY: target.type.value,
+            **origin.render(target, key),
         }
-        properties |= {MEMBERS_PROPERTY: "true"} if target.has_members else {}
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
         names = ((SID,) if target.has_sid else ()) + key
         identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
@@ -332,7 +323,7 @@ class IcebergLake:
                         steps.append(step)
                         continue
                     with table.definition:
-                        shape = table.shape(self.feed(work.target, step.source, step.relation), step.relation)
+                        shape = table.columns.shape(self.feed(work.target, step.source, step.relation), step.relation)
                         keys, lies = table.bounded, table.layout
                     if shape not in shapes:
                         shapes.append(shape)

@@ -1,4 +1,4 @@
-"""Where new data files go, and what their names say of the rows in them. Pure.
+"""Where new data files go, and what their names say of the rows in them.
 
 Iceberg knows of which commit a file is. Which of several files of one commit is the older one, and whether the rows
 of a file are in the order in which they came, only its name says.

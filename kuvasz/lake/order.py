@@ -33,7 +33,7 @@ class Order:
 
     def shape(self) -> Shape:
         """Return what the rows look like."""
-        return self.table.shape(self.feed, self.relation)
+        return self.table.columns.shape(self.feed, self.relation)
 
 
 __all__ = ["Order"]

@@ -22,28 +22,25 @@ from pyroaring import BitMap64
 from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.errors import (
-    CopyNeeded,
     ForeignChange,
     LakeError,
     LateCommit,
     OutcomeUnknown,
-    SchemaError,
-    SchemaHeld,
     TableError,
 )
-from kuvasz.evolve import known as known_columns
 from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import evolution, layout, member, naming
+from kuvasz.lake import layout, member, naming, origin
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
-from kuvasz.lake.binding import NO_FIELDS, bind, no_earlier_version
+from kuvasz.lake.binding import no_earlier_version
 from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
+from kuvasz.lake.columns import Columns
 from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
 from kuvasz.lake.era import Era
-from kuvasz.lake.expressions import Expressions, Projection
+from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import (
     Changeset,
     DeleteFile,
@@ -60,31 +57,20 @@ from kuvasz.lake.notes import Notes
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
 from kuvasz.lake.turn import YIELD_PROPERTY, Turn
-from kuvasz.model import Position, Relation, TableType, UInt32s, UInt64s
+from kuvasz.model import Position, TableType, UInt32s, UInt64s
 from kuvasz.modes import bag, own
-from kuvasz.modes.shape import Shape
-from kuvasz.ports import Feed, Target
+from kuvasz.ports import Target
 
 _log = logging.getLogger(__name__)
 
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
-SEED_PROPERTY = "kuvasz.seed"
-
-KEY_PROPERTY = "kuvasz.key"
-TYPE_PROPERTY = "kuvasz.type"
-
-#: Set on tables with `Target.has_members`.
-MEMBERS_PROPERTY = "kuvasz.members"
 
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
-
-#: The first format version with defaults of fields.
-_DEFAULT_FORMAT = 3
 
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
@@ -153,7 +139,6 @@ class LakeTable:
         expressions: Expressions,
         read_versions: Callable[[LakeTable], ReadVersions] | None = None,
     ) -> None:
-        self._expressions = expressions
         self.lock = threading.RLock()
         self.table = table
         self.notes = Notes(table)
@@ -164,35 +149,17 @@ class LakeTable:
         self.location = table.location
         self.format_version = table.format_version
         self.schema: LakeSchema = table.schema()
-        found = table.properties
-        if SEED_PROPERTY not in found or KEY_PROPERTY not in found:
-            message = f"table {target.name} exists in the lake and was not made by kuvasz"
-            raise SchemaError(message, hint="choose another `target`, or drop the table from the lake")
+        made = origin.parse(table.properties, target, self.schema)
+        self.seed = made.seed
+        self.key = made.key
         self.layout = table.layout()
         self.definition = threading.RLock()  #: held while schema, key, layout and shapes change together
-        made_as = found.get(TYPE_PROPERTY, TableType.CLONE)
-        if made_as != target.type:
-            message = f"table {target.name} was made as {made_as}, and the map says {target.type}"
-            hint = f"set `type: {made_as}`, choose another `target`, or drop the table from the lake to copy it anew"
-            raise SchemaError(message, hint=hint)
-        self.seed = bytes.fromhex(found[SEED_PROPERTY])
-        self.key: tuple[str, ...] = tuple(json.loads(found[KEY_PROPERTY]))
-        if (self.schema.by_name(SID) is not None) != target.has_sid and SID not in self.key:
-            message = f"table {target.name} was made {'without' if target.has_sid else 'with'} a column sid"
-            raise SchemaError(message, hint="keep the map's sids as they were, or choose another `target`")
-        if (found.get(MEMBERS_PROPERTY) is not None) != target.has_members:
-            how = "without" if target.has_members else "with"
-            message = f"table {target.name} was made {how} `partitions_regex`"
-            raise SchemaError(
-                message, hint="choose another `target`, or drop the table from the lake to copy it anew"
-            )
-        self.positions: dict[str, Position] = position_properties.parse(found, target.name)
-        self.columns = known_columns.parse(found, target.name)
+        self.positions: dict[str, Position] = position_properties.parse(table.properties, target.name)
+        self.columns = Columns(self, expressions)
         self.generations: dict[str, int] = {}  #: source -> how often its position was forgotten
         self.snapshot_id: int | None = None
         self.files = FileTable(properties)
         self.open: dict[str, OpenTransaction] = {}
-        self._shapes: dict[tuple[str, Relation], Shape] = {}
         self._read_keys = read_keys(self)
         self._read_versions = read_versions(self) if read_versions is not None else None
         self._index_folder = index_folder / self.uuid
@@ -455,181 +422,7 @@ class LakeTable:
                 self._index.close()
                 self._index = None
 
-    # Shapes
-
-    def shape(self, feed: Feed, relation: Relation) -> Shape:
-        """Return how a relation's columns meet the table's fields.
-
-        Raises:
-            SchemaError: The table cannot hold them.
-        """
-        with self.definition:
-            cached = self._shapes.get((feed.source, relation))
-            if cached is None:
-                cached = self._shapes[feed.source, relation] = self._shape(feed, relation)
-            return cached
-
-    def _shape(self, feed: Feed, relation: Relation) -> Shape:
-        known = self.columns.get(feed.source)
-        if known is not None and known.oid != relation.oid:
-            evolution.refuse_another(known, relation, _place(feed), self.name)
-        fields = NO_FIELDS if known is None else known.fields
-        view = self.project(feed, relation)
-        live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
-        seed = member.seed(self.seed, names.member_of(feed.source))
-        bound = bind(self.target, self.schema, self.key, seed, feed, view.relation, fields, live)
-        if self.target.has_members:
-            bound = dataclasses.replace(bound, family=self.seed)
-        return view.apply(bound, relation)
-
-    def project(self, feed: Feed, relation: Relation) -> Projection:
-        """Return how a relation looks from this table.
-
-        Raises:
-            ExpressionRefused: An expression of the map does not fit it.
-        """
-        return self._expressions.project(self.target, relation, _place(feed), self.key)
-
-    def evolve(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool) -> tuple[str, ...]:
-        """Make the table fit a source table as its catalog shows it; return what was done.
-
-        Args:
-            target: What the map says of the table.
-            feed: The source table.
-            relation: From the catalog.
-            is_streaming: Whether its changes are being applied: then nothing is done that needs a copy.
-
-        Raises:
-            SchemaError: The table cannot follow, or must not.
-            CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
-        """
-        restored = () if is_streaming else self._see_schema(feed)
-        planned, relation, is_numbered = self._plan_for(target, feed, relation)
-        place = _place(feed)
-        if planned.is_change and target.on_schema_change != "evolve":
-            raise _not_followed(target, feed, planned.told or (planned.why_copy,))
-        why = planned.why_copy
-        if target.type is not TableType.CLONE and planned.has_other_key:
-            message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
-            raise SchemaError(message, hint="change the key back, or choose another `target`")
-        if self.is_bag and (planned.steps or planned.is_change):
-            why = why or "rows without a key are found by all of their columns"
-        # What keeps the past has it as it was: a copy would lose what happens until it is made.
-        is_followed = bool(why) and feed.source in self.positions
-        needs_copy = is_followed and target.type is TableType.CLONE
-        if needs_copy and is_streaming:
-            raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
-        if is_streaming and planned.steps:  # what is read again must not be taken for ours
-            self._see_schema(feed)
-        if feed.source in self.positions:  # else a copy fills what is added
-            self._check_dropped(planned)
-        if needs_copy:
-            # Before anything else: whatever happens from here on, the copy is made.
-            self.forget_position(feed.source)
-        self._change(feed, relation, planned, is_remembered=is_numbered)
-        if needs_copy:
-            return (*restored, *planned.told, f"its rows are copied again: {why}")
-        if is_followed and target.type is TableType.HISTORY:
-            what = f"versions that are open show what they showed ({why})"
-            return (*restored, *planned.told, f"{what}: kuvasz resync --table {self.name} begins new ones")
-        return (*restored, *planned.told)
-
-    def _see_schema(self, feed: Feed) -> tuple[str, ...]:
-        """Read the lake's columns, for someone else may have changed them; return what was put right.
-
-        A source that is to be copied gets the names back; for one that goes on from its position nobody knows what
-        the other one wants.
-
-        Raises:
-            SchemaError: A column of ours has another name, or is gone.
-        """
-        self.table.refresh()
-        is_same = self.table.schema_id == self.schema.schema_id
-        found = evolution.strays(self.schema if is_same else self.table.schema(), self.columns, feed.source)
-        if feed.source in self.positions:
-            for name, now in found.items():
-                raise self._changed_by_another(name, now)
-        if not is_same:
-            self.reload_schema()
-        renamed = {name: now for name, now in found.items() if now is not None and not self.schema.by_name(name)}
-        if renamed:
-            steps = [evolution.RenameField(now, name) for name, now in renamed.items()]
-            self.table.change_schema(steps, lambda _: {})
-            self.reload_schema()
-        return tuple(f"column {now} of the lake is named {name} again" for name, now in renamed.items())
-
-    def check_columns(self, feed: Feed, relation: Relation) -> None:
-        """Refuse a source table that changed in a way that this table has not followed yet.
-
-        Raises:
-            SchemaError: It has.
-        """
-        planned, _, _ = self._plan_for(self.target, feed, relation)
-        if planned.is_change or planned.steps or planned.why_copy:
-            what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
-            raise SchemaError(f"{_place(feed)}: {what}", hint="let kuvasz run until it has followed, then compare")
-
-    def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[evolution.Evolution, Relation, bool]:
-        """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""
-        known = self.columns.get(feed.source)
-        is_numbered = all(column.attnum for column in relation.columns)
-        view = self.project(feed, relation).relation
-        is_by_number = target.set is None and is_numbered
-        if is_by_number:
-            relation = view
-        others = {field for source, columns in self.columns.items() if source != feed.source
-                  for column in columns.live.values() if (field := self._field_of(column)) is not None}  # fmt: skip
-        place = _place(feed)
-        if is_by_number:
-            planned = evolution.plan(
-                target, self.schema, self.key, view, known, frozenset(others), place,
-                takes_defaults=self.format_version >= _DEFAULT_FORMAT,
-            )  # fmt: skip
-        else:
-            planned = evolution.plan(target, self.schema, self.key, _numbered(view), None, frozenset(others), place)
-            planned = evolution.by_name(planned, relation, known if is_numbered else None, place, self.name)
-        return planned, relation, is_numbered
-
-    def _field_of(self, column: known_columns.KnownColumn) -> int | None:
-        if column.is_bound:
-            return column.field or None
-        field = self.schema.by_name(column.name)
-        return None if field is None else field.field_id
-
-    def _check_dropped(self, planned: evolution.Evolution) -> None:
-        earlier = self.table.earlier_columns() if planned.added else {}
-        for name in sorted(set(planned.added.values()) & earlier.keys()):
-            if earlier[name] is not None and self.target.set is not None:  # else it is ours that was renamed
-                raise self._changed_by_another(name, earlier[name])
-        dropped = {name for name in planned.added.values() if earlier.get(name, name) is None}
-        if dropped:
-            message = f"table {self.name}: column {', '.join(sorted(dropped))} was dropped in the lake"
-            hint = f"added anew it would be empty: copy the table again: kuvasz resync --table {self.name}"
-            raise SchemaError(message, hint=hint)
-
-    def _change(self, feed: Feed, relation: Relation, planned: evolution.Evolution, *, is_remembered: bool) -> None:
-        """Change schema and properties in one commit, if they change."""
-        before = self.columns.get(feed.source)
-        remembered: list[known_columns.SourceColumns] = []
-
-        def properties(schema: LakeSchema) -> dict[str, str]:
-            remembered.append(planned.columns(relation, schema, before))
-            if (remembered[-1] == before and planned.key == self.key) or not is_remembered:
-                return {}
-            return {
-                known_columns.PREFIX + feed.source: remembered[-1].render(),
-                KEY_PROPERTY: json.dumps(list(planned.key)),
-            }
-
-        if planned.steps:
-            self.table.change_schema(planned.steps, properties)
-        elif values := properties(self.schema):
-            self.table.set_properties(values)
-        with self.definition:
-            if is_remembered:
-                self.columns[feed.source] = remembered[-1]
-            self.key = planned.key
-            self.reload_schema()
+    # What it is
 
     def forget_position(self, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be.
@@ -637,8 +430,8 @@ class LakeTable:
         With `is_gone` its columns are forgotten, too.
         """
         self.notes.drop_position(source, to_repair=to_repair)
-        if is_gone and self.columns.pop(source, None) is not None:
-            self.table.remove_properties([known_columns.PREFIX + source])
+        if is_gone:
+            self.columns.forget(source)
         self.abandon(source)
         self.positions.pop(source, None)
         self.era.accepted.pop(source, None)
@@ -654,12 +447,14 @@ class LakeTable:
         """Columns whose bounds are kept: the key's, sid included, and some of kuvasz's own."""
         return bounded(self.target, self.key)
 
-    def reload_schema(self) -> None:
-        """Read the schema again after it was changed."""
+    def reload_schema(self, key: tuple[str, ...] | None = None) -> None:
+        """Read the schema again after it was changed; the key may have changed with it."""
         with self.definition:
+            if key is not None:
+                self.key = key
             self.schema = self.table.schema()
             self.layout = self.table.layout()
-            self._shapes.clear()
+            self.columns.forget_shapes()
             if self.is_bag:
                 self.reset_index()
 
@@ -1098,7 +893,7 @@ class LakeTable:
         if self.turn.give():
             now = self.table.look()
         if now.schema_id != self.schema.schema_id:
-            self._follow_schema()
+            self.columns.follow()
         if now.snapshot_id == self.snapshot_id:
             return False
         self._check_positions()
@@ -1133,7 +928,7 @@ class LakeTable:
         self._index = self._index or PositionIndex.in_memory()
         self.table.refresh()
         if self.table.schema_id != self.schema.schema_id:
-            self._follow_schema()
+            self.columns.follow()
         self.positions = position_properties.parse(self.table.properties, self.name)
         before, self.files = self.files, FileTable(self._properties)
         self.files.next_number = before.next_number
@@ -1176,22 +971,6 @@ class LakeTable:
         )
         self.positions.update(positions)
 
-    def _follow_schema(self) -> None:
-        """Take over a schema that someone else changed, if every column of ours is still there."""
-        fresh = {field.field_id: field for field in self.table.schema().fields}
-        for field in self.schema.fields:
-            found = fresh.get(field.field_id)
-            if found is None or found.name != field.name:
-                raise self._changed_by_another(field.name, None if found is None else found.name)
-        self.reload_schema()
-
-    def _changed_by_another(self, name: str, now: str | None) -> SchemaError:
-        what = "dropped" if now is None else f"renamed to {now}"
-        hint = f"copy the table again: kuvasz resync --table {self.name}"
-        if now is not None:
-            hint = f"give it its name back, and then: kuvasz retry --table {self.name}; or {hint}"
-        return SchemaError(f"table {self.name}: column {name} was {what} in the lake by someone else", hint=hint)
-
     def adopt(
         self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset
     ) -> None:
@@ -1221,24 +1000,3 @@ def newest(keys: Keys) -> npt.NDArray[np.bool_]:
     backwards = Keys(hi=np.ascontiguousarray(keys.hi[::-1]), lo=np.ascontiguousarray(keys.lo[::-1]))
     is_newest[len(keys) - 1 - duplicates(backwards)] = False
     return is_newest
-
-
-def _numbered(relation: Relation) -> Relation:
-    """Return a relation of which only names are known with numbers that mean nothing."""
-    columns = tuple(dataclasses.replace(column, attnum=place) for place, column in enumerate(relation.columns, 1))
-    return dataclasses.replace(relation, columns=columns)
-
-
-def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaError:
-    message = f"{_place(feed)}: {'; '.join(told)}"
-    if target.on_schema_change == "hold":
-        hint = (
-            f"the map says `on_schema_change: hold`, and its changes are kept: to follow,"
-            f" kuvasz retry --table {target.name}"
-        )
-        return SchemaHeld(message, hint=hint)
-    return SchemaError(message, hint="the map says `on_schema_change: stop`: set it to `evolve`, or change it back")
-
-
-def _place(feed: Feed) -> str:
-    return f"source {feed.source}, table {feed.table}"

@@ -223,7 +223,7 @@ class Verification:
             if self._is_fixing:
                 fetched = comparison.fetch(wanted_keys(found), table)
                 stack.callback(lambda: comparison.discard(fetched))
-            moved = Moved(found.keys, lambda relation: table.shape(feed_of(self._source, spec), relation))
+            moved = Moved(found.keys, lambda relation: table.columns.shape(feed_of(self._source, spec), relation))
             window = self._window(stack, spec, taken, at)
             if at >= taken.consistent_point:
                 done = _decide(done, moved, window, taken.consistent_point)
