@@ -16,6 +16,7 @@ import dataclasses
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
 from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys, frozen
@@ -72,6 +73,14 @@ def fold(tag: UInt8s, new: Keys, old: Keys, old_row: Int32s) -> Folded:
 def duplicates(keys: Keys) -> Int32s:
     """Return the rows whose key occurred in an earlier row, ascending."""
     return _duplicates(_pairs(keys))
+
+
+def newest(keys: Keys) -> npt.NDArray[np.bool_]:
+    """Return which rows are the last ones of their keys."""
+    is_newest = np.ones(len(keys), np.bool_)
+    backwards = Keys(hi=np.ascontiguousarray(keys.hi[::-1]), lo=np.ascontiguousarray(keys.lo[::-1]))
+    is_newest[len(keys) - 1 - duplicates(backwards)] = False
+    return is_newest
 
 
 def _pairs(keys: Keys) -> UInt64s:

@@ -23,7 +23,8 @@ from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.jobs import Jobs
-from kuvasz.lake.table import LakeTable, ReadKeys
+from kuvasz.lake.recovery import ReadKeys
+from kuvasz.lake.table import LakeTable
 from kuvasz.model import Relation
 from kuvasz.ports import CopyRequest, Feed, Target
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz.errors import TableError
+from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake import chunks, naming
@@ -36,7 +37,7 @@ from kuvasz.lake.history_tasks import (
     Writing,
 )
 from kuvasz.lake.layout import Values
-from kuvasz.lake.table import OpenTransaction, newest
+from kuvasz.lake.table import OpenTransaction
 from kuvasz.lake.tasks import ChunkDone, CompleteRows, CompleteTask
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s, Truncation, UInt32s
 from kuvasz.modes.history import NEVER_US

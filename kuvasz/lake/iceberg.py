@@ -263,12 +263,11 @@ class IcebergLake:
         return read
 
     def _keys_of(self, table: LakeTable) -> ReadKeys:
-        sid = table.schema.by_name(SID) if table.target.has_sid else None
         ids = [table.schema.by_name(name) for name in table.identity]
         return ReadKeys(
             properties=self._properties,
             seed=table.seed,
-            sid_id=sid.field_id if sid else None,
+            sid_id=table.sid_id,
             key_ids=tuple(field.field_id for field in ids if field is not None),
         )
 

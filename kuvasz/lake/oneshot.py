@@ -19,7 +19,8 @@ from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.maintenance import Maintainer
-from kuvasz.lake.table import LakeTable, ReadKeys
+from kuvasz.lake.recovery import ReadKeys
+from kuvasz.lake.table import LakeTable
 from kuvasz.ports import Target, Upkeep
 
 if TYPE_CHECKING:

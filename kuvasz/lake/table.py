@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -28,15 +28,14 @@ from kuvasz.errors import (
     OutcomeUnknown,
     TableError,
 )
-from kuvasz.fold.fold import duplicates
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
-from kuvasz.lake import layout, member, naming, origin
+from kuvasz.lake import layout, member, origin
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import no_earlier_version
-from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
+from kuvasz.lake.catalog import Commit, IcebergTable
 from kuvasz.lake.columns import Columns
 from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
 from kuvasz.lake.era import Era
@@ -54,6 +53,7 @@ from kuvasz.lake.files import (
 )
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
+from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.schema import SID, LakeSchema
 from kuvasz.lake.tasks import ChunkDone
 from kuvasz.lake.turn import YIELD_PROPERTY, Turn
@@ -75,9 +75,6 @@ REWRITE_PROPERTY = "kuvasz.rewrite"
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
 
-#: Files whose keys are in memory together when their order counts.
-_ORDERED_FILES = 16
-
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
 
@@ -86,12 +83,6 @@ def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of a target whose bounds files keep."""
     mine = tuple(column.name for column in own.COLUMNS[target.type] if column.bounded)
     return (*((SID,) if target.has_sid else ()), *key, *mine)
-
-
-ReadKeys = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
-
-#: (files, whether of open versions) -> number, keys and rows of each file.
-ReadVersions = Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]
 
 
 class OpenTransaction:
@@ -215,130 +206,16 @@ class LakeTable:
         self.files.next_number = max(self.files.next_number, int(str(tag["next"])))
 
     def _catch_up(self) -> None:
-        """Make files and index describe the current snapshot, reading only what is new to them.
-
-        Raises:
-            ForeignChange: An open transaction replaces rows of files that someone else removed.
-        """
+        """Make files and index describe the current snapshot; errors as for `Recovery.run`."""
+        assert self._index is not None
         try:
-            self._read_new()
+            Recovery(self, self._index, self._read_keys, self._read_versions).run()
+            self._index.mark()
+            self.snapshot_id = self.table.snapshot_id
+            self.turn.note()
         except BaseException:
             self.reset_index()  # files without their keys must not be taken for known the next time
             raise
-
-    def _read_new(self) -> None:
-        assert self._index is not None
-        sid = self.schema.by_name(SID)
-        sid_id = sid.field_id if sid is not None and self.target.has_sid else None
-        live = {
-            file.data["file-path"]: file
-            for file in self.table.live_files(in_order=self.target.type is not TableType.CLONE)
-        }
-        self._check_members(live)
-        gone = [entry.number for entry in self.files if entry.path not in live]
-        if gone:
-            self._check_open(gone)
-            self._index.drop_files(gone)
-        for number in gone:
-            self.files.remove(number)
-        if (self.is_growing and not self._has_only_grown(live, gone)) or (self.is_bag and gone):
-            for number in [entry.number for entry in self.files]:
-                self.files.remove(number)
-            self._index.clear()
-        fresh = []
-        for path, file in live.items():
-            known = self.files.find(path)
-            entry = entry_of(file, known.number if known else self.files.reserve(), sid_id)
-            if known is None:
-                fresh.append((entry.number, path))
-            elif known.all_deletes == entry.all_deletes:
-                entry.dead = known.dead
-            self.files.add(entry)
-        if fresh:
-            _log.info("reading keys of files", extra={"event": "index_read", "table": self.name, "files": len(fresh)})
-        self._index_files(self._index, fresh, {path: file.sequence for path, file in live.items()})
-        self._index.mark()
-        self.snapshot_id = self.table.snapshot_id
-        self.turn.note()
-
-    def _check_members(self, paths: Iterable[str]) -> None:
-        """Refuse files of which nobody knows which of several source tables their rows are of.
-
-        Raises:
-            TableError: There is one.
-        """
-        strange = [path for path in paths if member.in_path(path) is None] if self.target.has_members else []
-        if strange:
-            message = (
-                f"table {self.name}: file {strange[0]} was written by someone else and does not say of which source"
-                " table its rows are"
-            )
-            hint = "drop the table from the lake: it is copied anew; leave compacting it to kuvasz"
-            raise TableError(message, hint=hint)
-
-    def _index_files(
-        self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
-    ) -> None:
-        """Tell the index of the rows in files; `sequences` says of which commit each is."""
-        if self.target.type is TableType.HISTORY:
-            self._index_versions(index, files)
-            return
-        if self.is_growing:
-            self._index_grown(index, files, sequences)
-            return
-        for number, keys in self._keys_of(files):
-            alive = np.ones(len(keys), np.bool_)
-            dead = self.files.dead(number)
-            if len(dead):
-                alive[np.fromiter(dead, np.int64, len(dead))] = False
-            rows = np.flatnonzero(alive).astype(np.uint32)
-            if self.is_bag:
-                Bag(self).stack(index, keys.take(rows), number, rows)
-            else:
-                index.insert(keys.take(rows), number, rows)
-
-    def _index_grown(
-        self, index: PositionIndex, files: Sequence[tuple[int, str]], sequences: Mapping[str, int]
-    ) -> None:
-        """Tell the index of the newest row of each key, as far as the files say which it is.
-
-        Files of later commits are newer, and so are later rows of a file that keeps the order of the stream, as
-        `naming.merged` says. A file that someone else merged, or compaction in a table with partitions, has rows of
-        any age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere
-        is sent nowhere, so that nobody takes an old value for its last one.
-        """
-        nowhere = self.files.reserve()
-        path_of = dict(files)
-        for number, keys in self._keys_of(files):
-            rows = np.arange(len(keys), dtype=np.uint32)
-            last = newest(keys)
-            is_doubtful = ~last
-            is_merged = not naming.tells_newest(path_of[number])
-            known, _ = index.lookup(keys)
-            for other in np.unique(known[known != ABSENT]).tolist():
-                path = path_of.get(other) or (self.files[other].path if other in self.files else "")
-                is_same_commit = sequences.get(path) == sequences[path_of[number]]
-                if (is_merged and not naming.is_copied(path)) or (is_same_commit and not self.layout.is_plain):
-                    is_doubtful |= known == other
-            if not is_merged and not self.layout.order:
-                is_doubtful &= last
-            index.insert(keys.take(last), number, rows[last])
-            doubtful = keys.take(is_doubtful)
-            index.insert(doubtful.take(newest(doubtful)), nowhere, rows[: int(newest(doubtful).sum())])
-
-    def _index_versions(self, index: PositionIndex, files: Sequence[tuple[int, str]]) -> None:
-        """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
-        for are_open in (False, True):
-            for begin in range(len(files) if self._read_versions is not None else 0, 0, -_ORDERED_FILES):
-                assert self._read_versions is not None
-                found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
-                for number, keys, rows in sorted(found, key=lambda triple: -triple[0]):
-                    dead = self.files.dead(number)
-                    wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
-                    if not are_open:
-                        known, _ = self.alive(*index.lookup(keys))
-                        wanted &= (known == ABSENT) & newest(keys)
-                    index.insert(keys.take(wanted), number, rows[wanted])
 
     @property
     def is_bag(self) -> bool:
@@ -363,35 +240,15 @@ class LakeTable:
         return self.target.type in _GROWING
 
     @property
+    def sid_id(self) -> int | None:
+        """Id of the field with the source's identifier; None if there is none, or it is a source's own column."""
+        sid = self.schema.by_name(SID)
+        return sid.field_id if sid is not None and self.target.has_sid else None
+
+    @property
     def keeps_order(self) -> bool:
         """Whether the order of its rows counts, and the files can say what it is."""
         return self.is_growing and self.layout.is_plain
-
-    def _has_only_grown(self, live: Mapping[str, LiveFile], gone: Sequence[int]) -> bool:
-        """Whether all files that are new to the index are newer than those it knows: else it is read from the start.
-
-        Files that someone else rewrote have rows of any age.
-        """
-        known = [place for place, path in enumerate(live) if self.files.find(path) is not None]
-        return not gone and known == list(range(len(known)))
-
-    def _keys_of(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
-        """Yield the keys of files; in the order given where that says which of several rows is the newest."""
-        if not self.identity:
-            return
-        step = _ORDERED_FILES if self.is_growing else max(1, len(files))
-        for begin in range(0, len(files), step):
-            found = self._read_keys(files[begin : begin + step])
-            yield from sorted(found, key=lambda pair: pair[0]) if self.is_growing else found
-
-    def _check_open(self, gone: Sequence[int]) -> None:
-        for source, pending in self.open.items():
-            if not pending.changeset.deletes.keys().isdisjoint(gone):
-                message = (
-                    f"table {self.name}: someone else rewrote files in the lake while a large transaction of source"
-                    f" {source} was being applied"
-                )
-                raise ForeignChange(message, hint=f"begin the transaction again: kuvasz retry --table {self.name}")
 
     def checkpoint(self) -> None:
         """Make the index durable, so that the next start need not read keys."""
@@ -932,14 +789,12 @@ class LakeTable:
         self.positions = position_properties.parse(self.table.properties, self.name)
         before, self.files = self.files, FileTable(self._properties)
         self.files.next_number = before.next_number
-        sid = self.schema.by_name(SID)
-        sid_id = sid.field_id if sid is not None and self.target.has_sid else None
         for live in self.table.live_files():
             if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
                 message = f"table {self.name}: file {live.data['file-path']} has deletes that kuvasz does not write"
                 raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
             known = before.find(live.data["file-path"])
-            self.files.add(entry_of(live, known.number if known else self.files.reserve(), sid_id))
+            self.files.add(entry_of(live, known.number if known else self.files.reserve(), self.sid_id))
         self.snapshot_id = self.table.snapshot_id
 
     def mend(self, changeset: Changeset) -> int | None:
@@ -992,11 +847,3 @@ class LakeTable:
             changeset.add(number, file, sid)
         if self.key:
             self.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])
-
-
-def newest(keys: Keys) -> npt.NDArray[np.bool_]:
-    """Return which rows are the last ones of their keys."""
-    is_newest = np.ones(len(keys), np.bool_)
-    backwards = Keys(hi=np.ascontiguousarray(keys.hi[::-1]), lo=np.ascontiguousarray(keys.lo[::-1]))
-    is_newest[len(keys) - 1 - duplicates(backwards)] = False
-    return is_newest

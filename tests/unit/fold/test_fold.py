@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import InternalError
-from kuvasz.fold.fold import duplicates, fold
+from kuvasz.fold.fold import duplicates, fold, newest
 from kuvasz.fold.keys import Keys
 
 
@@ -126,9 +126,11 @@ def test_many_random_operations_agree_with_a_dict():
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 20), max_size=40))
-def test_duplicates_are_the_rows_whose_key_occurred_before(numbers):
+def test_duplicates_are_the_rows_whose_key_occurred_before_and_the_newest_those_that_occur_last(numbers):
     expected = [at for at, number in enumerate(numbers) if number in numbers[:at]]
     assert duplicates(keys_of(numbers)).tolist() == expected
+    last = {number: row for row, number in enumerate(numbers)}
+    assert np.flatnonzero(newest(keys_of(numbers))).tolist() == sorted(last.values())
 
 
 def test_broken_input_is_refused():
