@@ -21,8 +21,9 @@ from kuvasz.modes.bag import Copies, copy_keys, distinct, ranks
 if TYPE_CHECKING:
     from kuvasz.index.positions import PositionIndex
     from kuvasz.lake.files import Changeset
-    from kuvasz.lake.table import LakeTable, OpenTransaction
+    from kuvasz.lake.table import LakeTable
     from kuvasz.lake.tasks import ChunkDone
+    from kuvasz.lake.transaction import OpenTransaction
     from kuvasz.model import Int32s, Int64s, UInt32s
 
 

@@ -5,6 +5,7 @@ Everything of the running one stays untouched: its spool, its indexes, the id of
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,17 +15,20 @@ import numpy as np
 from pyroaring import BitMap64
 
 from kuvasz.config.model import Config
-from kuvasz.errors import InternalError
+from kuvasz.errors import ForeignChange, InternalError, TableError
 from kuvasz.fold.difference import Difference, find
-from kuvasz.lake import spark
+from kuvasz.lake import positions, spark
 from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.comparing import Fetched, Reading, pairs
 from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
+from kuvasz.lake.datafile import file_io, remove
+from kuvasz.lake.draft import Draft
 from kuvasz.lake.expressions import Expressions
-from kuvasz.lake.files import Changeset
+from kuvasz.lake.files import Changeset, FileTable, entry_of
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.recovery import ReadKeys
 from kuvasz.lake.table import LakeTable
+from kuvasz.lake.turn import YIELD_PROPERTY
 from kuvasz.model import Relation
 from kuvasz.ports import CopyRequest, Feed, Target
 
@@ -67,7 +71,7 @@ class LakeBeside:
             self._session.stop()
 
     def table(self, target: Target) -> LakeTable | None:
-        """Return a table of the lake, None if there is none; call `LakeTable.look` before anything else.
+        """Return a table of the lake, None if there is none; call `look` before anything else.
 
         Raises:
             SchemaError: It is not what the map says.
@@ -106,6 +110,32 @@ class LakeBeside:
         )  # fmt: skip
 
 
+def look(table: LakeTable) -> None:
+    """Read what a table holds now, for comparing: no index, nothing is written.
+
+    File numbers stay the same from one look to the next.
+
+    Raises:
+        SchemaError: Someone changed columns in the lake.
+        TableError: It has deletes that kuvasz does not write.
+    """
+    table.table.refresh()
+    if table.table.schema_id != table.schema.schema_id:
+        table.columns.follow()
+    table.positions = positions.parse(table.table.properties, table.name)
+    before, table.files = table.files, FileTable(table.io_properties)
+    table.files.next_number = before.next_number
+    sid_id = table.sid_id
+    for live in table.table.live_files():
+        path = live.data["file-path"]
+        if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
+            message = f"table {table.name}: file {path} has deletes that kuvasz does not write"
+            raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
+        known = before.find(path)
+        table.files.add(entry_of(live, known.number if known else table.files.reserve(), sid_id))
+    table.snapshot_id = table.table.snapshot_id
+
+
 def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence[Fetched]) -> int:
     """Make a table equal to the source for some keys, in one commit on top of its last look.
 
@@ -119,7 +149,8 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
         How many keys were mended.
 
     Raises:
-        ForeignChange: The table changed since the look.
+        ForeignChange: The table changed since the look; nothing was committed.
+        OutcomeUnknown, LakeError: See `IcebergTable.commit`.
     """
     changeset = Changeset()
     changeset.rows = len(difference)
@@ -133,8 +164,23 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
         changeset.add(number, file, sid)
         if len(unwanted):
             changeset.deletes[number] = BitMap64(unwanted.astype(np.uint64))
-    table.mend(changeset)
+    _send(table, changeset)
     return len(difference)
+
+
+def _send(table: LakeTable, changeset: Changeset) -> None:
+    """Commit on top of the last look; no source gets any further by it.
+
+    The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
+    """
+    sent = Draft(table, changeset).finish({})
+    summary = {"kuvasz.mend": str(changeset.rows)}
+    commit = dataclasses.replace(sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=summary)
+    try:
+        table.snapshot_id, _ = table.table.commit(commit)
+    except ForeignChange:
+        remove(file_io(table.io_properties, table.location), {file.path for file in sent.delete_files})
+        raise
 
 
 def _no_keys(table: LakeTable) -> ReadKeys:
@@ -144,4 +190,4 @@ def _no_keys(table: LakeTable) -> ReadKeys:
     return read  # type: ignore[return-value]
 
 
-__all__ = ["LakeBeside", "mend"]
+__all__ = ["LakeBeside", "look", "mend"]

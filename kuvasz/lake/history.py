@@ -37,8 +37,8 @@ from kuvasz.lake.history_tasks import (
     Writing,
 )
 from kuvasz.lake.layout import Values
-from kuvasz.lake.table import OpenTransaction
 from kuvasz.lake.tasks import ChunkDone, CompleteRows, CompleteTask
+from kuvasz.lake.transaction import OpenTransaction
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s, Truncation, UInt32s
 from kuvasz.modes.history import NEVER_US
 

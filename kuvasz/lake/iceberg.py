@@ -48,14 +48,11 @@ from kuvasz.lake.maintenance import Maintainer
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.order import Order
 from kuvasz.lake.repair import RepairJob
-from kuvasz.lake.schema import SID, wanted
+from kuvasz.lake.schema import SID, bounded, wanted
 from kuvasz.lake.spool import Spool
-from kuvasz.lake.table import (
-    LakeTable,
-    OpenTransaction,
-    bounded,
-)
+from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CompleteRows, CompleteTask, ReadKeys
+from kuvasz.lake.transaction import OpenTransaction
 from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation, UInt32s
 from kuvasz.modes import own
 from kuvasz.modes.facts import Facts

@@ -197,6 +197,12 @@ def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
         number += 1 + len(inner)
 
 
+def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a target whose bounds files keep."""
+    mine = tuple(column.name for column in own.COLUMNS[target.type] if column.bounded)
+    return (*((SID,) if target.has_sid else ()), *key, *mine)
+
+
 def source_type(target: Target, column: Column) -> ValueType:
     """Return the type a source's column has by the type map and the target's options."""
     asked = target.decimals.get(column.name)

@@ -26,6 +26,7 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake import member, naming
 from kuvasz.lake.compaction import FileFacts, Group
 from kuvasz.lake.datafile import DataFile, file_io, remove
+from kuvasz.lake.draft import data_json
 from kuvasz.lake.files import Changeset, FileEntry, read_dead
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.layout import Values
@@ -156,7 +157,7 @@ class Rewrite:
                 inputs = tuple(
                     _Input(
                         path=entry.path,
-                        data=table.data_json(entry),
+                        data=data_json(entry),
                         rows=entry.rows,
                         deletes=tuple(entry.own_deletes),
                         dead=BitMap64(table.files.dead(entry.number)),

@@ -7,10 +7,8 @@ changeset visible and only then lets the index and the file table know.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -22,7 +20,6 @@ from pyroaring import BitMap64
 from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.errors import (
-    ForeignChange,
     LakeError,
     LateCommit,
     OutcomeUnknown,
@@ -35,9 +32,10 @@ from kuvasz.lake import layout, member, origin
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import no_earlier_version
-from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.catalog import IcebergTable
 from kuvasz.lake.columns import Columns
 from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
+from kuvasz.lake.draft import COMMIT_PROPERTY, REWRITE_PROPERTY, Draft
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import (
@@ -46,64 +44,26 @@ from kuvasz.lake.files import (
     FileEntry,
     FileTable,
     Sent,
-    entry_of,
     entry_of_new,
-    write_position_deletes,
-    write_vectors,
 )
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery
-from kuvasz.lake.schema import SID, LakeSchema
+from kuvasz.lake.schema import SID, LakeSchema, bounded
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.lake.turn import YIELD_PROPERTY, Turn
+from kuvasz.lake.transaction import OpenTransaction
+from kuvasz.lake.turn import Turn
 from kuvasz.model import Position, TableType, UInt32s, UInt64s
-from kuvasz.modes import bag, own
+from kuvasz.modes import bag
 from kuvasz.ports import Target
 
 _log = logging.getLogger(__name__)
 
-#: Table property that holds the id of the last commit: how a lost answer is looked up.
-COMMIT_PROPERTY = "kuvasz.commit"
-
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
-#: The same for commits that only rewrite files: they may be another process's than the stream's.
-REWRITE_PROPERTY = "kuvasz.rewrite"
-
-#: The first format version with deletion vectors.
-_VECTOR_FORMAT = 3
-
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
-
-
-def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a target whose bounds files keep."""
-    mine = tuple(column.name for column in own.COLUMNS[target.type] if column.bounded)
-    return (*((SID,) if target.has_sid else ()), *key, *mine)
-
-
-class OpenTransaction:
-    """Parts of a source transaction that outgrew the memory budget; visible only with its last part.
-
-    Args:
-        commit_lsn: Which transaction.
-    """
-
-    def __init__(self, commit_lsn: int) -> None:
-        self.commit_lsn = commit_lsn
-        self.truncates: tuple[str | None] | None = None  #: sid whose rows from before the transaction go with it
-        self.us = 0  #: commit time in µs since 1970, of a history
-        self.sid: str | None = None  #: of a history
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        self.changeset = Changeset()
-        self.overlay = PositionIndex.in_memory()
-        self.entries: list[tuple[Keys, UInt32s, UInt32s]] = []  #: `ABSENT`, in a history, for keys that are gone
 
 
 class LakeTable:
@@ -531,11 +491,11 @@ class LakeTable:
         """
         sent = changeset.sent
         if sent is None:
-            sent = self._plan_commit(changeset, positions)
-            if sent is None:
+            draft = Draft(self, changeset)
+            if draft.is_empty and positions.keys() <= self.positions.keys():
                 self.index.mark()
                 return None
-            changeset.sent = sent
+            changeset.sent = sent = draft.finish(positions)
         elif self._has_landed(sent):
             return self._accept(changeset, sent, positions, self.table.snapshot_id)
         try:
@@ -569,94 +529,6 @@ class LakeTable:
         if parent not in {sent.commit.snapshot_id, self.snapshot_id}:
             self._catch_up()
         return self.snapshot_id
-
-    def _plan_commit(self, changeset: Changeset, positions: Mapping[str, Position]) -> Sent | None:
-        """Write the delete files and put the commit together; None if there is nothing to commit."""
-        deletes = self._deletes(changeset)
-        is_known = positions.keys() <= self.positions.keys()
-        if not changeset.added and not deletes and not changeset.dropped and is_known:
-            return None
-        delete_files = self._write_deletes(deletes, changeset)
-        commit_id = uuid.uuid4().hex
-        commit = self._commit_of(changeset, delete_files, positions, commit_id)
-        return Sent(commit_id=commit_id, commit=commit, deletes=deletes, delete_files=delete_files)
-
-    def _deletes(self, changeset: Changeset) -> dict[int, BitMap64]:
-        """Return the positions of each file that die by this commit and were alive before.
-
-        A file of which no row is left alive is dropped instead: what is updated often takes itself away.
-        """
-        deletes = {}
-        for number, positions in changeset.deletes.items():
-            if number in changeset.added:
-                deletes[number] = positions
-                continue
-            if number in changeset.dropped or number not in self.files:
-                continue  # the index does not forget the rows of a file that went because all of them were dead
-            dead = self.files.dead(number)
-            fresh = positions - dead
-            if len(dead) + len(fresh) == self.files[number].rows:
-                changeset.dropped.add(number)
-            elif len(fresh):
-                deletes[number] = fresh
-        return deletes
-
-    def _entry(self, number: int, changeset: Changeset) -> FileEntry:
-        if number in changeset.added:
-            file, sid = changeset.added[number]
-            return entry_of_new(number, file, sid)
-        return self.files[number]
-
-    def _write_deletes(self, deletes: Mapping[int, BitMap64], changeset: Changeset) -> list[DeleteFile]:
-        if not deletes:
-            return []
-        cumulative = []
-        for number, fresh in deletes.items():
-            entry = self._entry(number, changeset)
-            cumulative.append((entry, fresh if number in changeset.added else self.files.dead(number) | fresh))
-        write = write_vectors if self.format_version >= _VECTOR_FORMAT else write_position_deletes
-        try:
-            failpoints.hit("before_delete_files", OSError)
-            written = write(self._properties, self.location, cumulative)
-            failpoints.hit("after_delete_files", OSError)
-        except Exception as error:  # each store fails with errors of its own
-            message = f"table {self.name}: cannot write delete files below {self.location}: {error}"
-            raise LakeError(message, hint="check the warehouse; it is tried again") from error
-        return written
-
-    def _commit_of(
-        self,
-        changeset: Changeset,
-        delete_files: Sequence[DeleteFile],
-        positions: Mapping[str, Position],
-        commit_id: str,
-    ) -> Commit:
-        properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
-        properties |= changeset.properties
-        for source, position in positions.items():
-            properties[position_properties.PREFIX + source] = position_properties.render(position)
-        known = [self.files[file.number] for file in delete_files if file.number in self.files]
-        dropped = [self.files[number] for number in sorted(changeset.dropped)]
-        return Commit(
-            snapshot_id=self.snapshot_id,
-            properties=properties,
-            summary=properties | changeset.summary,
-            data_files=[file.json for file, _ in changeset.added.values()],
-            added_deletes=[file.json for file in delete_files],
-            removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],
-            removed_files=[self.data_json(entry) for entry in dropped],
-            is_rewrite=changeset.is_rewrite,
-            sequence=changeset.sequence,
-        )
-
-    def data_json(self, entry: FileEntry) -> str:
-        """Return what a commit needs of a data file to remove it."""
-        return json.dumps(
-            {
-                "spec-id": entry.spec_id, "content": "data", "file-path": entry.path, "file-format": "parquet",
-                "partition": entry.partition, "file-size-in-bytes": 1, "record-count": entry.rows,
-            }
-        )  # fmt: skip
 
     def _remember(
         self,
@@ -772,52 +644,6 @@ class LakeTable:
             self.positions.update({source: found[source] for source in ahead})
             message = f"table {self.name}: another process has committed changes of source {', '.join(sorted(ahead))}"
             raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")
-
-    def look(self) -> None:
-        """Read what the table holds now, for comparing: no index, nothing is written.
-
-        File numbers stay the same from one look to the next.
-
-        Raises:
-            SchemaError: Someone changed columns in the lake.
-            TableError: It has deletes that kuvasz does not write.
-        """
-        self._index = self._index or PositionIndex.in_memory()
-        self.table.refresh()
-        if self.table.schema_id != self.schema.schema_id:
-            self.columns.follow()
-        self.positions = position_properties.parse(self.table.properties, self.name)
-        before, self.files = self.files, FileTable(self._properties)
-        self.files.next_number = before.next_number
-        for live in self.table.live_files():
-            if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
-                message = f"table {self.name}: file {live.data['file-path']} has deletes that kuvasz does not write"
-                raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
-            known = before.find(live.data["file-path"])
-            self.files.add(entry_of(live, known.number if known else self.files.reserve(), self.sid_id))
-        self.snapshot_id = self.table.snapshot_id
-
-    def mend(self, changeset: Changeset) -> int | None:
-        """Commit rows found wrong by a comparison on top of what `look` saw; no source gets any further by it.
-
-        The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
-
-        Raises:
-            ForeignChange: The table changed since; nothing was committed.
-            OutcomeUnknown, LakeError: See `IcebergTable.commit`.
-        """
-        deletes = self._deletes(changeset)
-        delete_files = self._write_deletes(deletes, changeset)
-        commit = self._commit_of(changeset, delete_files, {}, "")
-        commit = dataclasses.replace(
-            commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary={"kuvasz.mend": str(changeset.rows)}
-        )
-        try:
-            self.snapshot_id, _ = self.table.commit(commit)
-        except ForeignChange:
-            remove(file_io(self._properties, self.location), {file.path for file in delete_files})
-            raise
-        return self.snapshot_id
 
     def advance(self, positions: Mapping[str, Position]) -> None:
         """Store positions in a commit of their own, when no row changed with them."""

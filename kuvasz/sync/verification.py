@@ -39,7 +39,7 @@ from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SchemaError, SlotLost, SourceError, TableError
 from kuvasz.fold.difference import Difference, Kind, find
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.beside import LakeBeside, mend
+from kuvasz.lake.beside import LakeBeside, look, mend
 from kuvasz.lake.comparing import Fetched
 from kuvasz.lake.comparison import Comparison, Side
 from kuvasz.lake.moved import Moved
@@ -173,7 +173,7 @@ class Verification:
             return dataclasses.replace(report, skipped="a table without a key is not compared")
         if table is None:
             return dataclasses.replace(report, skipped="the lake has no such table yet")
-        table.look()
+        look(table)
         if self._source.name_of(spec) not in table.positions:
             return dataclasses.replace(report, skipped="it was not copied yet")
         rounds: list[_Round] = []
@@ -198,7 +198,7 @@ class Verification:
             self._check_cluster(connection, spec, table)
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
-            table.look()
+            look(table)
             # What is confirmed says nothing of a table of which changes are parked.
             if table.notes.parked(self._source.name_of(spec)) is not None:
                 raise TableError(
@@ -345,7 +345,7 @@ class Verification:
         try:
             at = done.at
             for _ in range(_COMMITS):
-                table.look()
+                look(table)
                 if table.positions[self._source.name_of(spec)].lsn > at:
                     at = table.positions[self._source.name_of(spec)].lsn
                     for change in window.read(at):

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from kuvasz.errors import SchemaError
 from kuvasz.lake import datafile, schema
 from kuvasz.lake.schema import Field
-from kuvasz.model import REAL_BITS, Column, Kind, PgType, ValueType, Wire
+from kuvasz.model import REAL_BITS, Column, Kind, PgType, TableType, ValueType, Wire
 from tests.contract.changes import INT4, ITEMS, TEXT, relation, target
 
 HSTORE = PgType(oid=70000, name="hstore", schema="public")
@@ -151,3 +151,11 @@ def test_the_maps_decimals_decide() -> None:
     assert (found.kind, found.precision, found.scale) == (Kind.DECIMAL, 20, 4)
     assert schema.source_type(target(), column("price", NUMERIC)).kind is Kind.STRING
     assert pa.types.is_decimal(schema.arrow_field(Field(field_id=1, name="p", type=found)).type)
+
+
+def test_bounds_are_kept_of_what_rows_are_found_by() -> None:
+    assert schema.bounded(target(has_sid=False), ("a", "b")) == ("a", "b")
+    assert schema.bounded(target(has_sid=True), ("a",)) == ("sid", "a")
+    history = schema.bounded(target(has_sid=False, table_type=TableType.HISTORY), ("a",))
+    assert history[0] == "a"
+    assert len(history) == 3
