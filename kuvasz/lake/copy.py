@@ -23,6 +23,7 @@ from kuvasz.lake.files import Changeset
 from kuvasz.lake.keyfile import KeyFiles
 from kuvasz.lake.order import Order
 from kuvasz.lake.recopy import Recopy
+from kuvasz.lake.resolution import Resolution
 from kuvasz.lake.tasks import CopyDone, CopyRange
 from kuvasz.model import Position, TableType
 from kuvasz.ports import CopyRequest, Receipt
@@ -189,9 +190,11 @@ class CopyJob:
                     "event": "copied_over", "table": table.name, "source": source,
                     "files": len(changeset.dropped)})  # fmt: skip
         if self._is_sorted:
-            table.adopt_sorted(numbered, (self._key_files.records(file.path) for file in self._files), sid, changeset)
+            records = (self._key_files.records(file.path) for file in self._files)
+            Resolution(table, changeset).adopt_sorted(numbered, records, sid)
         else:
-            table.adopt(numbered, (self._key_files.keys(file.path) for file in self._files), sid, changeset)
+            keys = (self._key_files.keys(file.path) for file in self._files)
+            Resolution(table, changeset).adopt(numbered, keys, sid)
         return table.commit(changeset, {source: position})
 
     def _take_back(self, changeset: Changeset, error: BaseException) -> None:

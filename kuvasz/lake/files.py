@@ -103,6 +103,18 @@ class FileTable:
         entry = self._by_number.pop(number)
         del self._by_path[entry.path]
 
+    def take(self, changeset: Changeset, sent: Sent, sequence: int) -> None:
+        """Take over what a commit changed; `sequence` is that of its files, where it counts."""
+        for number in changeset.dropped:
+            self.remove(number)
+        for number, (file, sid) in changeset.added.items():
+            self.add(dataclasses.replace(entry_of_new(number, file, sid), sequence=sequence))
+        for delete_file in sent.delete_files:
+            entry = self[delete_file.number]
+            entry.dead = self.dead(entry.number) | sent.deletes[entry.number]
+            entry.others = tuple(text for text in entry.others if text not in entry.own_deletes)
+            entry.delete = delete_file.json
+
     def dead(self, number: int) -> BitMap64:
         """Return the deleted positions of a file, reading its delete file at the first call."""
         entry = self._by_number[number]

@@ -48,6 +48,7 @@ from kuvasz.lake.maintenance import Maintainer
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.order import Order
 from kuvasz.lake.repair import RepairJob
+from kuvasz.lake.resolution import Resolution
 from kuvasz.lake.schema import SID, bounded, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import LakeTable
@@ -587,6 +588,7 @@ class IcebergLake:
     def _resolve(self, table: LakeTable, job: _TableJob, changeset: Changeset) -> None:
         """Resolve all chunks in order; rows that wait for earlier versions are completed in as few jobs as can be."""
         waiting: list[_Waiting] = []
+        resolution = Resolution(table, changeset)
         level_of: dict[int, int] = {}
         for step, result in zip(job.cut.steps, job.results, strict=True):
             waiting = _take_turn(table, step, changeset, waiting)
@@ -608,7 +610,7 @@ class IcebergLake:
             if table.is_bag:
                 Bag(table, (changeset, layer), pending).take(result, step.source, sid)
                 continue
-            earlier = table.resolve(result, step.source, waits, layer, sid)
+            earlier = resolution.take(result, step.source, waits, layer, sid)
             if earlier is not None:
                 level = 1 + max((level_of.get(int(number), 0) for number in np.unique(earlier[0])), default=0)
                 level_of[waits] = level
@@ -643,14 +645,16 @@ class IcebergLake:
                 )
             )
         results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
+        resolution = Resolution(table, changeset)
         for item in waiting:  # all files first: an error removes what the changesets know
             completed = results[item.number]
             if table.layout.is_plain:
                 for file in completed.files:
                     item.layer.add(item.number, file, item.sid)
             elif completed.error is None:
-                layers = (item.layer, changeset)
-                settled[item.number] = table.settle(item.number, item.done, completed, item.source, layers, item.sid)
+                settled[item.number] = resolution.settle(
+                    item.number, item.done, completed, item.source, item.layer, item.sid
+                )
         for done in results.values():
             if done.error is not None:
                 raise done.error

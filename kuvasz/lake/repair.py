@@ -21,6 +21,7 @@ from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.files import Changeset, FileTable
 from kuvasz.lake.history import HistoryWriter
 from kuvasz.lake.order import Order
+from kuvasz.lake.resolution import Resolution
 from kuvasz.lake.tasks import ChunkDone
 from kuvasz.model import Position, TableType
 from kuvasz.modes.clone import Closings
@@ -115,7 +116,7 @@ class RepairJob:
                     changeset.delete(difference.files, difference.places)
                     rows = list(pairs(fetched))
                     numbered = [(table.files.reserve(), file) for file, _ in rows]
-                    table.adopt(numbered, [keys for _, keys in rows], self._sid, changeset)
+                    Resolution(table, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
                 snapshot_id = table.commit(changeset, {source: position})
                 if snapshot_id is None:
                     table.advance({source: position})

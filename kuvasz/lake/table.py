@@ -1,59 +1,43 @@
 """One lake table at work: schema, files, positions and index, from results of a job to a commit.
 
-`resolve` turns the results of one chunk into a `Changeset` with the help of the position index; `commit` makes a
-changeset visible and only then lets the index and the file table know.
+`lookup` and `insert` are the position index, with what open transactions have changed; `commit` makes a `Changeset`
+visible and only then lets the index and the file table know. How rows get into a changeset, and what else a table
+needs, is done by objects around it, each of which works on one table.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap64
 
 from kuvasz import failpoints
 from kuvasz.config import names
-from kuvasz.errors import (
-    LakeError,
-    LateCommit,
-    OutcomeUnknown,
-    TableError,
-)
+from kuvasz.errors import LakeError, LateCommit, OutcomeUnknown, TableError
 from kuvasz.fold.keys import Keys
-from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import layout, member, origin
 from kuvasz.lake import positions as position_properties
-from kuvasz.lake.bag import Bag
 from kuvasz.lake.binding import no_earlier_version
 from kuvasz.lake.catalog import IcebergTable
+from kuvasz.lake.checkpoints import Checkpoints
 from kuvasz.lake.columns import Columns
-from kuvasz.lake.datafile import DataFile, file_io, place_in, remove
+from kuvasz.lake.datafile import DataFile, file_io, remove
 from kuvasz.lake.draft import COMMIT_PROPERTY, REWRITE_PROPERTY, Draft
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
-from kuvasz.lake.files import (
-    Changeset,
-    DeleteFile,
-    FileEntry,
-    FileTable,
-    Sent,
-    entry_of_new,
-)
+from kuvasz.lake.files import Changeset, FileTable, Sent
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.schema import SID, LakeSchema, bounded
-from kuvasz.lake.tasks import ChunkDone
 from kuvasz.lake.transaction import OpenTransaction
 from kuvasz.lake.turn import Turn
-from kuvasz.model import Position, TableType, UInt32s, UInt64s
+from kuvasz.model import Position, TableType, UInt32s
 from kuvasz.modes import bag
 from kuvasz.ports import Target
 
@@ -61,9 +45,6 @@ _log = logging.getLogger(__name__)
 
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
-
-#: Entries after which the index is made durable although nobody stops.
-CHECKPOINT_ENTRIES = 1 << 20
 
 
 class LakeTable:
@@ -115,13 +96,69 @@ class LakeTable:
         self._read_versions = read_versions(self) if read_versions is not None else None
         self._index_folder = index_folder / self.uuid
         self._index: PositionIndex | None = None
-        self._unsaved = 0
+        self._checkpoints = Checkpoints(self)
         self.in_flight: set[str] = set()  #: paths that are being written for a commit of the stream
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
         self.turn = Turn(table)
         self.era = Era.begin(self.positions)
+
+    # What it is
+
+    @property
+    def is_bag(self) -> bool:
+        """Whether it clones a table without a key, whose rows are matched as a whole."""
+        return self.target.type is TableType.CLONE and not self.key
+
+    @property
+    def has_unique_keys(self) -> bool:
+        """Whether a key has one live row at most, so that reading live rows tells where the newest is."""
+        return self.target.type is TableType.CLONE and not self.is_bag
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether several rows may have one key, of which the one written last is the newest."""
+        return self.target.type in _GROWING
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the order of its rows counts, and the files can say what it is."""
+        return self.is_growing and self.layout.is_plain
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns, without sid, whose values the index knows rows by; empty if it knows none."""
+        if not self.is_bag:
+            return self.key
+        return tuple(bag.hashed_columns(self.schema.arrow(), has_sid=self.target.has_sid))
+
+    @property
+    def sid_id(self) -> int | None:
+        """Id of the field with the source's identifier; None if there is none, or it is a source's own column."""
+        sid = self.schema.by_name(SID)
+        return sid.field_id if sid is not None and self.target.has_sid else None
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Columns whose bounds are kept: the key's, sid included, and some of kuvasz's own."""
+        return bounded(self.target, self.key)
+
+    @property
+    def io_properties(self) -> Mapping[str, str]:
+        """Of the FileIO."""
+        return self._properties
+
+    def reload_schema(self, key: tuple[str, ...] | None = None) -> None:
+        """Read the schema again after it was changed; the key may have changed with it."""
+        with self.definition:
+            if key is not None:
+                self.key = key
+            self.schema = self.table.schema()
+            self.layout = self.table.layout()
+            self.columns.forget_shapes()
+            if self.is_bag:
+                self.reset_index()
 
     def settle_layout(self) -> None:
         """Take over the layout that the map asks for; files that are there keep their own.
@@ -143,104 +180,6 @@ class LakeTable:
             "sort_by": list(self.target.sort_by)})  # fmt: skip
         return self.table.layout()
 
-    # Opening
-
-    @property
-    def index(self) -> PositionIndex:
-        """The position index, brought up to the table's current snapshot at the first use."""
-        if self._index is None:
-            self._index = PositionIndex.open(self._index_folder)
-            tag = self._index.tag
-            if tag is not None and self.is_bag and tag.get("schema") != self.schema.schema_id:
-                self._index.clear()  # whole rows are hashed, and rows have other columns now
-            elif tag is not None:
-                self._recall(tag)
-            self._catch_up()
-        return self._index
-
-    def _recall(self, tag: Mapping[str, object]) -> None:
-        numbers = tag["files"]
-        assert isinstance(numbers, dict)
-        for number, path in numbers.items():
-            self.files.add(FileEntry(number=int(number), path=path, rows=0, sid=None))
-        self.files.next_number = max(self.files.next_number, int(str(tag["next"])))
-
-    def _catch_up(self) -> None:
-        """Make files and index describe the current snapshot; errors as for `Recovery.run`."""
-        assert self._index is not None
-        try:
-            Recovery(self, self._index, self._read_keys, self._read_versions).run()
-            self._index.mark()
-            self.snapshot_id = self.table.snapshot_id
-            self.turn.note()
-        except BaseException:
-            self.reset_index()  # files without their keys must not be taken for known the next time
-            raise
-
-    @property
-    def is_bag(self) -> bool:
-        """Whether it clones a table without a key, whose rows are matched as a whole."""
-        return self.target.type is TableType.CLONE and not self.key
-
-    @property
-    def has_unique_keys(self) -> bool:
-        """Whether a key has one live row at most, so that reading live rows tells where the newest is."""
-        return self.target.type is TableType.CLONE and not self.is_bag
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns, without sid, whose values the index knows rows by; empty if it knows none."""
-        if not self.is_bag:
-            return self.key
-        return tuple(bag.hashed_columns(self.schema.arrow(), has_sid=self.target.has_sid))
-
-    @property
-    def is_growing(self) -> bool:
-        """Whether several rows may have one key, of which the one written last is the newest."""
-        return self.target.type in _GROWING
-
-    @property
-    def sid_id(self) -> int | None:
-        """Id of the field with the source's identifier; None if there is none, or it is a source's own column."""
-        sid = self.schema.by_name(SID)
-        return sid.field_id if sid is not None and self.target.has_sid else None
-
-    @property
-    def keeps_order(self) -> bool:
-        """Whether the order of its rows counts, and the files can say what it is."""
-        return self.is_growing and self.layout.is_plain
-
-    def checkpoint(self) -> None:
-        """Make the index durable, so that the next start need not read keys."""
-        if self._index is None:
-            return
-        files = {str(entry.number): entry.path for entry in self.files}
-        failpoints.hit("before_checkpoint")
-        try:
-            self._index.checkpoint(
-                {
-                    "snapshot": self.snapshot_id, "files": files, "next": self.files.next_number,
-                    "schema": self.schema.schema_id,
-                }
-            )  # fmt: skip
-        except OSError as error:  # a disk without room: the next start reads keys from the table
-            _log.warning("an index could not be kept", extra={
-                "event": "index_unsaved", "table": self.name, "error": str(error)})  # fmt: skip
-        failpoints.hit("after_checkpoint")
-        self._unsaved = 0
-
-    def close(self) -> None:
-        """Save the index and remove what was written and not committed."""
-        with self.lock:
-            for source in list(self.open):
-                self.abandon(source)
-            if self._index is not None:
-                self.checkpoint()
-                self._index.close()
-                self._index = None
-
-    # What it is
-
     def forget_position(self, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be.
 
@@ -254,156 +193,57 @@ class LakeTable:
         self.era.accepted.pop(source, None)
         self.generations[source] = self.generations.get(source, 0) + 1
 
-    @property
-    def io_properties(self) -> Mapping[str, str]:
-        """Of the FileIO."""
-        return self._properties
+    # The index
 
     @property
-    def bounded(self) -> tuple[str, ...]:
-        """Columns whose bounds are kept: the key's, sid included, and some of kuvasz's own."""
-        return bounded(self.target, self.key)
+    def index(self) -> PositionIndex:
+        """The position index, brought up to the table's current snapshot at the first use."""
+        if self._index is None:
+            self._index = PositionIndex.open(self._index_folder)
+            self._checkpoints.recall(self._index)
+            self._catch_up()
+        return self._index
 
-    def reload_schema(self, key: tuple[str, ...] | None = None) -> None:
-        """Read the schema again after it was changed; the key may have changed with it."""
-        with self.definition:
-            if key is not None:
-                self.key = key
-            self.schema = self.table.schema()
-            self.layout = self.table.layout()
-            self.columns.forget_shapes()
-            if self.is_bag:
-                self.reset_index()
+    def _catch_up(self) -> None:
+        """Make files and index describe the current snapshot; errors as for `Recovery.run`."""
+        assert self._index is not None
+        try:
+            Recovery(self, self._index, self._read_keys, self._read_versions).run()
+            self._index.mark()
+            self.snapshot_id = self.table.snapshot_id
+            self.turn.note()
+        except BaseException:
+            self.reset_index()  # files without their keys must not be taken for known the next time
+            raise
+
+    def checkpoint(self) -> None:
+        """Make the index durable, so that the next start need not read keys."""
+        if self._index is not None:
+            self._checkpoints.save(self._index)
+
+    def undo(self) -> None:
+        """Take back what was told to the index since the last commit; open transactions stay as they are."""
+        if self._index is not None:
+            self._index.rollback()
+
+    def reset_index(self) -> None:
+        """Go back to the last checkpoint of the index; what is newer is read from the table at the next use."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        self.files = FileTable(self._properties)
+
+    def close(self) -> None:
+        """Save the index and remove what was written and not committed."""
+        with self.lock:
+            for source in list(self.open):
+                self.abandon(source)
+            if self._index is not None:
+                self.checkpoint()
+                self._index.close()
+                self._index = None
 
     # Resolving
-
-    def resolve(
-        self, done: ChunkDone, source: str, waiting: int, changeset: Changeset, sid: str | None
-    ) -> tuple[UInt32s, UInt32s] | None:
-        """Take the results of one chunk: earlier versions die, new rows enter the index.
-
-        Args:
-            done: The results.
-            source: Of the chunk; its open transaction is looked at first.
-            waiting: File number reserved for its rows that wait for earlier versions.
-            changeset: Takes the outcome.
-            sid: Of the chunk's rows.
-
-        Returns:
-            For rows that wait: file number and position of each one's earlier version, else None.
-
-        Raises:
-            TableError: A row waits for an earlier version that is not there.
-        """
-        assert done.keys is not None
-        assert done.written is not None
-        pending = self.open.get(source)
-        earlier = None
-        if done.sources is not None:
-            earlier = self.find_earlier(done.sources, source)
-        if self.target.type not in _GROWING:
-            files, rows = self.lookup(done.keys, pending)
-            found = files != ABSENT
-            changeset.delete(files[found], rows[found])
-        numbers = [*self.add_files(done.files, changeset, sid), waiting]
-        kept = np.flatnonzero(done.written >= 0)
-        file, position = place_in(done.files, numbers, done.written[kept])
-        self.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
-        return earlier
-
-    def add_files(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
-        """Take new files into a changeset; return their numbers."""
-        numbers = []
-        for file in files:
-            numbers.append(self.files.reserve())
-            changeset.add(numbers[-1], file, sid)
-        return numbers
-
-    def settle(
-        self,
-        waiting: int,
-        done: ChunkDone,
-        completed: ChunkDone,
-        source: str,
-        layers: tuple[Changeset, Changeset],
-        sid: str | None,
-    ) -> tuple[UInt32s, UInt32s]:
-        """Take rows that waited for their earlier versions to the files they turned out to belong to.
-
-        Until now they stood under one number, because nobody could know their partitions.
-
-        Args:
-            waiting: That number.
-            done: The results of their chunk.
-            completed: Where they are.
-            source: Of the chunk.
-            layers: The changeset they belong to, and the commit's own.
-            sid: Of the rows.
-
-        Returns:
-            File number and position of each row that waited.
-        """
-        assert done.keys is not None
-        assert done.written is not None
-        layer, outer = layers
-        numbers = self.add_files(completed.files, layer, sid)
-        count = sum(file.rows for file in completed.files)
-        rows = np.arange(count, dtype=np.int32) if completed.written is None else completed.written
-        file, position = place_in(completed.files, numbers, rows)
-        gone = layer.deletes.get(waiting)
-        for changeset in {id(one): one for one in (outer, *(o.changeset for o in self.open.values()))}.values():
-            if (dead := changeset.deletes.pop(waiting, None)) is not None:
-                which = np.fromiter(dead, np.int64, len(dead))
-                changeset.delete(file[which], position[which])
-        # Keys that a later chunk took over stay as that chunk left them.
-        begin = sum(one.rows for one in done.files)
-        mine = np.flatnonzero(done.written >= begin)
-        row = done.written[mine].astype(np.int64) - begin
-        if gone is not None:
-            lives = ~np.isin(row, np.fromiter(gone, np.int64, len(gone)))
-            mine, row = mine[lives], row[lives]
-        if self.target.type in _GROWING:  # nothing is deleted here: the index tells
-            current, _ = self.lookup(done.keys.take(mine.astype(np.int32)), self.open.get(source))
-            mine, row = mine[current == waiting], row[current == waiting]
-        pending = self.open[source] if layer is not outer else None
-        self.insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
-        return file, position
-
-    def find_earlier(self, sources: Keys, source: str) -> tuple[UInt32s, UInt32s]:
-        """Return file number and position of the earlier versions that rows of a source wait for.
-
-        Raises:
-            TableError: One is not there.
-        """
-        earlier = self.lookup(sources, self.open.get(source))
-        self._check_found(earlier, source)
-        return earlier
-
-    def alive(self, files: UInt32s, rows: UInt32s, changeset: Changeset | None = None) -> tuple[UInt32s, UInt32s]:
-        """Return places with those made `ABSENT` whose rows were deleted, or whose files went as a whole.
-
-        What a changeset adds is there; what it deletes is looked at by whoever asks.
-        """
-        files = files.copy()
-        for number in np.unique(files[files != ABSENT]).tolist():
-            mine = np.flatnonzero(files == number)
-            if number not in self.files:
-                if changeset is None or number not in changeset.added:
-                    files[mine] = ABSENT
-                continue
-            dead = self.files.dead(number) & BitMap64(rows[mine].astype(np.uint64))
-            if len(dead):
-                files[mine[np.isin(rows[mine], np.fromiter(dead, np.uint32, len(dead)))]] = ABSENT
-        return files, rows
-
-    def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
-        lost = int(np.count_nonzero(earlier[0] == ABSENT))
-        for number in np.unique(earlier[0]).tolist():
-            # The index does not forget deleted rows; their files do not know them any more.
-            if number in self.files and len(dead := self.files.dead(number)):
-                lost += sum(int(row) in dead for row in earlier[1][earlier[0] == number])
-        if lost:
-            raise no_earlier_version(source, self.name, lost)
 
     def lookup(self, keys: Keys, pending: OpenTransaction | None) -> tuple[UInt32s, UInt32s]:
         """Return where the newest row of each key is; an open transaction sees its own rows first."""
@@ -423,6 +263,50 @@ class LakeTable:
         else:
             pending.overlay.insert(keys, files, rows)
             pending.entries.append((keys, files, rows))
+
+    def alive(self, files: UInt32s, rows: UInt32s, changeset: Changeset | None = None) -> tuple[UInt32s, UInt32s]:
+        """Return places with those made `ABSENT` whose rows were deleted, or whose files went as a whole.
+
+        What a changeset adds is there; what it deletes is looked at by whoever asks.
+        """
+        files = files.copy()
+        for number in np.unique(files[files != ABSENT]).tolist():
+            mine = np.flatnonzero(files == number)
+            if number not in self.files:
+                if changeset is None or number not in changeset.added:
+                    files[mine] = ABSENT
+                continue
+            dead = self.files.dead(number) & BitMap64(rows[mine].astype(np.uint64))
+            if len(dead):
+                files[mine[np.isin(rows[mine], np.fromiter(dead, np.uint32, len(dead)))]] = ABSENT
+        return files, rows
+
+    def find_earlier(self, sources: Keys, source: str) -> tuple[UInt32s, UInt32s]:
+        """Return file number and position of the earlier versions that rows of a source wait for.
+
+        Raises:
+            TableError: One is not there.
+        """
+        earlier = self.lookup(sources, self.open.get(source))
+        self._check_found(earlier, source)
+        return earlier
+
+    def _check_found(self, earlier: tuple[UInt32s, UInt32s], source: str) -> None:
+        lost = int(np.count_nonzero(earlier[0] == ABSENT))
+        for number in np.unique(earlier[0]).tolist():
+            # The index does not forget deleted rows; their files do not know them any more.
+            if number in self.files and len(dead := self.files.dead(number)):
+                lost += sum(int(row) in dead for row in earlier[1][earlier[0] == number])
+        if lost:
+            raise no_earlier_version(source, self.name, lost)
+
+    def add_files(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
+        """Take new files into a changeset; return their numbers."""
+        numbers = []
+        for file in files:
+            numbers.append(self.files.reserve())
+            changeset.add(numbers[-1], file, sid)
+        return numbers
 
     def truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
         """Drop every row of one source: whole files, no row is looked at.
@@ -525,30 +409,16 @@ class LakeTable:
     def _accept(
         self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position], parent: int | None
     ) -> int | None:
-        self._remember(changeset, sent.deletes, sent.delete_files, positions)
+        self._remember(changeset, sent, positions)
         if parent not in {sent.commit.snapshot_id, self.snapshot_id}:
             self._catch_up()
         return self.snapshot_id
 
-    def _remember(
-        self,
-        changeset: Changeset,
-        deletes: Mapping[int, BitMap64],
-        delete_files: Sequence[DeleteFile],
-        positions: Mapping[str, Position],
-    ) -> None:
-        for number in changeset.dropped:
-            self.files.remove(number)
+    def _remember(self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position]) -> None:
         sequence = 0
         if self.keeps_order and changeset.added:
             sequence = changeset.sequence or self.table.sequence
-        for number, (file, sid) in changeset.added.items():
-            self.files.add(dataclasses.replace(entry_of_new(number, file, sid), sequence=sequence))
-        for delete_file in delete_files:
-            entry = self.files[delete_file.number]
-            entry.dead = self.files.dead(entry.number) | deletes[entry.number]
-            entry.others = tuple(text for text in entry.others if text not in entry.own_deletes)
-            entry.delete = delete_file.json
+        self.files.take(changeset, sent, sequence)
         size = sum(file.size for file, _ in changeset.added.values())
         if changeset.is_rewrite:
             self.rewritten_bytes += size
@@ -557,38 +427,20 @@ class LakeTable:
         self.positions.update(positions)
         remove(file_io(self._properties, self.location), changeset.obsolete)
         self.index.mark()
-        self._unsaved += sum(file.rows for file, _ in changeset.added.values())
-        if self._unsaved >= CHECKPOINT_ENTRIES:
-            self._shed()
-            self.checkpoint()
+        self._checkpoints.count(self.index, sum(file.rows for file, _ in changeset.added.values()))
 
-    def _shed(self) -> None:
-        """Let the index forget keys that are gone, when they are as many as those that are there.
-
-        It costs as much as all of them, so it is done once per as many new ones.
-        """
-        live = sum(entry.rows - entry.dead_rows for entry in self.files)
-        if self.index.entries <= 2 * live + CHECKPOINT_ENTRIES:
-            return
-
-        def is_dead(number: int) -> npt.NDArray[np.bool_] | Literal[True] | None:
-            if number not in self.files:
-                return True
-            dead = self.files.dead(number)
-            if not len(dead):
-                return None
-            mask = np.zeros(self.files[number].rows, np.bool_)
-            mask[np.fromiter(dead, np.int64, len(dead))] = True
-            return mask
-
-        self.index.merge(is_dead)
+    def advance(self, positions: Mapping[str, Position]) -> None:
+        """Store positions in a commit of their own, when no row changed with them."""
+        self.table.set_properties(
+            {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}
+        )
+        self.positions.update(positions)
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""
         self.discard(changeset)
         for source in list(self.open):
-            pending = self.open.pop(source)
-            remove(file_io(self._properties, self.location), pending.changeset.paths())
+            self.abandon(source)
         self.reset_index()
 
     def discard(self, changeset: Changeset, keep: Iterable[str] = ()) -> None:
@@ -602,17 +454,7 @@ class LakeTable:
         paths = {*changeset.paths()} | {file.path for file in (changeset.sent.delete_files if changeset.sent else ())}
         remove(file_io(self._properties, self.location), paths.difference(keep))
 
-    def undo(self) -> None:
-        """Take back what was told to the index since the last commit; open transactions stay as they are."""
-        if self._index is not None:
-            self._index.rollback()
-
-    def reset_index(self) -> None:
-        """Go back to the last checkpoint of the index; what is newer is read from the table at the next use."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
-        self.files = FileTable(self._properties)
+    # Commits of others
 
     def follow(self) -> bool:
         """Look whether someone else committed, and bring files and index up to date if so."""
@@ -644,32 +486,3 @@ class LakeTable:
             self.positions.update({source: found[source] for source in ahead})
             message = f"table {self.name}: another process has committed changes of source {', '.join(sorted(ahead))}"
             raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")
-
-    def advance(self, positions: Mapping[str, Position]) -> None:
-        """Store positions in a commit of their own, when no row changed with them."""
-        self.table.set_properties(
-            {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}
-        )
-        self.positions.update(positions)
-
-    def adopt(
-        self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None, changeset: Changeset
-    ) -> None:
-        """Take copied files into a changeset."""
-        if not self.is_bag:
-            records = map(bulk.of_one_file, keys) if self.key else ()
-            self.adopt_sorted(files, records, sid, changeset)
-            return
-        for (number, file), file_keys in zip(files, keys, strict=True):
-            changeset.add(number, file, sid)
-            rows = np.arange(file.rows, dtype=np.uint32)
-            Bag(self, (changeset,)).stack(self.index, file_keys, number, rows)
-
-    def adopt_sorted(
-        self, files: Sequence[tuple[int, DataFile]], records: Iterable[UInt64s], sid: str | None, changeset: Changeset
-    ) -> None:
-        """Take copied files into a changeset; a table with a key has records (`kuvasz.index.bulk`) for each."""
-        for number, file in files:
-            changeset.add(number, file, sid)
-        if self.key:
-            self.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])

@@ -393,7 +393,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
 
 def test_the_index_forgets_keys_that_are_gone(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a queue: every row is inserted once and deleted, and a TRUNCATE now and then takes what is left."""
-    monkeypatch.setattr("kuvasz.lake.table.CHECKPOINT_ENTRIES", 100)
+    monkeypatch.setattr("kuvasz.lake.checkpoints.CHECKPOINT_ENTRIES", 100)
     hands, eu = prepared(world), Sender()
     most = 0
     for n in range(0, 600, 30):

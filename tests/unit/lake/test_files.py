@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from kuvasz.lake import files
-from kuvasz.lake.catalog import LiveFile
+from kuvasz.lake.catalog import Commit, LiveFile
 from kuvasz.lake.datafile import DataFile
-from kuvasz.lake.files import Changeset, FileEntry, FileTable
+from kuvasz.lake.files import Changeset, DeleteFile, FileEntry, FileTable, Sent
 
 named = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
 
@@ -55,6 +56,25 @@ def test_numbers_are_never_given_twice() -> None:
     assert table.reserve() == 6
     table.remove(5)
     assert (table.reserve(), len(table), table.find("a"), 5 in table) == (7, 0, None, False)
+
+
+def test_what_a_commit_changed_is_taken_over() -> None:
+    table = FileTable({})
+    of_b, of_all = json.dumps({"referenced-data-file": "b"}), json.dumps({"record-count": 1})
+    table.add(FileEntry(number=1, path="a", rows=9, sid=None))
+    table.add(FileEntry(number=2, path="b", rows=9, sid=None, dead=BitMap64([0]), delete=of_b, others=(of_all, of_b)))
+    changeset = Changeset()
+    changeset.dropped.add(1)
+    changeset.add(3, DataFile(path="c", rows=4, size=5, json=""), "eu")
+    sent = Sent(
+        commit_id="", commit=Commit(snapshot_id=None, properties={}, summary={}),
+        deletes={2: BitMap64([7]), 3: BitMap64([1])},
+        delete_files=[DeleteFile(number=number, json=f"new {number}", path="") for number in (2, 3)],
+    )  # fmt: skip
+    table.take(changeset, sent, 42)
+    assert 1 not in table
+    assert (list(table[2].dead), table[2].all_deletes) == ([0, 7], ("new 2", of_all))
+    assert (table[3].path, table[3].sid, table[3].sequence, list(table[3].dead)) == ("c", "eu", 42, [1])
 
 
 @pytest.mark.parametrize("write", [files.write_vectors, files.write_position_deletes])
