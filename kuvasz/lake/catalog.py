@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableGone
-from kuvasz.lake import committer, layout, localfs
+from kuvasz.lake import inside, layout, localfs
 from kuvasz.lake.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.schema import SID, Field, LakeSchema, parse, render
@@ -41,7 +41,7 @@ class LiveFile:
 
     data: Mapping[str, Any]
     deletes: tuple[Mapping[str, Any], ...]
-    sequence: int = 0  #: of the commit that brought it, if it was asked for
+    sequence: int = 0  #: of the commit that brought it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,9 @@ class IcebergTable:
         Raises:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
+        within = self._catalog.inside
         try:
-            return dict(self._handle.properties())
+            return dict(self._handle.properties()) if within is None else within.properties(self._handle)
         except Py4JJavaError as error:
             if _class(error).endswith("NullPointerException"):
                 raise gone(self.name) from error
@@ -128,7 +129,7 @@ class IcebergTable:
 
     def earlier_columns(self) -> dict[str, str | None]:
         """Return names that columns had in earlier schemas -> the one that column has now; None: it is gone."""
-        to_json = self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson
+        to_json = self._catalog.schema_json
         current = {field["id"]: field["name"] for field in json.loads(to_json(self._handle.schema()))["fields"]}
         earlier = [json.loads(to_json(schema))["fields"] for schema in self._handle.schemas().values()]
         pairs = [(field["name"], current.get(field["id"])) for fields in earlier for field in fields]
@@ -137,7 +138,7 @@ class IcebergTable:
 
     def schema(self) -> LakeSchema:
         """Return the current schema."""
-        return parse(str(self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson(self._handle.schema())))
+        return parse(str(self._catalog.schema_json(self._handle.schema())))
 
     def layout(self) -> Layout:
         """Return the table's partitions and its order within files."""
@@ -182,13 +183,13 @@ class IcebergTable:
         arguments = (term.column, term.width) if term.width else (term.column,)
         return getattr(make, term.transform)(*arguments)
 
-    def look(self) -> committer.State:
+    def look(self) -> inside.State:
         """Look at the catalog again, and return what the table is now."""
         with translated(f"table {self.name}"):
-            if self._catalog.committer is not None:
-                return self._catalog.committer.look(self._handle)
+            if self._catalog.inside is not None:
+                return self._catalog.inside.look(self._handle)
             self._handle.refresh()
-            return committer.State(self.snapshot_id, self.parent_id, self.schema_id)
+            return inside.State(self.snapshot_id, self.parent_id, self.schema_id)
 
     def refresh(self) -> None:
         """Look at the catalog again."""
@@ -200,32 +201,28 @@ class IcebergTable:
 
         Files of one commit are ordered by name (see `kuvasz.lake.naming`).
         """
-        if in_order:
-            dated = sorted(self._dated_files(), key=lambda pair: pair[0])
-            yield from (file for _, file in dated)
-        else:
-            yield from (file for _, file in self._dated_files(with_order=False))
-
-    def _dated_files(self, *, with_order: bool = True) -> Iterator[tuple[tuple[int, str], LiveFile]]:
-        parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
         with translated(f"table {self.name}"):
-            spec_of = functools.cache(self._spec)
-            only = self._handle.spec() if len(self._handle.specs()) == 1 else None
-            tasks = self._scan().planFiles()
-            try:
-                iterator = tasks.iterator()
-                while iterator.hasNext():
-                    task = iterator.next()
-                    spec = spec_of(int(task.file().specId())) if only is None else only
-                    sequence = int(task.file().dataSequenceNumber()) if with_order else 0
-                    file = LiveFile(
-                        sequence=sequence,
-                        data=json.loads(parser.toJson(task.file(), spec)),
-                        deletes=tuple(json.loads(parser.toJson(delete, spec)) for delete in task.deletes()),
-                    )
-                    yield (sequence, file.data["file-path"].rpartition("/")[2]), file
-            finally:
-                tasks.close()
+            within = self._catalog.inside
+            found = self._files_one_by_one() if within is None else within.files(self._handle, SID)
+            files = (
+                LiveFile(sequence=sequence, data=data, deletes=tuple(deletes)) for sequence, data, deletes in found
+            )
+            yield from sorted(files, key=_age) if in_order else files
+
+    def _files_one_by_one(self) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:
+        """Do what `Inside.files` does."""
+        parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
+        spec_of = functools.cache(self._spec)
+        tasks = self._scan().planFiles()
+        try:
+            iterator = tasks.iterator()
+            while iterator.hasNext():
+                task = iterator.next()
+                spec = spec_of(int(task.file().specId()))
+                deletes = [json.loads(parser.toJson(delete, spec)) for delete in task.deletes()]
+                yield int(task.file().dataSequenceNumber()), json.loads(parser.toJson(task.file(), spec)), deletes
+        finally:
+            tasks.close()
 
     def _spec(self, number: int) -> Any:  # noqa: ANN401 (a Java object)
         # Not by going through them: the end of a Java iterator is an exception, and to tell which one PySpark asks
@@ -252,9 +249,9 @@ class IcebergTable:
             transaction = self._handle.newTransaction()
             for step in steps:
                 self._change(transaction, step)
-            to_json = self._catalog.jvm.org.apache.iceberg.SchemaParser.toJson
+            schema = str(self._catalog.schema_json(transaction.table().schema()))
             update = transaction.updateProperties()
-            for key, value in properties(parse(str(to_json(transaction.table().schema())))).items():
+            for key, value in properties(parse(schema)).items():
                 update.set(key, value)
             update.commit()
             transaction.commitTransaction()
@@ -332,17 +329,17 @@ class IcebergTable:
             LakeError: Catalog or storage failed; nothing was committed.
         """
         is_swap = commit.is_rewrite and bool(commit.removed_deletes or not commit.added_deletes)
-        inside = None if is_swap else self._catalog.committer
+        within = None if is_swap else self._catalog.inside
         with translated(f"table {self.name}"):
-            if inside is None:
+            if within is None:
                 self._call_by_call(commit, is_swap=is_swap)
                 now = self.look()
             else:
-                now = inside.commit(self._handle, commit, _existing(commit), is_local=self._is_local)
+                now = within.commit(self._handle, commit, _existing(commit), is_local=self._is_local)
         return now.snapshot_id, now.parent_id
 
     def _call_by_call(self, commit: Commit, *, is_swap: bool) -> None:
-        """Make a commit through py4j: the plain twin of `kuvasz.lake.committer`."""
+        """Make a commit through py4j: the plain twin of `Inside.commit`."""
         transaction = self._handle.newTransaction()
         update = transaction.updateProperties()
         for key, value in commit.properties.items():
@@ -473,11 +470,13 @@ class Catalog:
             localfs.install(jvm, self._hadoop)
             executors = jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
             self.direct = executors.newDirectExecutorService()
-            self.committer = committer.install(jvm, self.direct)
+            self.inside = inside.install(jvm, self.direct)
             # Each dot of a Java name is a round trip through py4j: what a commit's files need is looked up once.
             self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
             self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
             self.new_list = jvm.java.util.ArrayList
+            self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
+            self._parse_name = jvm.org.apache.iceberg.catalog.TableIdentifier.parse
             # A thread without an active session sees Spark's start-up settings alone, not this session's.
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
@@ -510,7 +509,7 @@ class Catalog:
         """Return a table by its name, `namespace.table`; None if there is none."""
         with translated(f"table {name}"):
             try:
-                return IcebergTable(self, self._handle.loadTable(self._identifier(name)), name)
+                return IcebergTable(self, self._handle.loadTable(self._parse_name(name)), name)
             except Py4JJavaError as error:
                 if _class(error).endswith("NoSuchTableException"):
                     return None
@@ -534,7 +533,7 @@ class Catalog:
             values = self.jvm.java.util.HashMap()
             for key, value in properties.items():
                 values.put(key, value)
-            builder = self._handle.buildTable(self._identifier(name), schema).withProperties(values)
+            builder = self._handle.buildTable(self._parse_name(name), schema).withProperties(values)
             if layout_.partition:
                 spec = iceberg.PartitionSpecParser.fromJson(schema, layout.render_spec(layout_, fields))
                 builder.withPartitionSpec(spec)
@@ -546,7 +545,7 @@ class Catalog:
     def drop(self, name: str) -> None:
         """Drop a table and its files."""
         with translated(f"table {name}"):
-            self._handle.dropTable(self._identifier(name), True)  # noqa: FBT003 (Java)
+            self._handle.dropTable(self._parse_name(name), True)  # noqa: FBT003 (Java)
 
     def rehearse(self, folder: Path, commits: int = 4) -> None:
         """Make a few commits to a table of no catalog, so that the JVM has loaded what the first real one needs.
@@ -571,10 +570,6 @@ class Catalog:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _identifier(self, name: str) -> Any:  # noqa: ANN401
-        namespace, _, table = name.rpartition(".")
-        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(namespace), table)
-
     def _namespace(self, name: str) -> Any:  # noqa: ANN401
         return self.jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(name.split(".")))
 
@@ -583,6 +578,10 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+
+def _age(file: LiveFile) -> tuple[int, str]:
+    return file.sequence, file.data["file-path"].rpartition("/")[2]
 
 
 def _existing(commit: Commit) -> list[str] | None:

@@ -34,12 +34,17 @@ class FlushPolicy:
 
     Args:
         interval_s: Between beginnings while little waits.
-        bytes: The most that one mini-transaction takes. With an eighth of it waiting, the next begins as soon as the
-            last one is written: a backlog is worked off without a pause, in the sizes that gather by themselves.
+        bytes: What one mini-transaction takes at most, and half as much again where its commits cost that much. With
+            an eighth of it waiting, the next begins as soon as the last one is written: a backlog is worked off
+            without a pause, in the sizes that gather by themselves.
     """
 
     interval_s: float
     bytes: int
+
+    def most(self, tables: int) -> int:
+        """Return the bytes that a mini-transaction into so many tables takes at most."""
+        return self.bytes + min(self.bytes // 2, (tables - 1) * _COMMIT_COSTS_BYTES)
 
     def wait(self, waiting: Waiting, now: float) -> float:
         """Return the seconds to wait before beginning, 0 for now.

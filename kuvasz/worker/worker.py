@@ -170,7 +170,8 @@ class Worker:
     def _pop(self) -> list[Delivery]:
         taken: list[Delivery] = []
         size = 0
-        while self._waiting and (not taken or size < self._policy.bytes):
+        most = self._policy.most(len(self._dirty))
+        while self._waiting and (not taken or size < most):
             delivery = self._waiting.popleft()
             size += delivery.bytes
             taken.append(delivery)

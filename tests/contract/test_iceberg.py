@@ -12,7 +12,7 @@ from pyiceberg.expressions import EqualTo
 from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, TableError
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake import table as lake_table
-from kuvasz.lake.catalog import Commit, IcebergTable
+from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
 from kuvasz.lake.datafile import DataFile, writing
 from kuvasz.model import Position
 from kuvasz.ports import Failure, Receipt
@@ -293,7 +293,7 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
 
 def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorld) -> None:
     catalog = world.lake._catalog
-    inside = catalog.committer
+    inside = catalog.inside
     assert inside is not None
 
     def told(name: str) -> list[dict[str, str]]:
@@ -313,9 +313,9 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
         ]  # fmt: skip
 
     first = told("eu")
-    catalog.committer = None
+    catalog.inside = None
     second = told("us")[len(first) :]
-    catalog.committer = inside
+    catalog.inside = inside
     assert len(first) == 4
     assert first == second
     assert world.of("eu").keys() == world.of("us").keys()
@@ -324,7 +324,7 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
 @pytest.mark.parametrize("is_inside", [True, False])
 def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: IcebergWorld, *, is_inside: bool) -> None:
     catalog = world.lake._catalog
-    catalog.committer = catalog.committer if is_inside else None
+    catalog.inside = catalog.inside if is_inside else None
     world.prepare("eu")
     world.copy("eu", (1, 0, "x"))
     table, late = _late(world, 1208)
@@ -346,3 +346,24 @@ def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: Icebe
     missing = dataclasses.replace(late, snapshot_id=table.snapshot_id, data_files=[], removed_files=late.data_files)
     with pytest.raises(ForeignChange):
         table.commit(missing)
+
+
+def test_properties_and_files_are_the_same_inside_the_jvm_and_one_by_one(world: IcebergWorld) -> None:
+    catalog = world.lake._catalog
+    for source in ("eu", "us"):
+        world.prepare(source)
+        world.copy(source, *((number, 0, "x") for number in range(20)))
+    world.applied(work(Sender("eu").one(update(1, 7, "y"), delete(2))))
+    table = catalog.load(TARGET)
+    assert table is not None
+
+    def told() -> tuple[dict[str, str], list[LiveFile]]:
+        return table.properties, list(table.live_files(in_order=True))
+
+    inside = told()
+    catalog.inside = None
+    assert told() == inside
+    properties, files = inside
+    assert {"kuvasz.seed", "kuvasz.position.eu", "kuvasz.position.us"} <= properties.keys()
+    assert [file.sequence for file in files] == [1, 2, 3]
+    assert [len(file.deletes) for file in files] == [1, 0, 0]

@@ -48,3 +48,8 @@ def test_one_table_is_committed_as_often_as_was_asked_for() -> None:
     policy = FlushPolicy(interval_s=0.01, bytes=64 << 20)
     for size in (1, 1 << 20):
         assert policy.wait(waiting(size), 10.004) == pytest.approx(0.006)
+
+
+@pytest.mark.parametrize(("tables", "most"), [(1, 64 << 20), (11, (64 << 20) + (10 * 640 << 10)), (100, 96 << 20)])
+def test_more_is_taken_at_once_where_commits_cost_much(tables: int, most: int) -> None:
+    assert LARGE.most(tables) == most

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kuvasz.lake.catalog import Commit
-from kuvasz.lake.committer import Committer, State
+from kuvasz.lake.inside import Inside, State
 
 
 class Compiled:
@@ -29,14 +29,14 @@ class Compiled:
 
 def told(commit: Commit, existing: Sequence[str] | None = None) -> dict[str, object]:
     compiled = Compiled("7 - 0")
-    assert Committer(compiled, "direct").commit(None, commit, existing, is_local=True) == State(7, None, 0)
+    assert Inside(compiled, "direct").commit(None, commit, existing, is_local=True) == State(7, None, 0)
     assert compiled.direct == "direct"
     return compiled.told
 
 
 @pytest.mark.parametrize(("answer", "state"), [("- - 3", State(None, None, 3)), ("12 11 0", State(12, 11, 0))])
 def test_what_a_table_is_now(answer: str, state: State) -> None:
-    assert Committer(Compiled(answer), None).look(None) == state
+    assert Inside(Compiled(answer), None).look(None) == state
 
 
 def test_properties_alone_have_no_files() -> None:
@@ -65,5 +65,46 @@ def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
 def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
     compiled = Compiled("1 - 0")
     commit = Commit(snapshot_id=None, properties={}, summary={})
-    Committer(compiled, "direct").commit(None, commit, None, is_local=False)
+    Inside(compiled, "direct").commit(None, commit, None, is_local=False)
     assert compiled.direct is None
+
+
+class Scanned:
+    """Stands for a scan's tasks."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def iterator(self) -> list[str]:
+        return ['[[3,{"file-path":"a"},[]],[4,{"file-path":"b"},[{"c":1}]]]', '[[5,{"file-path":"d"},[]]]', ""]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Scanning(Compiled):
+    """A table with files."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.scanned = Scanned()
+
+    def scan(self, _: object, bounded: str) -> Scanned:
+        assert bounded == "sid"
+        return self.scanned
+
+    def some(self, _: object, tasks: list[str], most: int) -> str:
+        assert most > 0
+        return tasks.pop(0)
+
+
+def test_files_come_in_some_pieces_and_the_scan_is_closed() -> None:
+    compiled = Scanning()
+    assert [(number, data["file-path"], len(deletes)) for number, data, deletes in Inside(compiled, None).files(
+        None, "sid")] == [(3, "a", 0), (4, "b", 1), (5, "d", 0)]  # fmt: skip
+    assert compiled.scanned.is_closed
+    compiled = Scanning()
+    rest = Inside(compiled, None).files(None, "sid")
+    next(rest)
+    rest.close()
+    assert compiled.scanned.is_closed, "also when nobody asks for the rest"

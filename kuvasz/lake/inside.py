@@ -1,9 +1,10 @@
-"""A commit within the driver's JVM: one call from Python instead of some sixty.
+"""Within the driver's JVM: one call from Python for what would take some sixty.
 
 Each call through py4j costs driver and JVM a tenth of a millisecond or two, and the object it returns another one
-when it is let go; over a hundred tables that is most of a commit. The class below does what `IcebergTable` does call
-by call in its plain twin, `_call_by_call`. Like `kuvasz.lake.localfs` it is compiled by Janino, which Spark brings,
-so that kuvasz needs no jar of its own.
+when it is let go; the end of an iterator is an exception, and to tell which one PySpark asks the JVM a dozen
+questions. Over a hundred tables that is most of a commit, and of a start. The class below does what `IcebergTable`
+does call by call in plain twins. Like `kuvasz.lake.localfs` it is compiled by Janino, which Spark brings, so that
+kuvasz needs no jar of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kuvasz.lake.catalog import Commit
 
@@ -25,10 +26,14 @@ _log = logging.getLogger(__name__)
 #: py4j remembers methods by the name of the class, so each one that is compiled needs its own.
 _NUMBERS = itertools.count(1)
 
+#: Files that are told of at once.
+_FILES = 1000
+
 _SOURCE = """
 package kuvasz;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -36,12 +41,15 @@ import java.util.concurrent.ExecutorService;
 import org.apache.iceberg.ContentFileParser;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
+import org.apache.iceberg.TableScan;
 import org.apache.iceberg.Transaction;
 import org.apache.iceberg.UpdateProperties;
+import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.util.JsonUtil;
 import %(node)s;
 
@@ -52,6 +60,34 @@ public class %(name)s {
     String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
     String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
     return id + " " + parent + " " + table.schema().schemaId();
+  }
+
+  public String properties(Table table) throws Exception {
+    return JsonUtil.mapper().writeValueAsString(table.properties());
+  }
+
+  public CloseableIterable scan(Table table, String bounded) {
+    TableScan scan = table.newScan();
+    if (table.schema().findField(bounded) != null) {
+      scan = (TableScan) scan.includeColumnStats(Collections.singletonList(bounded));
+    }
+    return scan.planFiles();
+  }
+
+  public String some(Table table, Iterator tasks, int most) {
+    StringBuilder text = new StringBuilder();
+    for (int count = 0; count < most && tasks.hasNext(); count++) {
+      FileScanTask task = (FileScanTask) tasks.next();
+      DataFile file = (DataFile) task.file();
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.specId()));
+      text.append(count == 0 ? '[' : ',').append('[').append(file.dataSequenceNumber()).append(',');
+      text.append(ContentFileParser.toJson(file, spec)).append(',').append('[');
+      for (Iterator i = task.deletes().iterator(); i.hasNext();) {
+        text.append(ContentFileParser.toJson((DeleteFile) i.next(), spec)).append(i.hasNext() ? "," : "");
+      }
+      text.append(']').append(']');
+    }
+    return text.length() == 0 ? "" : text.append(']').toString();
   }
 
   public String commit(Table table, String text, ExecutorService direct) throws Exception {
@@ -132,8 +168,8 @@ class State(NamedTuple):
     schema_id: int
 
 
-class Committer:
-    """Made by `install`.
+class Inside:
+    """Made by `install`. What goes wrong is a `Py4JError`.
 
     Args:
         compiled: The Java object.
@@ -148,8 +184,27 @@ class Committer:
         """Look at the catalog again."""
         return _state(self._compiled.look(handle))
 
+    def properties(self, handle: Any) -> dict[str, str]:  # noqa: ANN401
+        """Return a table's properties."""
+        return dict(json.loads(self._compiled.properties(handle)))
+
+    def files(self, handle: Any, bounded: str) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:  # noqa: ANN401
+        """Yield the files of the current snapshot: sequence, data file, delete files (as ContentFileParser's JSON).
+
+        Args:
+            handle: Iceberg's table.
+            bounded: The column whose bounds are wanted, if there is one of that name.
+        """
+        tasks = self._compiled.scan(handle, bounded)
+        try:
+            iterator = tasks.iterator()
+            while text := self._compiled.some(handle, iterator, _FILES):
+                yield from json.loads(text)
+        finally:
+            tasks.close()
+
     def commit(self, handle: Any, commit: Commit, existing: Sequence[str] | None, *, is_local: bool) -> State:  # noqa: ANN401
-        """Make a commit that is no rewrite; a `Py4JError` has what went wrong.
+        """Make a commit that is no rewrite.
 
         Args:
             handle: Iceberg's table.
@@ -161,18 +216,18 @@ class Committer:
         return _state(self._compiled.commit(handle, _json(commit, existing), direct))
 
 
-def install(jvm: Any, direct: Any) -> Committer | None:  # noqa: ANN401
-    """Compile the class; None if that cannot be, and commits are made call by call."""
+def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
+    """Compile the class; None if that cannot be, and all is done call by call."""
     try:
         # Iceberg has Jackson under a name of its own.
         mapper = str(jvm.org.apache.iceberg.util.JsonUtil.mapper().getClass().getPackageName())
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        name = f"Committer{next(_NUMBERS)}"
+        name = f"Inside{next(_NUMBERS)}"
         compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
-        return Committer(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
+        return Inside(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
-        _log.debug("no committer", extra={"event": "committer_failed"}, exc_info=True)
+        _log.debug("the class for the JVM was not compiled", extra={"event": "inside_failed"}, exc_info=True)
         return None
 
 
@@ -206,4 +261,4 @@ def _number(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-__all__ = ["Committer", "State", "install"]
+__all__ = ["Inside", "State", "install"]
