@@ -23,6 +23,7 @@ from kuvasz.parking.lot import ParkedView, ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.route.hashing import worker_of
 from kuvasz.source.reader import ReaderOptions, ReaderState
+from kuvasz.source.warmup import warm
 from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
@@ -157,7 +158,7 @@ class App:
             LakeError: The lake cannot be reached or written.
         """
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._open_lake)
+        await asyncio.gather(asyncio.to_thread(self._open_lake), asyncio.to_thread(warm))
         try:
             for worker in self.workers:
                 worker.start()

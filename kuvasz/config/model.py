@@ -166,10 +166,10 @@ class PipelineConfig(Section):
     """A commit is made early when so much waits for a worker. 64MB, or a quarter of `memory` if that is less."""
 
     transaction_spill_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
-        default_factory=lambda data: min(64 * _MB, _share(data, 4))
+        default_factory=lambda data: min(32 * _MB, _share(data, 8))
     )
     """A larger transaction is written to the lake in parts before it ends, and shown when it has ended.
-    64MB, or a quarter of `memory` if that is less; with many sources, each source's share of that quarter."""
+    32MB, or an eighth of `memory` if that is less; with many sources, each source's share of a quarter."""
 
     chunk_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 8 * _MB
     """A Spark task takes about this much raw data."""

@@ -33,7 +33,7 @@ def test_defaults() -> None:
     assert config.server.address == "127.0.0.1:8000"
     pipeline = config.pipeline
     assert (pipeline.workers, pipeline.commit_interval, pipeline.commit_bytes) == (2, 1.0, 64 * 2**20)
-    assert (pipeline.memory, pipeline.chunk_bytes, pipeline.transaction_spill_bytes) == (2**30, 2**23, 2**26)
+    assert (pipeline.memory, pipeline.chunk_bytes, pipeline.transaction_spill_bytes) == (2**30, 2**23, 2**25)
     assert (pipeline.copy_rows_per_second, pipeline.copy_parallelism, pipeline.state) == (None, None, ".kuvasz")
     (group,) = config.databases
     assert (group.on_slot_lost, group.tables) == ("stop", {"orders": TableConfig()})
@@ -43,14 +43,14 @@ def test_defaults() -> None:
 
 def test_defaults_that_wait_in_memory_fit_into_little_memory() -> None:
     small = PipelineConfig(memory="16MB")
-    assert (small.commit_bytes, small.transaction_spill_bytes) == (4 * 2**20, 4 * 2**20)
+    assert (small.commit_bytes, small.transaction_spill_bytes) == (4 * 2**20, 2 * 2**20)
 
 
 def test_no_more_is_read_ahead_than_workers_can_use() -> None:
     assert PipelineConfig().most_waiting_bytes == 256 * 2**20
     assert PipelineConfig(workers=8).most_waiting_bytes == 2**30
     assert PipelineConfig(memory="16MB").most_waiting_bytes == 16 * 2**20
-    assert PipelineConfig(commit_bytes="64kB").most_waiting_bytes == 128 * 2**20
+    assert PipelineConfig(commit_bytes="64kB").most_waiting_bytes == 64 * 2**20
 
 
 def test_readers_share_a_quarter_of_memory() -> None:
