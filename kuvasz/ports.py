@@ -153,13 +153,11 @@ class CopyRequest(Protocol):
 
 
 class Lake(Protocol):
-    """The lake. Calls block; every target is used by one caller at a time, different targets side by side.
+    """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
 
-    Attributes:
-        commit_conflicts: Commits that met another writer's and were made again, since the start.
-    """
-
-    commit_conflicts: int
+    @property
+    def commit_conflicts(self) -> int:
+        """Commits that met another writer's and were made again, since the start."""
 
     def open(self) -> None:
         """Reach catalog and storage and get ready for the first changes.

@@ -142,14 +142,14 @@ class Process:
 
     def wait_killed(self) -> None:
         """Wait until a failpoint has killed the process and its JVM is gone."""
-        helpers: dict[int, psutil.Process] = {}
+        helpers = Helpers(self)
         end = time.monotonic() + START_PATIENCE_S
         while self.is_running:
             assert time.monotonic() < end, f"no failpoint was reached:\n{self.report()}"
-            helpers |= {helper.pid: helper for helper in self.helpers()}
+            helpers.look()
             time.sleep(0.05)
         assert self.wait() == -signal.SIGKILL, self.report()
-        self.wait_helpers(list(helpers.values()))
+        helpers.wait()
 
     @staticmethod
     def wait_helpers(helpers: Sequence[psutil.Process]) -> None:
@@ -235,6 +235,28 @@ class Process:
             expected = expected + more
         oracle.assert_equal(expected, self.rows(target), key=key)
         oracle.assert_equal(expected, oracle.lake_rows_duckdb(self.pyiceberg, f"shop.{target}"), key=key)
+
+
+class Helpers:
+    """The JVM and the Python workers of a process whose end is waited for.
+
+    Looked for now and then only: a look reads about every process there is.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._found: dict[int, psutil.Process] = {}
+        self._next = 0.0
+
+    def look(self) -> None:
+        """Look who is there, if it is time to."""
+        if time.monotonic() >= self._next:
+            self._found |= {helper.pid: helper for helper in self._process.helpers()}
+            self._next = time.monotonic() + 0.5
+
+    def wait(self) -> None:
+        """Wait until all that were ever seen are gone."""
+        self._process.wait_helpers(list(self._found.values()))
 
 
 def confirmed(database: Database, through: str) -> bool:

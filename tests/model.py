@@ -43,15 +43,19 @@ class Transaction:
 
 def clone(copied: Iterable[Row], transactions: Iterable[Transaction]) -> list[Row]:
     """Return the rows as the source has them; equal rows of a table without a key are there as often as there."""
-    rows = list(copied)
+    rows: dict[int, Row] = {}  # by identity: an event tells of the very object that an earlier one brought
+    for row in copied:
+        assert id(row) not in rows
+        rows[id(row)] = row
     for event in _events(transactions):
         if event.op == "T":
-            rows = []
-        if event.old is not None:
-            rows.remove(event.old)
+            rows.clear()
+        if event.old is not None and rows.pop(id(event.old), None) is None:
+            del rows[next(found for found, row in rows.items() if row == event.old)]  # an equal one, or StopIteration
         if event.new is not None:
-            rows.append(event.new)
-    return rows
+            assert id(event.new) not in rows
+            rows[id(event.new)] = event.new
+    return list(rows.values())
 
 
 def append(copied: Iterable[Row], transactions: Iterable[Transaction]) -> list[Row]:

@@ -65,7 +65,7 @@ class Observer:
         self.transactions: dict[str, list[tuple[int, Transaction]]] = {name: [] for name in keys}  #: with end LSN
         self.columns: dict[str, tuple[str, ...]] = {}
         self._relations: dict[int, tuple[str, list[Column]]] = {}
-        self._rows: dict[str, list[dict]] = {name: [] for name in keys}
+        self._rows: dict[str, dict[tuple, list[dict]]] = {name: {} for name in keys}  # by key; one list without
         self._name, self._slot = name, f"{name}_{database.name}"
         # With partitions under their root, as kuvasz has them.
         tables = ", ".join(keys)
@@ -131,8 +131,8 @@ class Observer:
 
     def _reshape(self, table: str, names: tuple[str, ...], events: Mapping[str, list[Event]]) -> None:
         """Give the rows there are the columns there are now."""
-        rows = self._rows[table]
-        rows[:] = [{name: row.get(name, self.defaults.get(name)) for name in names} for row in rows]
+        for rows in self._rows[table].values():
+            rows[:] = [{name: row.get(name, self.defaults.get(name)) for name in names} for row in rows]
         shown = {name: self.defaults[name] for name in names if name in self.defaults and self._shows_defaults}
         written = [event for _, one in self.transactions[table] for event in one.events] + events.get(table, [])
         for event in written:
@@ -152,11 +152,12 @@ class Observer:
         if message[:1] != b"I":
             sought = tuples.get(b"O") or tuples.get(b"K") or new
             told = key if b"O" not in tuples and key else tuple(self.columns[name])
-            old = next(row for row in rows if all(row[column] == sought[column] for column in told))
-            rows.remove(old)
+            found = rows[tuple(sought[column] for column in key)]
+            old = next(row for row in found if all(row[column] == sought[column] for column in told))
+            found.remove(old)
         if new is not None:
             new = {column: old[column] if value is ... else value for column, value in new.items()}
-            rows.append(new)
+            rows.setdefault(tuple(new[column] for column in key), []).append(new)
         events.setdefault(name, []).append(Event(op=message[:1].decode(), old=old, new=new))
 
     # What a lake must hold

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kuvasz import failpoints
 from kuvasz.errors import LakeError
 from kuvasz.lake import positions as position_properties
-from kuvasz.lake.catalog import Commit
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from kuvasz.lake import puffin
-from kuvasz.lake.catalog import Commit, LiveFile
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.datafile import DataFile, check_size, file_io
 from kuvasz.lake.layout import Values
+from kuvasz.lake.live_file import LiveFile
 from kuvasz.model import UInt32s
 
 #: Reserved ids of position delete files (Iceberg spec, "Position Delete Files").

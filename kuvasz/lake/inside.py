@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kuvasz.lake.catalog import Commit
+    from kuvasz.lake.commit import Commit
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from kuvasz.config.model import MaintenanceConfig, RowOrder
 from kuvasz.errors import InternalError, KuvaszError, LakeError
-from kuvasz.lake.catalog import Catalog, Commit
+from kuvasz.lake.catalog import Catalog
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.compaction import Group, Policy, batches, one_pass
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.orphans import Busy, Orphans, held

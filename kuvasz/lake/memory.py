@@ -222,7 +222,12 @@ class MemoryLake(Lake):
         self._tables: dict[str, _Table] = {}
         self._feeds = Feeds()
         self._lock = threading.Lock()
-        self.commit_conflicts = 0
+
+    @property
+    @override
+    def commit_conflicts(self) -> int:
+        """See `kuvasz.ports.Lake.commit_conflicts`: nobody else writes."""
+        return 0
 
     @override
     def open(self) -> None:

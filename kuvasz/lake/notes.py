@@ -14,8 +14,8 @@ from kuvasz.lake import gaps, positions
 from kuvasz.ports import Gap
 
 if TYPE_CHECKING:
-    from kuvasz.lake.catalog import IcebergTable
     from kuvasz.lake.files import Changeset
+    from kuvasz.lake.iceberg_table import IcebergTable
 
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.partitions` names them.
 PARTS_PREFIX = "kuvasz.partitions."

@@ -22,7 +22,7 @@ from kuvasz.lake.files import entry_of
 from kuvasz.model import TableType, UInt32s
 
 if TYPE_CHECKING:
-    from kuvasz.lake.catalog import LiveFile
+    from kuvasz.lake.live_file import LiveFile
     from kuvasz.lake.table import LakeTable
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,6 @@ from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import layout, member, origin
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.binding import no_earlier_version
-from kuvasz.lake.catalog import IcebergTable
 from kuvasz.lake.checkpoints import Checkpoints
 from kuvasz.lake.columns import Columns
 from kuvasz.lake.datafile import DataFile, file_io, remove
@@ -31,6 +30,7 @@ from kuvasz.lake.draft import COMMIT_PROPERTY, REWRITE_PROPERTY, Draft
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset, FileTable, Sent
+from kuvasz.lake.iceberg_table import IcebergTable
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery

@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kuvasz.lake.catalog import IcebergTable
+    from kuvasz.lake.iceberg_table import IcebergTable
 
 #: Table property by which another process asks the one that writes the table to wait a moment with its next commit.
 YIELD_PROPERTY = "kuvasz.yield"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import random
 import time
@@ -22,7 +23,7 @@ from tests import oracle
 from tests.acceptance import test_crash, test_maintenance
 from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
 from tests.fix_postgres import Database, create_database, drop_database
-from tests.fix_process import Process
+from tests.fix_process import Helpers, Process
 from tests.integration import test_slot_repair
 from tests.observer import Observer
 
@@ -93,17 +94,17 @@ class World:
 
     def look(self, confirmed: dict[tuple[str, str], int], chosen: random.Random) -> None:
         """Nothing that was confirmed may be missing anywhere; one table is compared as a whole."""
+        reached = {(kind, table): self._positions(f"{kind}_{table}") for kind in TYPES for table in TABLES}
+        for observer in self.observers.values():
+            observer.read()
         held = {}
-        for kind, sid, table in ((kind, sid, table) for kind in TYPES for sid in self.sources for table in TABLES):
-            found = self._positions(f"{kind}_{table}")
-            source = f"{kind}_{sid}"
+        for (kind, table), sid in itertools.product(reached, self.sources):
+            found, source = reached[kind, table], f"{kind}_{sid}"
             if source not in found or self.process.is_parked(f"{kind}_{table}", source):
                 continue  # what is parked is on this machine's disk, and confirmed
-            held[kind, sid, table] = max(found[source], confirmed.get((kind, sid), 0))
-            observer = self.observers[sid]
-            observer.read()
             told = confirmed.get((kind, sid), 0)
-            late = [end for end, _ in observer.transactions[table] if found[source] < end <= told]
+            held[kind, sid, table] = max(found[source], told)
+            late = [end for end, _ in self.observers[sid].transactions[table] if found[source] < end <= told]
             assert not late, f"{kind}_{table} of {sid} at {found[source]:X} lacks what was confirmed: {late[:3]}"
         if held:
             kind, sid, table = chosen.choice(sorted(held))
@@ -142,9 +143,9 @@ class World:
         """Start, and have it end at a point, or some time after its first commit if that is not reached."""
         process = self.process.start(failpoints=f"{point}:kill:{passes}")
         end = None
-        helpers = {}
+        helpers = Helpers(process)
         while process.is_running:
-            helpers |= {helper.pid: helper for helper in process.helpers()}
+            helpers.look()
             if end is None and process.found("committed"):
                 end = time.monotonic() + seconds
             if end is not None and time.monotonic() > end:
@@ -155,7 +156,7 @@ class World:
             time.sleep(0.05)
         confirmed = self.confirmed()
         process.wait()
-        process.wait_helpers(list(helpers.values()))
+        helpers.wait()
         # Told to stop it may pass a point less often than that: not every table has something to save.
         assert process.found("failpoint") or (point in STOPPING and process.wait() == 0), process.report()
         return confirmed

@@ -12,8 +12,10 @@ from pyiceberg.expressions import EqualTo
 from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, TableError
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake import table as lake_table
-from kuvasz.lake.catalog import Commit, IcebergTable, LiveFile
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.datafile import DataFile, writing
+from kuvasz.lake.iceberg_table import IcebergTable
+from kuvasz.lake.live_file import LiveFile
 from kuvasz.model import Position
 from kuvasz.ports import Failure, Receipt
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work

@@ -17,8 +17,10 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
-from kuvasz.lake.catalog import Catalog, Commit, IcebergTable
+from kuvasz.lake.catalog import Catalog
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.compaction import Group, Policy
+from kuvasz.lake.iceberg_table import IcebergTable
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.orphans import Orphans
 from kuvasz.lake.swap import Rewrite, facts

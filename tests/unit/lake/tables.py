@@ -9,9 +9,9 @@ import numpy as np
 
 from kuvasz.fold.keys import Keys
 from kuvasz.lake import origin
-from kuvasz.lake.catalog import LiveFile
 from kuvasz.lake.datafile import DataFile
 from kuvasz.lake.layout import Layout
+from kuvasz.lake.live_file import LiveFile
 from kuvasz.lake.schema import Field, LakeSchema
 from kuvasz.lake.table import LakeTable
 from kuvasz.model import Kind, TableType, ValueType

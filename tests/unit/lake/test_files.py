@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from kuvasz.lake import files
-from kuvasz.lake.catalog import Commit, LiveFile
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.datafile import DataFile
 from kuvasz.lake.files import Changeset, DeleteFile, FileEntry, FileTable, Sent
+from kuvasz.lake.live_file import LiveFile
 
 named = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
 

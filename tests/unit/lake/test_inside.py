@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kuvasz.lake.catalog import Commit
+from kuvasz.lake.commit import Commit
 from kuvasz.lake.inside import Inside, State
 
 

@@ -13,8 +13,8 @@ from kuvasz.errors import ForeignChange, TableError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake import naming
-from kuvasz.lake.catalog import LiveFile
 from kuvasz.lake.files import Changeset, FileTable
+from kuvasz.lake.live_file import LiveFile
 from kuvasz.lake.recovery import Recovery
 from kuvasz.model import TableType
 

@@ -1,0 +1,71 @@
+"""A mini-transaction between its two stages: its files are written, and nothing shows them yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.lake.tasks import ChunkDone
+from kuvasz.model import NO_OPERATIONS, Operations, Truncation
+
+if TYPE_CHECKING:
+    from kuvasz.lake.chunks import Cut
+    from kuvasz.lake.era import Era
+    from kuvasz.lake.files import Changeset
+    from kuvasz.lake.table import LakeTable
+    from kuvasz.ports import TableWork
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTable:
+    """One target's part of it."""
+
+    work: TableWork
+    cut: Cut
+    results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
+    era: Era
+    generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
+    error: KuvaszError | None = None
+
+    def paths(self) -> list[str]:
+        """Return the files that were written."""
+        return [file.path for done in self.results if isinstance(done, ChunkDone) for file in done.files]
+
+    def operations(self) -> dict[str, Operations]:
+        """Return, by source, how many rows the source inserted, updated and deleted."""
+        found: dict[str, Operations] = {}
+        for step, result in zip(self.cut.steps, self.results, strict=True):
+            if isinstance(result, ChunkDone):
+                found[step.source] = found.get(step.source, NO_OPERATIONS).plus(result.operations)
+        return found
+
+    def abandon_to(self, changeset: Changeset) -> None:
+        """Put every file into a changeset, to be removed with it."""
+        files = [file for result in self.results if isinstance(result, ChunkDone) for file in result.files]
+        for number, file in enumerate(files):
+            changeset.added[-1 - number] = (file, None)
+
+    def check_generations(self, table: LakeTable) -> None:
+        """Refuse changes of a source whose position was forgotten since: they would begin behind a gap.
+
+        Raises:
+            LakeError: There are some.
+        """
+        for step in self.cut.steps:
+            if self.generations.get(step.source, 0) != table.generations.get(step.source, 0):
+                message = (
+                    f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
+                )
+                raise LakeError(message, hint="kuvasz begins again by itself")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A mini-transaction that waits for its commits."""
+
+    tables: tuple[WrittenTable, ...]
+
+
+__all__ = ["Written", "WrittenTable"]
