@@ -48,7 +48,7 @@ class LakeBeside:
         self._config = config
         self._session = session
         self._owns_session = session is None
-        self._properties = {name: str(value) for name, value in config.lake.properties.items()}
+        self._properties = config.lake.properties
 
     def __enter__(self) -> LakeBeside:
         """Start Spark and reach the catalog.

@@ -8,7 +8,7 @@ all that wait are completed in as few jobs as can be, one for each level.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kuvasz.lake.files import Changeset
     from kuvasz.lake.jobs import Jobs
     from kuvasz.lake.table import LakeTable
-    from kuvasz.ports import Feed
 
 #: File number and position of rows, one after another.
 _Places: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -65,7 +64,7 @@ class CloneWriter:
         self._level_of: dict[int, int] = {}  # number of a file to come -> its level
         self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
 
-    def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, feed: Feed) -> None:
+    def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, sid: str | None) -> None:
         """Take one step with its result, in order.
 
         Raises:
@@ -73,18 +72,23 @@ class CloneWriter:
         """
         self._take_turn(step)
         if isinstance(result, Truncation):
-            self._truncate(step.source, feed)
+            self._truncate(step.source, sid)
         else:
-            self._resolve(step.source, result, feed.sid if self._table.target.has_sid else None)
+            self._resolve(step.source, result, sid)
 
-    def complete(self) -> None:
-        """Write the rows that wait; after the last step.
+    def conclude(self, whole: Collection[str]) -> None:
+        """Write the rows that wait, and close open transactions; after the last step.
+
+        Args:
+            whole: Sources of which nothing goes on in later work.
 
         Raises:
             TableError: An earlier version is not there.
         """
         for level in sorted({item.level for item in self._waiting}):
             self._complete([item for item in self._waiting if item.level == level])
+        for source in self._table.open.keys() & whole:
+            self._table.close_open(source, self._changeset)
 
     def _take_turn(self, step: Chunk | Truncation) -> None:
         """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
@@ -111,13 +115,13 @@ class CloneWriter:
         pending = self._table.open.get(source)
         return self._changeset if pending is None else pending.changeset
 
-    def _truncate(self, source: str, feed: Feed) -> None:
+    def _truncate(self, source: str, sid: str | None) -> None:
         if self._table.target.type is TableType.APPEND:
             return
         layer = self._layer(source)
         gone = [item for item in self._waiting if item.source == source and item.layer is layer]
-        self._table.truncate(source, feed.sid, layer, [item.number for item in gone])
-        self._waiting = [item for item in self._waiting if item.source != source or item.layer is not layer]
+        self._table.truncate(source, sid, layer, [item.number for item in gone])
+        self._waiting = [item for item in self._waiting if item not in gone]
 
     def _resolve(self, source: str, result: ChunkDone, sid: str | None) -> None:
         table, layer = self._table, self._layer(source)

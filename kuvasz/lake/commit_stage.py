@@ -6,7 +6,7 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -123,11 +123,7 @@ class CommitStage:
 
     def _apply(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> Receipt:
         self._retried(table, table.follow)
-        closed = written.work.through.keys() - written.work.open_sources
-        if table.target.type is TableType.HISTORY:
-            self._resolve_history(table, written, changeset, closed)
-        else:
-            self._resolve(table, written, changeset, closed)
+        self._resolve(table, written, changeset)
         positions = chunks.reached(written.cut, written.work.through, table.positions)
         begin = time.monotonic()
         snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
@@ -158,25 +154,13 @@ class CommitStage:
                 self._closing.wait(wait)
                 wait = min(wait * 2, 30.0)
 
-    def _resolve_history(
-        self, table: LakeTable, written: WrittenTable, changeset: Changeset, closed: Collection[str]
-    ) -> None:
-        writer = HistoryWriter(table, self._jobs, self._properties, changeset)
+    def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
+        kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
+        writer = kind(table, self._jobs, self._properties, changeset)
         for step, result in zip(written.cut.steps, written.results, strict=True):
             feed = self._feeds.find(table.name, step.source, step.relation)
             writer.take(step, result, feed.sid if table.target.has_sid else None)
-        for source in table.open.keys() & closed:
-            writer.close(source)
-
-    def _resolve(
-        self, table: LakeTable, written: WrittenTable, changeset: Changeset, closed: Collection[str]
-    ) -> None:
-        writer = CloneWriter(table, self._jobs, self._properties, changeset)
-        for step, result in zip(written.cut.steps, written.results, strict=True):
-            writer.take(step, result, self._feeds.find(table.name, step.source, step.relation))
-        writer.complete()
-        for source in table.open.keys() & closed:
-            table.close_open(source, changeset)
+        writer.conclude(written.work.through.keys() - written.work.open_sources)
 
 
 def _failed(table: LakeTable, written: WrittenTable, changeset: Changeset, error: KuvaszError) -> Failure:

@@ -11,7 +11,7 @@ end, and only then the versions from before it end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -84,7 +84,7 @@ class HistoryWriter:
         source, of = step.source, chunks.open_lsn(step)
         self._source = source
         if source in self._table.open and self._table.open[source].commit_lsn != of:
-            self.close(source)
+            self._close(source)
         if of and source not in self._table.open:
             self._table.open[source] = OpenTransaction(of)
             self._table.open[source].sid = sid
@@ -102,7 +102,12 @@ class HistoryWriter:
         else:
             self._piece(result, source, sid, pending)
 
-    def close(self, source: str) -> None:
+    def conclude(self, whole: Collection[str]) -> None:
+        """Take in the open transactions of sources of which nothing goes on in later work; after the last step."""
+        for source in self._table.open.keys() & whole:
+            self._close(source)
+
+    def _close(self, source: str) -> None:
         """Take in a transaction that came in pieces and is now whole."""
         table, changeset, self._source = self._table, self._changeset, source
         pending = table.open.pop(source)

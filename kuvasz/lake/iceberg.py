@@ -95,7 +95,7 @@ class IcebergLake:
         self._maintainer: Maintainer | None = None
         self._write_stage: WriteStage | None = None
         self._commit_stage: CommitStage | None = None
-        self._properties: Mapping[str, str] = {k: str(v) for k, v in config.lake.properties.items()}
+        self._properties: Mapping[str, str] = config.lake.properties
         self._state = config.pipeline.state_folder
 
     def open(self) -> None:

@@ -301,7 +301,7 @@ class IcebergTable:
                 self._call_by_call(commit, is_swap=is_swap)
                 now = self.look()
             else:
-                now = within.commit(self._handle, commit, commit.existing(), is_local=self._is_local)
+                now = within.commit(self._handle, commit, is_local=self._is_local)
         return now.snapshot_id, now.parent_id
 
     def _call_by_call(self, commit: Commit, *, is_swap: bool) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kuvasz.lake.commit import Commit
 
@@ -203,17 +203,16 @@ class Inside:
         finally:
             tasks.close()
 
-    def commit(self, handle: Any, commit: Commit, existing: Sequence[str] | None, *, is_local: bool) -> State:  # noqa: ANN401
+    def commit(self, handle: Any, commit: Commit, *, is_local: bool) -> State:  # noqa: ANN401
         """Make a commit that is no rewrite.
 
         Args:
             handle: Iceberg's table.
             commit: What changes.
-            existing: Paths of data files that must still be there; None: nothing dies.
             is_local: Whether manifests are read and written in the calling thread.
         """
         direct = self._direct if is_local else None
-        return _state(self._compiled.commit(handle, _json(commit, existing), direct))
+        return _state(self._compiled.commit(handle, _json(commit), direct))
 
 
 def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
@@ -231,7 +230,7 @@ def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
         return None
 
 
-def _json(commit: Commit, existing: Sequence[str] | None) -> str:
+def _json(commit: Commit) -> str:
     told: dict[str, Any] = {
         "properties": dict(commit.properties),
         "removed_properties": list(commit.removed_properties),
@@ -241,8 +240,9 @@ def _json(commit: Commit, existing: Sequence[str] | None) -> str:
     told["summary"] = dict(commit.summary)
     if commit.snapshot_id is not None:
         told["snapshot_id"] = commit.snapshot_id
+    existing = commit.existing()
     if existing is not None:
-        told["existing"] = list(existing)
+        told["existing"] = existing
     files = {
         "data_files": commit.data_files, "added_deletes": commit.added_deletes,
         "removed_deletes": commit.removed_deletes, "removed_files": commit.removed_files,

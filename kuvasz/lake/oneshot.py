@@ -45,7 +45,6 @@ def maintain(
         LakeError: Spark does not start or the catalog cannot be reached.
     """
     own = session or spark.open_session(config)
-    properties = {name: str(value) for name, value in config.lake.properties.items()}
     try:
         catalog = Catalog(own, config.lake.name)
         with tempfile.TemporaryDirectory(prefix="kuvasz-maintain-") as folder:
@@ -57,7 +56,9 @@ def maintain(
                 try:
                     found = catalog.load(target.name)
                     if found is not None:
-                        table = LakeTable(found, target, properties, Path(folder), _no_keys, Expressions(own))
+                        table = LakeTable(
+                            found, target, config.lake.properties, Path(folder), _no_keys, Expressions(own)
+                        )
                         outcomes.append(maintainer.run(table, full=full))
                 except KuvaszError as error:
                     outcomes.append((target.name, error))

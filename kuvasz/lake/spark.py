@@ -147,7 +147,7 @@ def catalog_properties(config: Config) -> dict[str, str]:
     if lake.type in {CatalogType.JDBC, CatalogType.HIVE} and _is_on_s3(config):
         # These catalogs fall back to Hadoop's file systems, and the bundle has none for S3.
         properties["io-impl"] = _S3_FILE_IO
-    return properties | {name: str(value) for name, value in lake.properties.items()}
+    return properties | lake.properties
 
 
 def prefetch(*, with_aws: bool = True) -> None:

@@ -66,7 +66,7 @@ class WriteStage:
         self._tables = tables
         self._feeds = feeds
         self._config = config
-        self._properties = {key: str(value) for key, value in config.lake.properties.items()}
+        self._properties = config.lake.properties
 
     def write(self, works: Sequence[TableWork]) -> Written:
         """See `kuvasz.ports.Lake.write`."""
@@ -186,7 +186,7 @@ class _Batch:
     def sizes(self) -> list[int]:
         return [step.size if isinstance(step, Chunk) else 1 for step, _, _ in self.chunks]
 
-    def placed(self, number: int, result: ChunkDone) -> KuvaszError | None:
+    def error(self, number: int, result: ChunkDone) -> KuvaszError | None:
         """Return the error of a chunk, with the commit it is found in."""
         if result.error is None:
             return None
@@ -218,7 +218,7 @@ class _Plan:
                 results.append(step)
                 continue
             results.append(done[step])
-            error = error or batch.placed(step, done[step])
+            error = error or batch.error(step, done[step])
         return WrittenTable(
             work=self.work,
             cut=self.cut,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import KuvaszError, LakeError
@@ -12,6 +12,7 @@ from kuvasz.model import NO_OPERATIONS, Operations, Truncation
 
 if TYPE_CHECKING:
     from kuvasz.lake.chunks import Cut
+    from kuvasz.lake.datafile import DataFile
     from kuvasz.lake.era import Era
     from kuvasz.lake.files import Changeset
     from kuvasz.lake.table import LakeTable
@@ -31,7 +32,7 @@ class WrittenTable:
 
     def paths(self) -> list[str]:
         """Return the files that were written."""
-        return [file.path for done in self.results if isinstance(done, ChunkDone) for file in done.files]
+        return [file.path for file in self._files()]
 
     def operations(self) -> dict[str, Operations]:
         """Return, by source, how many rows the source inserted, updated and deleted."""
@@ -43,8 +44,7 @@ class WrittenTable:
 
     def abandon_to(self, changeset: Changeset) -> None:
         """Put every file into a changeset, to be removed with it."""
-        files = [file for result in self.results if isinstance(result, ChunkDone) for file in result.files]
-        for number, file in enumerate(files):
+        for number, file in enumerate(self._files()):
             changeset.added[-1 - number] = (file, None)
 
     def check_generations(self, table: LakeTable) -> None:
@@ -59,6 +59,9 @@ class WrittenTable:
                     f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
                 )
                 raise LakeError(message, hint="kuvasz begins again by itself")
+
+    def _files(self) -> Iterator[DataFile]:
+        return (file for result in self.results if isinstance(result, ChunkDone) for file in result.files)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class ReaderOptions:
     status_interval_s: float = 10.0  #: between status updates when nothing changed
     confirm_interval_s: float = 1.0  #: between status updates when the confirmable LSN moved
     silence_timeout_s: float = 60.0  #: without a byte from the server the connection is taken for dead
-    spill_bytes: int = 64 << 20  #: of one open transaction, before it is handed on in parts
+    spill_bytes: int = 32 << 20  #: of one open transaction, before it is handed on in parts
     gulp_bytes: int = 4 << 20  #: at which a gulp is routed
     gulp_s: float = 0.02  #: after which a gulp is routed while data flows
     longest_pause_s: float = 0.02  #: between two looks at the socket while data flows

@@ -1,6 +1,6 @@
 """Load, or at the very first start compile, what a stream's first bytes would otherwise wait for.
 
-Both kernels run on the event loop, where all sources wait with the one that is first.
+The kernels of drain and route run on the event loop, where all sources wait with the one that is first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from psycopg.pq import PGconn
 
 from kuvasz.model import PgType, Relation
 from kuvasz.route.assembler import Assembler
-from kuvasz.source.drain import best_drain
+from kuvasz.source.drain import KernelDrain, best_drain
 
 #: One transaction with one row, as pgoutput sends it (PostgreSQL manual 54.9, "Logical Replication Message Formats").
 _BEGIN = b"B" + struct.pack("!QqI", 8, 0, 1)
@@ -29,12 +29,14 @@ class _One:
 
 
 def warm() -> int:
-    """Send one tiny transaction through the assembler and ask a connection that never was for more.
+    """Ask a connection that never was for messages, and send one tiny transaction through the assembler.
 
     Returns:
         The rows that came out: one.
     """
-    best_drain(PGconn.connect_start(b"host=/nowhere")).drain(1)
+    empty = best_drain(PGconn.connect_start(b"host=/nowhere"))
+    if isinstance(empty, KernelDrain):  # the plain one has nothing to load, and says what libpq says of such a one
+        empty.drain(1)
     assembler = Assembler("warm-up", _One(), _types, 1 << 20)
     payloads = [b"w" + bytes(24) + message for message in (_BEGIN, _RELATION, _INSERT, _COMMIT)]
     assembler.feed(b"".join(payloads), np.array([len(payload) for payload in payloads], np.uint32))

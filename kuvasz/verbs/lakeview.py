@@ -105,7 +105,7 @@ def prove_warehouse(config: Config) -> str:
         return "to be made"
     path = f"{location}/_kuvasz_probe_{uuid.uuid4().hex}"
     try:
-        io = file_io({name: str(value) for name, value in config.lake.properties.items()}, path)
+        io = file_io(config.lake.properties, path)
         with io.new_output(path).create() as stream:
             stream.write(b"kuvasz")
         io.delete(path)
@@ -133,7 +133,7 @@ def _open(lake: LakeConfig) -> Catalog:
 
 def catalog_properties(lake: LakeConfig) -> dict[str, str]:
     """Return the options of a catalog as PyIceberg takes them."""
-    given = {name: str(value) for name, value in lake.properties.items()}
+    given = lake.properties
     properties = {"type": str(lake.type), "uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **given}
     if lake.type is CatalogType.JDBC:
         # To open a catalog must not make its tables.

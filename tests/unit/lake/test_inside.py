@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 
@@ -27,9 +26,9 @@ class Compiled:
         return self.answer
 
 
-def told(commit: Commit, existing: Sequence[str] | None = None) -> dict[str, object]:
+def told(commit: Commit) -> dict[str, object]:
     compiled = Compiled("7 - 0")
-    assert Inside(compiled, "direct").commit(None, commit, existing, is_local=True) == State(7, None, 0)
+    assert Inside(compiled, "direct").commit(None, commit, is_local=True) == State(7, None, 0)
     assert compiled.direct == "direct"
     return compiled.told
 
@@ -46,13 +45,14 @@ def test_properties_alone_have_no_files() -> None:
 
 def test_files_are_told_as_they_are() -> None:
     commit = Commit(
-        snapshot_id=1 << 62, properties={}, summary={"s": "t"}, data_files=['{"a": 1}', '{"a": 2}'],
-        added_deletes=['{"b": 1}'], removed_deletes=['{"c": 1}'], removed_files=['{"d": 1}'],
+        snapshot_id=1 << 62, properties={}, summary={"s": "t"},
+        data_files=['{"file-path": "a"}', '{"file-path": "b"}'], added_deletes=['{"referenced-data-file": "x"}'],
+        removed_deletes=['{"c": 1}'], removed_files=['{"d": 1}'],
     )  # fmt: skip
-    assert told(commit, ["x"]) == {
+    assert told(commit) == {
         "properties": {}, "removed_properties": [], "summary": {"s": "t"}, "snapshot_id": 1 << 62, "existing": ["x"],
-        "data_files": [{"a": 1}, {"a": 2}], "added_deletes": [{"b": 1}], "removed_deletes": [{"c": 1}],
-        "removed_files": [{"d": 1}],
+        "data_files": [{"file-path": "a"}, {"file-path": "b"}], "added_deletes": [{"referenced-data-file": "x"}],
+        "removed_deletes": [{"c": 1}], "removed_files": [{"d": 1}],
     }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
 def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
     compiled = Compiled("1 - 0")
     commit = Commit(snapshot_id=None, properties={}, summary={})
-    Inside(compiled, "direct").commit(None, commit, None, is_local=False)
+    Inside(compiled, "direct").commit(None, commit, is_local=False)
     assert compiled.direct is None
 
 
