@@ -31,6 +31,7 @@ from kuvasz.source.connection import Connection, SystemIdentity
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
+    from kuvasz.model import Delivery, UInt8s, UInt32s
     from kuvasz.ports import Inbox, Routes
     from kuvasz.state.budget import Budget
     from kuvasz.state.progress import Progress
@@ -110,6 +111,7 @@ class Reader:
         budget: Bytes in flight; the reader adds each delivery's bytes, the worker removes them.
         types: Resolves type oids; may block, a Relation message is routed in a thread.
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
+        on_described: Called in the same thread when all Relation messages of a gulp were taken.
         system_id: The cluster the lake's positions belong to; None accepts any.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
@@ -129,6 +131,7 @@ class Reader:
         budget: Budget,
         types: TypeLookup,
         follow: Follow | None = None,
+        on_described: Callable[[], None] = lambda: None,
         system_id: str | None = None,
         standing: StandingFile | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
@@ -152,6 +155,7 @@ class Reader:
         self._inboxes = inboxes
         self._progress = progress
         self._budget = budget
+        self._on_described = on_described
         self._system_id = system_id
         self._standing = standing
         self._applied_lsn = applied_lsn
@@ -385,7 +389,7 @@ class Reader:
             # Its types may have to be asked for. A cancellation in here leaves a half-routed gulp behind: the
             # assembler is reset before the next connection.
             loop = asyncio.get_running_loop()
-            deliveries = await loop.run_in_executor(None, self._assembler.feed, view, lengths)
+            deliveries = await loop.run_in_executor(None, self._feed_described, view, lengths)
         else:
             deliveries = self._assembler.feed(view, lengths)
         del view, gulp
@@ -398,6 +402,12 @@ class Reader:
         self._progress.received(self.source, self._assembler.received_lsn)
         if self._assembler.take_reply_wanted():
             self._send_status()
+
+    def _feed_described(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
+        try:
+            return self._assembler.feed(gulp, lengths)
+        finally:
+            self._on_described()
 
     async def _readable(self, connection: Connection) -> None:
         """Wait until the socket has something to read, or something changed."""

@@ -8,14 +8,13 @@ position (invariant 3 in ARCHITECTURE.md), this one begins at the position of it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.model import PgType
 from kuvasz.route.assembler import Follow
-from kuvasz.source import conninfo, introspect
+from kuvasz.source import conninfo
 from kuvasz.source.reader import Reader, ReaderOptions
+from kuvasz.source.type_catalog import TypeCatalog
 from kuvasz.state.standing import StandingFile
 from kuvasz.state.tables import State
 from kuvasz.sync.basis import Basis
@@ -119,6 +118,7 @@ class Stream:
     def open(self, publications: Sequence[str], system_id: str) -> Reader:
         """Return the reader of the next connection; it does not read yet."""
         around = self._around
+        types = TypeCatalog(self._url)
         reader = Reader(
             self._source,
             conninfo.replication_conninfo(self._url),
@@ -128,8 +128,9 @@ class Stream:
             inboxes=around.inboxes,
             progress=around.progress,
             budget=around.budget,
-            types=self._types,
+            types=types,
             follow=self._follow,
+            on_described=types.close,
             system_id=system_id,
             standing=self._standing,
             applied_lsn=self._slot.applied_lsn,
@@ -143,10 +144,6 @@ class Stream:
         """Take note that a reader has ended."""
         self.reader = None
         self._epoch = reader.epoch
-
-    def _types(self, oids: list[int]) -> dict[int, PgType]:
-        with contextlib.closing(conninfo.connect(self._url)) as connection:
-            return introspect.load_types(connection, oids)
 
     async def rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
         """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN.

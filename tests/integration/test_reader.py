@@ -19,10 +19,12 @@ import uvloop
 from kuvasz import errors
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation, Segment, Truncation
+from kuvasz.source import conninfo
 from kuvasz.source.connection import Connection
 from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.drain import PlainDrain
 from kuvasz.source.reader import Reader, ReaderOptions, ReaderState
+from kuvasz.source.type_catalog import TypeCatalog
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from tests.fix_postgres import Database, create_database, drop_database
@@ -508,6 +510,26 @@ async def test_the_loop_is_not_held_up_by_a_type_look_up(house: House):
         await until(entered.is_set)
         release.set()
         await until(lambda: house.workers[0].values("m") == [1])
+
+
+@on_loop
+async def test_many_tables_are_described_on_few_connections(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, asked = conninfo.connect, []
+    monkeypatch.setattr(conninfo, "connect", lambda url: asked.append(url) or connect(url))
+    names = [f"of_{number}" for number in range(20)]
+    for name in names:
+        house.database.execute(
+            f"CREATE TYPE e{name} AS ENUM ('x'); CREATE TABLE {name} (id int PRIMARY KEY, e e{name})"
+        )
+    house.database.execute(";".join(f"INSERT INTO {name} VALUES (1, 'x')" for name in names))
+    catalog = TypeCatalog(house.database.url)
+    reader = Reader(
+        "eu", replication_conninfo(house.database.url), "s", "p", routes=house.routes, inboxes=house.workers,
+        progress=house.progress, budget=house.budget, types=catalog, on_described=catalog.close, options=QUICK,
+    )  # fmt: skip
+    async with running(reader):
+        await until(lambda: all(house.workers[0].values(name) == [1] for name in names))
+    assert 1 <= len(asked) < len(names) // 2  # they may come in a few gulps
 
 
 @on_loop

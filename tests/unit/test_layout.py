@@ -44,6 +44,7 @@ ELSEWHERE = {
     "config/problem.py": "unit/config/test_check.py",
     "lake/order.py": "contract/test_lake.py",
     "sync/basis.py": "integration/test_clone.py",
+    "source/type_catalog.py": "integration/test_type_catalog.py",
     "sync/surroundings.py": "integration/test_clone.py",
     "lake/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.

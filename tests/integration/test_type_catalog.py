@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from kuvasz.source import conninfo
+from kuvasz.source.type_catalog import TypeCatalog
+
+pytestmark = pytest.mark.postgres
+
+TEXT, INT, ARRAY_OF_TEXT = 25, 23, 1009
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Every connection that is made."""
+    made: list[psycopg.Connection] = []
+    connect = conninfo.connect
+
+    def counting(url):
+        made.append(connect(url))
+        return made[-1]
+
+    monkeypatch.setattr(conninfo, "connect", counting)
+    return made
+
+
+@pytest.fixture
+def types(database):
+    catalog = TypeCatalog(database.url)
+    yield catalog
+    catalog.close()
+
+
+def made(database, name):
+    database.execute(f"CREATE TYPE {name} AS ENUM ('sad')")
+    [(oid,)] = database.execute(f"SELECT '{name}'::regtype::oid::bigint")
+    return oid
+
+
+def test_what_belongs_to_the_server_is_asked_for_once(types, opened):
+    first = types([TEXT, ARRAY_OF_TEXT])
+    types.close()
+    assert types([TEXT, ARRAY_OF_TEXT]) == first
+    assert first[ARRAY_OF_TEXT].element == first[TEXT]
+    assert len(opened) == 1
+
+
+def test_one_connection_serves_until_it_is_closed(types, opened, database):
+    oid = made(database, "mood")
+    assert types([INT])[INT].name == "int4"
+    assert types([oid])[oid].name == "mood"
+    assert len(opened) == 1
+    types.close()
+    assert opened[0].closed
+
+
+def test_what_a_user_made_is_asked_for_each_time(types, database):
+    oid = made(database, "mood")
+    types([oid, TEXT])
+    types.close()
+    database.execute("ALTER TYPE mood RENAME TO temper")
+    found = types([oid, TEXT])
+    assert (found[oid].name, found[TEXT].name) == ("temper", "text")
+
+
+def test_an_oid_without_a_type_is_left_out(types):
+    assert types([TEXT, 4_000_000_000]).keys() == {TEXT}
