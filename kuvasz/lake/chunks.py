@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from kuvasz.model import Int64s, Position, Relation, Segment, TableName, TableType, Truncation, UInt32s
+from kuvasz.model import Int64s, Position, Relation, Segment, TableName, TableType, Transactions, Truncation, UInt32s
 from kuvasz.modes.facts import Facts
 
 #: (source, its table) -> commit LSN of a transaction, and how many events of the table it had so far.
@@ -39,7 +39,8 @@ class Chunk:
     lengths: list[UInt32s]
     size: int = 0
     rows: int = 0
-    commit_lsns: list[tuple[int, int]] = dataclasses.field(default_factory=list)  #: (rows up to here, commit LSN)
+    #: (first row here, the transactions of its segment, number of that row there)
+    origins: list[tuple[int, Transactions, int]] = dataclasses.field(default_factory=list)
     runs: list[Int64s] = dataclasses.field(default_factory=list)  #: as `Facts.of` takes them
 
     @property
@@ -48,8 +49,12 @@ class Chunk:
         return Facts.of(np.concatenate(self.runs)) if self.runs else None
 
     def commit_lsn_of(self, row: int) -> int:
-        """Return the commit LSN of a row's transaction, 0 if unknown."""
-        return next((commit_lsn for end, commit_lsn in self.commit_lsns if row < end), 0)
+        """Return the commit LSN of a row's transaction, 0 if there is no such row."""
+        if row >= self.rows:
+            return 0
+        first, transactions, begin = next(origin for origin in reversed(self.origins) if origin[0] <= row)
+        number = np.searchsorted(transactions.row_end, begin + row - first, side="right")
+        return int(transactions.commit_lsn[number])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +240,8 @@ def _spans(segment: Segment, first: int, start: int, split: set[tuple[str, int]]
 
 def _after(segment: Segment, floor: int) -> tuple[int, int]:
     """Return the first transaction at or after an LSN, and its first row."""
+    if segment.transactions.commit_lsn[0] >= floor:  # nearly always, and a search takes as long as all else here
+        return 0, 0
     first = int(np.searchsorted(segment.transactions.commit_lsn, floor, side="left"))
     return first, int(segment.transactions.row_end[first - 1]) if first else 0
 
@@ -258,20 +265,16 @@ def _take(
 ) -> None:
     if begin >= end:
         return
-    segment, open_lsn = taking.segment, taking.open_lsn
+    segment = taking.segment
+    if end - begin == len(segment.lengths):
+        chunk = _chunk_for(taking, filling, steps, chunk_bytes)
+        if chunk.size + len(segment.data) <= chunk_bytes:
+            _put(chunk, taking, 0, end, memoryview(segment.data))
+            return
     ends = np.cumsum(segment.lengths, dtype=np.int64)
     view = memoryview(segment.data)
     while begin < end:
-        chunk = filling.get(segment.source)
-        if (
-            chunk is None
-            or chunk.size >= chunk_bytes
-            or chunk.open_lsn != open_lsn
-            or (chunk.relation is not segment.relation and chunk.relation != segment.relation)
-        ):
-            chunk = Chunk(source=segment.source, relation=segment.relation, open_lsn=open_lsn, parts=[], lengths=[])
-            filling[segment.source] = chunk
-            steps.append(chunk)
+        chunk = _chunk_for(taking, filling, steps, chunk_bytes)
         offset = int(ends[begin - 1]) if begin else 0
         room = max(chunk_bytes - chunk.size, 1)
         stop = min(end, max(begin + 1, int(np.searchsorted(ends, offset + room, side="left")) + 1))
@@ -279,24 +282,38 @@ def _take(
         if chunk.size and size > room and chunk.size + size > 2 * chunk_bytes:
             del filling[segment.source]  # full: the next turn opens another
             continue
-        chunk.parts.append(view[offset : offset + size])
-        chunk.lengths.append(segment.lengths[begin:stop])
-        chunk.size += size
-        _note(chunk, segment, begin, stop)
-        if taking.first is not None:
-            _note_facts(chunk, segment, begin, stop, taking.first)
-        chunk.rows += stop - begin
+        _put(chunk, taking, begin, stop, view[offset : offset + size])
         begin = stop
 
 
-def _note(chunk: Chunk, segment: Segment, begin: int, stop: int) -> None:
-    """Remember which commit LSN the rows belong to, a few entries a segment: for error messages alone."""
-    transactions = segment.transactions
-    first = int(np.searchsorted(transactions.row_end, begin, side="right"))
-    last = int(np.searchsorted(transactions.row_end, stop - 1, side="right"))
-    for index in range(first, min(last, first + 64) + 1):
-        end = min(int(transactions.row_end[index]), stop) - begin
-        chunk.commit_lsns.append((chunk.rows + end, int(transactions.commit_lsn[index])))
+def _chunk_for(
+    taking: _Taking, filling: dict[str, Chunk], steps: list[Chunk | Truncation], chunk_bytes: int
+) -> Chunk:
+    """Return the chunk that the next rows go into, a new one if need be."""
+    segment, open_lsn = taking.segment, taking.open_lsn
+    chunk = filling.get(segment.source)
+    if (
+        chunk is None
+        or chunk.size >= chunk_bytes
+        or chunk.open_lsn != open_lsn
+        or (chunk.relation is not segment.relation and chunk.relation != segment.relation)
+    ):
+        chunk = Chunk(source=segment.source, relation=segment.relation, open_lsn=open_lsn, parts=[], lengths=[])
+        filling[segment.source] = chunk
+        steps.append(chunk)
+    return chunk
+
+
+def _put(chunk: Chunk, taking: _Taking, begin: int, stop: int, data: memoryview) -> None:
+    """Put rows of a segment into a chunk."""
+    segment = taking.segment
+    chunk.parts.append(data)
+    chunk.lengths.append(segment.lengths[begin:stop])
+    chunk.size += len(data)
+    chunk.origins.append((chunk.rows, segment.transactions, begin))
+    if taking.first is not None:
+        _note_facts(chunk, segment, begin, stop, taking.first)
+    chunk.rows += stop - begin
 
 
 def _note_facts(chunk: Chunk, segment: Segment, begin: int, stop: int, counted: tuple[int, int]) -> None:

@@ -68,7 +68,8 @@ def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes:
     is_open = {(event[0], event[1]): event[4] for event in events}
     for step in cut.steps:
         lsn = chunks.open_lsn(step)
-        lsns = [step.commit_lsn] if isinstance(step, Truncation) else [at for _, at in step.commit_lsns]
+        is_chunk = isinstance(step, Chunk)
+        lsns = [step.commit_lsn_of(row) for row in range(step.rows)] if is_chunk else [step.commit_lsn]
         assert {is_open[step.source, at] for at in lsns} == {bool(lsn)}
         assert not lsn or set(lsns) == {lsn}
     # No chunk is much larger than asked for, unless one row is.
