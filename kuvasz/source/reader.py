@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+#: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
+_GULPS_TO_ROUTING = 10
+
 #: Shorter than this the loop's own overhead is the pause.
 _SHORTEST_PAUSE_S = 0.0001
 
@@ -70,6 +73,7 @@ class ReaderOptions:
     spill_bytes: int = 32 << 20  #: of one open transaction, before it is handed on in parts
     gulp_bytes: int = 4 << 20  #: at which a gulp is routed
     gulp_s: float = 0.02  #: after which a gulp is routed while data flows
+    longest_gulp_s: float = 0.2  #: the same where routing takes long, as it does over many tables
     longest_pause_s: float = 0.02  #: between two looks at the socket while data flows
     look_bytes: int = 1 << 20  #: what a look at a TCP socket should find: the pauses adapt to it
     local_look_bytes: int = 32 << 10  #: the same for a UNIX socket, whose buffers are small
@@ -168,6 +172,7 @@ class Reader:
         self._failure: errors.SourceError | None = None
         self._status_interval_s = self._options.status_interval_s
         self._gulp_began_at = 0.0
+        self._gulp_s = self._options.gulp_s
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_quiescing = False
@@ -378,7 +383,7 @@ class Reader:
         gathered = connection.gathered_bytes
         if gathered == 0:
             return False
-        is_old = time.monotonic() - self._gulp_began_at >= self._options.gulp_s
+        is_old = time.monotonic() - self._gulp_began_at >= self._gulp_s
         return added < self._options.quiet_bytes or gathered >= self._options.gulp_bytes or is_old
 
     async def _route(self, connection: Connection) -> None:
@@ -391,7 +396,10 @@ class Reader:
             loop = asyncio.get_running_loop()
             deliveries = await loop.run_in_executor(None, self._feed_described, view, lengths)
         else:
+            begin = time.monotonic()
             deliveries = self._assembler.feed(view, lengths)
+            gather_s = _GULPS_TO_ROUTING * (time.monotonic() - begin)
+            self._gulp_s = min(max(gather_s, self._options.gulp_s), self._options.longest_gulp_s)
         del view, gulp
         connection.clear()
         for worker, delivery in deliveries:

@@ -73,6 +73,7 @@ class Worker:
         self._waiting: collections.deque[Delivery] = collections.deque()
         self._waiting_bytes = 0
         self._since = 0.0  # when the first of it came
+        self._last = 0.0  # when the last of it came
         self._dirty: set[TableName] = set()  # the tables it is of
         self._wake = threading.Condition()
         self._stopping = False
@@ -105,8 +106,9 @@ class Worker:
     def put(self, delivery: Delivery) -> None:
         """See `kuvasz.ports.Inbox`."""
         with self._wake:
+            self._last = time.monotonic()
             if not self._waiting:
-                self._since = time.monotonic()
+                self._since = self._last
             self._waiting.append(delivery)
             self._waiting_bytes += delivery.bytes
             self._dirty.update(change.relation.table for change in delivery.changes)
@@ -153,12 +155,14 @@ class Worker:
             self._hand_over((gathered, written))
 
     def _take(self, last_begin: float) -> list[Delivery] | None:
+        # Not while a mini-transaction waits for its commit: this one would only wait behind it, and gathers instead.
         with self._wake:
             while not self._stopping:
-                if self._waiting:
+                if self._waiting and self._written.empty():
                     waiting = Waiting(
-                        bytes=self._waiting_bytes, tables=len(self._dirty), since=self._since, last_begin=last_begin
-                    )
+                        bytes=self._waiting_bytes, tables=len(self._dirty), since=self._since, last=self._last,
+                        last_begin=last_begin,
+                    )  # fmt: skip
                     wait = self._policy.wait(waiting, time.monotonic())
                     if wait <= 0:
                         return self._pop()
@@ -213,7 +217,10 @@ class Worker:
     # Committing
 
     def _next(self) -> tuple[Gathered, Any] | None:
-        return None if self.died is not None and self._written.empty() else self._written.get()
+        item = None if self.died is not None and self._written.empty() else self._written.get()
+        with self._wake:
+            self._wake.notify_all()
+        return item
 
     def _commit_loop(self) -> None:
         while (item := self._next()) is not None:
