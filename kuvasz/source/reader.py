@@ -42,7 +42,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 #: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
-_GULPS_TO_ROUTING = 10
+_GATHERING_TO_ROUTING = 10
 
 #: Shorter than this the loop's own overhead is the pause.
 _SHORTEST_PAUSE_S = 0.0001
@@ -80,6 +80,10 @@ class ReaderOptions:
     quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
     first_backoff_s: float = 0.5
     last_backoff_s: float = 30.0
+
+    def gather_s(self, routing_s: float) -> float:
+        """Return how long the next gulp gathers, by what routing the last one took."""
+        return min(max(_GATHERING_TO_ROUTING * routing_s, self.gulp_s), self.longest_gulp_s)
 
 
 class _Pause:
@@ -398,8 +402,7 @@ class Reader:
         else:
             begin = time.monotonic()
             deliveries = self._assembler.feed(view, lengths)
-            gather_s = _GULPS_TO_ROUTING * (time.monotonic() - begin)
-            self._gulp_s = min(max(gather_s, self._options.gulp_s), self._options.longest_gulp_s)
+            self._gulp_s = self._options.gather_s(time.monotonic() - begin)
         del view, gulp
         connection.clear()
         for worker, delivery in deliveries:

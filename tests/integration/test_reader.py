@@ -512,6 +512,11 @@ async def test_the_loop_is_not_held_up_by_a_type_look_up(house: House):
         await until(lambda: house.workers[0].values("m") == [1])
 
 
+@pytest.mark.parametrize(("routing_s", "gather_s"), [(0.0005, 0.02), (0.007, 0.07), (1.5, 0.2)])
+def test_gulps_that_take_long_to_route_are_fewer(routing_s: float, gather_s: float) -> None:
+    assert ReaderOptions().gather_s(routing_s) == pytest.approx(gather_s)
+
+
 @on_loop
 async def test_many_tables_are_described_on_few_connections(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     connect, asked = conninfo.connect, []
