@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
 from kuvasz import lsn
 from kuvasz.source.conninfo import replication_conninfo
@@ -185,7 +186,9 @@ def bare_reader(backlogs: Sequence[Backlog], *, rows: int) -> Reference:
 
 
 def _read(backlog: Backlog) -> None:
-    connection = pq.PGconn.connect(replication_conninfo(backlog.url).encode())
+    # It confirms nothing, and one of 64 readers may wait for its turn longer than the server would for an answer.
+    url = make_conninfo(backlog.url, options="-c wal_sender_timeout=0")
+    connection = pq.PGconn.connect(replication_conninfo(url).encode())
     try:
         options = f"(proto_version '1', publication_names '{backlog.publication}')"
         started = connection.exec_(f"START_REPLICATION SLOT {backlog.slot} LOGICAL 0/0 {options}".encode())
