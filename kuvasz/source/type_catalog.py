@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
     from kuvasz.model import PgType
 
-#: OIDs from here on are given to what users make; below are the server's own types, which stay as they are
-#: (manual, section 68.2.2 "OID Assignment").
-_FIRST_OF_USERS = 16384
+#: Below are the types whose OIDs PostgreSQL's source gives by hand, the same in every server; from here on they are
+#: given when it is built, when a cluster is made, or, from 16384 on, to what users make (manual, section 68.2.2
+#: "OID Assignment").
+_FIRST_GIVEN = 10000
 
 
 class TypeCatalog:
     """A `kuvasz.route.assembler.TypeLookup`, for one thread at a time.
 
-    What belongs to the server is asked for once; a type that a user made may be altered, and is asked for each time.
+    A type that is the same in every server is asked for once; others may be altered, and are asked for each time.
 
     Args:
         url: Of the source.
@@ -45,7 +46,7 @@ class TypeCatalog:
         wanted = set(oids)
         missing = wanted - self._built_in.keys()
         asked = introspect.load_types(self._connected(), missing) if missing else {}
-        self._built_in |= {oid: found for oid, found in asked.items() if oid < _FIRST_OF_USERS}
+        self._built_in |= {oid: found for oid, found in asked.items() if oid < _FIRST_GIVEN}
         return asked | {oid: self._built_in[oid] for oid in wanted & self._built_in.keys()}
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ def made(database, name):
     return oid
 
 
-def test_what_belongs_to_the_server_is_asked_for_once(types, opened):
+def test_what_is_the_same_in_every_server_is_asked_for_once(types, opened):
     first = types([TEXT, ARRAY_OF_TEXT])
     types.close()
     assert types([TEXT, ARRAY_OF_TEXT]) == first
@@ -62,6 +62,15 @@ def test_what_a_user_made_is_asked_for_each_time(types, database):
     database.execute("ALTER TYPE mood RENAME TO temper")
     found = types([oid, TEXT])
     assert (found[oid].name, found[TEXT].name) == ("temper", "text")
+
+
+def test_what_a_cluster_was_made_with_is_asked_for_each_time(types, opened, database):
+    """Another cluster, which answers at the same url after a switch, may have given its OIDs otherwise."""
+    [(oid,)] = database.execute("SELECT 'information_schema.sql_identifier'::regtype::oid::bigint")
+    for _ in range(2):
+        assert types([oid])[oid].name == "sql_identifier"
+        types.close()
+    assert len(opened) == 2
 
 
 def test_an_oid_without_a_type_is_left_out(types):
