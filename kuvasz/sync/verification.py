@@ -45,9 +45,8 @@ from kuvasz.lake.comparison import Comparison, Side
 from kuvasz.lake.moved import Moved
 from kuvasz.lake.repair import is_in, wanted_keys
 from kuvasz.lake.table import LakeTable
-from kuvasz.model import Relation, TableType
+from kuvasz.model import PgType, Relation, TableType
 from kuvasz.source import conninfo, failure, introspect, slots, snapshot
-from kuvasz.source.type_catalog import TypeCatalog
 from kuvasz.source.window import Window, split
 from kuvasz.sync import keyless
 from kuvasz.sync.plan import copy_ranges
@@ -306,13 +305,15 @@ class Verification:
     ) -> Window:
         """Return the stream from the snapshot on, or, if the lake lies before it, from what is confirmed on."""
         name = self._source.object_name
-        types = TypeCatalog(self._url)
-        stack.callback(types.close)
         if at >= taken.consistent_point:
-            return taken.window(name, spec.table, types, self._source.name)
+            return taken.window(name, spec.table, self._types, self._source.name)
         pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url), f"read slot {name}")
         stack.callback(pgconn.finish)
-        return Window(pgconn, name, name, spec.table, types, self._source.name)
+        return Window(pgconn, name, name, spec.table, self._types, self._source.name)
+
+    def _types(self, oids: list[int]) -> dict[int, PgType]:
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            return introspect.load_types(connection, oids)
 
     def _progress(self, spec: SourceTableSpec) -> Callable[[str, int, int], None]:
         return lambda phase, done, total: self._on_progress(self._source.name, spec.identifier, phase, done, total)

@@ -155,7 +155,10 @@ class Worker:
             self._hand_over((gathered, written))
 
     def _take(self, last_begin: float) -> list[Delivery] | None:
-        # Not while a mini-transaction waits for its commit: this one would only wait behind it, and gathers instead.
+        """Wait for the next mini-transaction's changes; None: the worker stops.
+
+        Nothing is taken while the last one waits for its commit: this one would only wait behind it.
+        """
         with self._wake:
             while not self._stopping:
                 if self._waiting and self._written.empty():
