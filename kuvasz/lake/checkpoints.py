@@ -41,15 +41,22 @@ class Checkpoints:
         tag = index.tag
         if tag is not None and self._table.is_bag and tag.get("schema") != self._table.schema.schema_id:
             index.clear()  # whole rows are hashed, and rows have other columns now
-        elif tag is not None:
-            self._take_files(tag)
+        elif tag is not None and not self._take_files(tag):
+            index.clear()
 
-    def _take_files(self, tag: Mapping[str, object]) -> None:
+    def _take_files(self, tag: Mapping[str, object]) -> bool:
+        """Take them, unless they have other numbers by now."""
         files, numbers = self._table.files, tag["files"]
         assert isinstance(numbers, dict)
+        known = files.numbers()
+        path_of = {number: path for path, number in known.items()}
+        for number, path in numbers.items():
+            if known.get(path, int(number)) != int(number) or path_of.get(int(number), path) != path:
+                return False
         for number, path in numbers.items():
             files.add(FileEntry(number=int(number), path=path, rows=0, sid=None))
         files.next_number = max(files.next_number, int(str(tag["next"])))
+        return True
 
     def count(self, index: PositionIndex, rows: int) -> None:
         """Note that so many entries came, and save the index if they are many by now."""

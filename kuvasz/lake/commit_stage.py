@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone
 from kuvasz.lake import chunks
 from kuvasz.lake.clone import CloneWriter
 from kuvasz.lake.era import Era
@@ -31,6 +31,10 @@ T = TypeVar("T")
 
 #: Attempts at a commit that meets another writer's before the table stops.
 _CONFLICT_ATTEMPTS = 5
+
+#: Before a step that failed is tried again; longer each time.
+_FIRST_WAIT_S = 0.5
+_LAST_WAIT_S = 30.0
 
 
 class CommitStage:
@@ -123,6 +127,7 @@ class CommitStage:
 
     def _apply(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> Receipt:
         self._retried(table, table.follow)
+        table.check_open()
         self._resolve(table, written, changeset)
         positions = chunks.reached(written.cut, written.work.through, table.positions)
         begin = time.monotonic()
@@ -141,7 +146,7 @@ class CommitStage:
 
     def _retried(self, table: LakeTable, step: Callable[[], T]) -> T:
         """Catalog and storage may fail for a while: the work is kept and the step tried again, for ever."""
-        wait = 0.5
+        wait = _FIRST_WAIT_S
         while True:
             try:
                 return step()
@@ -152,7 +157,7 @@ class CommitStage:
                     "event": "commit_retry", "table": table.name, "error": error.message, "wait_s": wait,
                 })  # fmt: skip
                 self._closing.wait(wait)
-                wait = min(wait * 2, 30.0)
+                wait = min(wait * 2, _LAST_WAIT_S)
 
     def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
@@ -165,8 +170,9 @@ class CommitStage:
 
 def _failed(table: LakeTable, written: WrittenTable, changeset: Changeset, error: KuvaszError) -> Failure:
     table.era = Era(accepted={}, error=error)
-    # A commit that was refused for sure leaves files to remove; one whose answer is missing may be there.
-    changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
+    # A commit that was refused for sure leaves files to remove; one of which nobody knows that may be there.
+    is_refused = isinstance(error, ForeignChange | TableGone) and not changeset.is_there
+    changeset.is_outcome_unknown = changeset.sent is not None and not is_refused
     written.abandon_to(changeset)
     table.forget(changeset)
     return Failure(target=table.name, error=error)

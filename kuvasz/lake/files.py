@@ -69,6 +69,7 @@ class FileTable:
         self._properties = properties
         self._by_number: dict[int, FileEntry] = {}
         self._by_path: dict[str, FileEntry] = {}
+        self._earlier: dict[str, int] = {}  # path -> number, of files that were let go of and may be found again
         self.next_number = 0
 
     def __iter__(self) -> Iterator[FileEntry]:
@@ -92,6 +93,28 @@ class FileTable:
         number = self.next_number
         self.next_number += 1
         return number
+
+    def number_of(self, path: str) -> int:
+        """Return the number of a file that is found in the table: the one it had, or a fresh one."""
+        known = self._by_path.get(path)
+        if known is not None:
+            return known.number
+        number = self._earlier.get(path)
+        return self.reserve() if number is None else number
+
+    def numbers(self) -> dict[str, int]:
+        """Return path -> number of all files, those included that were let go of."""
+        return self._earlier | {path: entry.number for path, entry in self._by_path.items()}
+
+    def let_go(self) -> None:
+        """Forget every file until it is found again. It keeps its number, by which open transactions know it."""
+        self._earlier = self.numbers()
+        self._by_number.clear()
+        self._by_path.clear()
+
+    def all_found(self) -> None:
+        """Note that every file of the table is here: what else was let go of does not come back."""
+        self._earlier.clear()
 
     def add(self, entry: FileEntry) -> None:
         """Take a file."""
@@ -194,6 +217,7 @@ class Changeset:
         self.obsolete: list[str] = []  #: new files that others took the place of, needed until the commit is there
         self.rows = 0
         self.sent: Sent | None = None  #: the commit, once it was sent
+        self.is_there = False  #: it is committed, and the table knows
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
         self.is_rewrite = False  #: only files change, no row does
         self.sequence: int | None = None  #: that its files get; None: the next one

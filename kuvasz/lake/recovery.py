@@ -7,7 +7,7 @@ index, and of files it does not know the keys are read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -72,6 +72,7 @@ class Recovery:
             what = {"event": "index_read", "table": self._table.name, "files": len(fresh)}
             _log.info("reading keys of files", extra=what)
         self._read(fresh)
+        self._table.files.all_found()
 
     # Files
 
@@ -90,18 +91,18 @@ class Recovery:
     def _forget_gone(self) -> None:
         """Forget files that are gone, and all of them where the index has to be read from the start."""
         table = self._table
+        self._check_open({number for path, number in table.files.numbers().items() if path not in self._live})
         gone = [entry.number for entry in table.files if entry.path not in self._live]
         if gone:
-            self._check_open(gone)
             self._index.drop_files(gone)
         for number in gone:
             table.files.remove(number)
         if (table.is_growing and not self._has_only_grown(gone)) or (table.is_bag and gone):
-            for number in [entry.number for entry in table.files]:
-                table.files.remove(number)
+            table.files.let_go()
+            table.void_open()
             self._index.clear()
 
-    def _check_open(self, gone: Sequence[int]) -> None:
+    def _check_open(self, gone: Set[int]) -> None:
         name = self._table.name
         for source, pending in self._table.open.items():
             if not pending.changeset.deletes.keys().isdisjoint(gone):
@@ -125,7 +126,7 @@ class Recovery:
         fresh = []
         for path, file in self._live.items():
             known = files.find(path)
-            entry = entry_of(file, known.number if known else files.reserve(), sid_id)
+            entry = entry_of(file, files.number_of(path), sid_id)
             if known is None:
                 fresh.append((entry.number, path))
             elif known.all_deletes == entry.all_deletes:
@@ -193,10 +194,11 @@ class Recovery:
         """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
         if self._read_versions is None:
             return
+        place_of = {number: place for place, (number, _) in enumerate(files)}
         for are_open in (False, True):
             for begin in range(len(files), 0, -_ORDERED_FILES):
                 found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
-                for number, keys, rows in sorted(found, key=lambda triple: -triple[0]):
+                for number, keys, rows in sorted(found, key=lambda triple: -place_of[triple[0]]):
                     dead = self._table.files.dead(number)
                     wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
                     if not are_open:
@@ -209,7 +211,8 @@ class Recovery:
         if not self._table.identity:
             return
         is_growing = self._table.is_growing
+        place_of = {number: place for place, (number, _) in enumerate(files)}
         step = _ORDERED_FILES if is_growing else max(1, len(files))
         for begin in range(0, len(files), step):
             found = self._read_keys(files[begin : begin + step])
-            yield from sorted(found, key=lambda pair: pair[0]) if is_growing else found
+            yield from sorted(found, key=lambda pair: place_of[pair[0]]) if is_growing else found

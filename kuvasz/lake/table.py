@@ -89,6 +89,7 @@ class LakeTable:
         self.positions: dict[str, Position] = position_properties.parse(table.properties, target.name)
         self.columns = Columns(self, expressions)
         self.generations: dict[str, int] = {}  #: source -> how often its position was forgotten
+        self.identities = 0  #: how often other columns came to tell rows without a key apart
         self.snapshot_id: int | None = None
         self.files = FileTable(properties)
         self.open: dict[str, OpenTransaction] = {}
@@ -152,13 +153,20 @@ class LakeTable:
     def reload_schema(self, key: tuple[str, ...] | None = None) -> None:
         """Read the schema again after it was changed; the key may have changed with it."""
         with self.definition:
+            before = self._hashed()
             if key is not None:
                 self.key = key
             self.schema = self.table.schema()
             self.layout = self.table.layout()
             self.columns.forget_shapes()
-            if self.is_bag:
+            if self.is_bag and self._hashed() != before:
+                self.identities += 1
                 self.reset_index()
+
+    def _hashed(self) -> tuple[tuple[int, str], ...] | None:
+        """Return id and type of the fields by which the index knows rows without a key; None if they have one."""
+        fields = (self.schema.by_name(name) for name in self.identity) if self.is_bag else None
+        return None if fields is None else tuple((field.field_id, str(field.type)) for field in fields if field)
 
     def settle_layout(self) -> None:
         """Take over the layout that the map asks for; files that are there keep their own.
@@ -231,7 +239,24 @@ class LakeTable:
         if self._index is not None:
             self._index.close()
             self._index = None
-        self.files = FileTable(self._properties)
+        self.files.let_go()
+        self.void_open()
+
+    def void_open(self) -> None:
+        """Have open transactions begin again whose rows have no key: copies of a row are numbered anew."""
+        for pending in self.open.values() if self.is_bag else ():
+            pending.is_void = True
+
+    def check_open(self) -> None:
+        """Refuse to go on with open transactions that have to begin again.
+
+        Raises:
+            LakeError: There are some.
+        """
+        void = sorted(source for source, pending in self.open.items() if pending.is_void)
+        if void:
+            message = f"table {self.name}: rows were numbered anew within a large transaction of {', '.join(void)}"
+            raise LakeError(message, hint="kuvasz begins the transaction again by itself")
 
     def close(self) -> None:
         """Save the index and remove what was written and not committed."""
@@ -380,8 +405,8 @@ class LakeTable:
                 self.index.mark()
                 return None
             changeset.sent = sent = draft.finish(positions)
-        elif self._has_landed(sent):
-            return self._accept(changeset, sent, positions, self.table.snapshot_id)
+        elif changeset.is_there or self._has_landed(sent):
+            return self._accept(changeset, sent, positions, self._parent_of(sent))
         try:
             failpoints.hit("before_swap" if changeset.is_rewrite else "before_commit", LakeError)
             self.snapshot_id, parent = self.table.commit(sent.commit)
@@ -389,7 +414,7 @@ class LakeTable:
         except LakeError:
             if not self._has_landed(sent):
                 raise
-            parent = self.table.snapshot_id
+            parent = self._parent_of(sent)
         return self._accept(changeset, sent, positions, parent)
 
     def _has_landed(self, sent: Sent) -> bool:
@@ -406,11 +431,20 @@ class LakeTable:
         self.snapshot_id = self.table.snapshot_id
         return True
 
+    def _parent_of(self, sent: Sent) -> int | None:
+        """Return upon which snapshot a commit stands that was found; another one if someone else's came after it."""
+        return self.snapshot_id if self.snapshot_id == sent.commit.snapshot_id else self.table.parent_id
+
     def _accept(
         self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position], parent: int | None
     ) -> int | None:
-        self._remember(changeset, sent, positions)
-        if parent not in {sent.commit.snapshot_id, self.snapshot_id}:
+        """Take a commit over that is there; if that fails it may be tried again."""
+        if not changeset.is_there:
+            changeset.is_there = True
+            self._remember(changeset, sent, positions)
+        if self._index is None:
+            self.index  # noqa: B018 (opening reads what is current)
+        elif parent not in {sent.commit.snapshot_id, self.snapshot_id}:
             self._catch_up()
         return self.snapshot_id
 

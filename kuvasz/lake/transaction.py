@@ -24,6 +24,7 @@ class OpenTransaction:
         self.truncates: tuple[str | None] | None = None  #: sid whose rows from before the transaction go with it
         self.us = 0  #: commit time in µs since 1970, of a history
         self.sid: str | None = None  #: of a history
+        self.is_void = False  #: what it found in the index is no longer there: it has to begin again
         self.clear()
 
     def clear(self) -> None:

@@ -90,12 +90,12 @@ class WriteStage:
     def _plan(self, work: TableWork, chunk_bytes: int, batch: _Batch) -> _Plan | None:
         """Cut one target's changes and put what Spark has to do into the batch; None if the target has failed."""
         table = self._tables[work.target]
-        era, generations = table.era, dict(table.generations)
+        era, generations, identities = table.era, dict(table.generations), table.identities
         if era.error is not None:
             return None
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
-        plan = _Plan(work=work, cut=cut, era=era, generations=generations)
+        plan = _Plan(work=work, cut=cut, era=era, generations=generations, identities=identities)
         try:
             for step in cut.steps:
                 if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
@@ -204,6 +204,7 @@ class _Plan:
     cut: Cut
     era: Era
     generations: Mapping[str, int]
+    identities: int
     steps: list[int | Truncation] = dataclasses.field(
         default_factory=list
     )  #: number in the batch, or what is no chunk
@@ -225,6 +226,7 @@ class _Plan:
             results=tuple(results),
             era=self.era,
             generations=self.generations,
+            identities=self.identities,
             error=error,
         )
 

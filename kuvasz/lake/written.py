@@ -28,6 +28,7 @@ class WrittenTable:
     results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
     era: Era
     generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
+    identities: int = 0  #: `LakeTable.identities` when it was written
     error: KuvaszError | None = None
 
     def paths(self) -> list[str]:
@@ -50,9 +51,14 @@ class WrittenTable:
     def check_generations(self, table: LakeTable) -> None:
         """Refuse changes of a source whose position was forgotten since: they would begin behind a gap.
 
+        Neither is anything taken that tells rows without a key apart by other columns than the table does now.
+
         Raises:
             LakeError: There are some.
         """
+        if self.identities != table.identities:
+            message = f"table {table.name}: its columns changed, by which rows without a key are told apart"
+            raise LakeError(message, hint="kuvasz begins again by itself")
         for step in self.cut.steps:
             if self.generations.get(step.source, 0) != table.generations.get(step.source, 0):
                 message = (

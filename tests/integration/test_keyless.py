@@ -7,9 +7,10 @@ import shutil
 import psycopg
 import pytest
 
+from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
+from tests.fix_postgres import Database, create_database, drop_database
 from tests.integration.scenes import BIG, copied_lsn
 from tests.observer import Observer
 from tests.oracle import source_rows
@@ -91,6 +92,40 @@ def test_whole_rows_in_a_transaction_in_parts_and_with_a_new_column(
         database.execute("DELETE FROM bare WHERE n = 3 AND name IS NULL")
         pipeline.wait_applied(database)
         pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
+
+
+def test_whole_rows_of_a_large_transaction_while_another_source_is_looked_at(
+    database: Database, postgres18: EmbeddedPostgres, lake_folder: LakeFolder
+) -> None:
+    """Every Relation message has its table looked at."""
+    other = create_database(postgres18)
+    for one in (database, other):
+        make_bare(one)
+    tables = group({"eu": database, "us": other}, {"bare": None})
+    config = lake_folder.config(tables, memory="1MB", transaction_spill_bytes="64kB")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(4):
+            for one in (database, other):
+                one.execute("INSERT INTO bare (n) VALUES (%s), (%s)", (number, number))
+                one.execute("DELETE FROM bare WHERE ctid = (SELECT min(ctid) FROM bare)")
+            pipeline.wait_applied(database, other)
+        with database.connect() as session:
+            session.execute("DELETE FROM bare WHERE n = 1 AND name IS NULL")
+            session.execute(f"INSERT INTO bare SELECT i % 3, 'p', 1, NULL, {BIG} FROM generate_series(1, 1500) i")
+            session.execute("UPDATE bare SET n = n + 1 WHERE name = 'p'")
+            session.execute("DELETE FROM bare WHERE n = 2")
+            session.execute("INSERT INTO bare SELECT * FROM bare WHERE n = 1")
+        for number in range(20):
+            other.execute(f"ALTER TABLE bare SET (fillfactor = {50 + number})")
+            other.execute("INSERT INTO bare (n) VALUES (%s), (7)", (number,))
+        churn(database)
+        for one in (database, other):
+            one.execute("DELETE FROM bare WHERE n = 7")
+        pipeline.wait_applied(database, other)
+        expected = [source_rows(one.url, "bare", sid=sid) for sid, one in (("eu", database), ("us", other))]
+        pipeline.assert_equal("bare", *expected, key=("n",))
+    drop_database(other)
 
 
 @pytest.mark.parametrize(

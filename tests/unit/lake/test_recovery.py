@@ -46,6 +46,7 @@ class World:
             table=SimpleNamespace(live_files=lambda *, in_order: iter(self.live)), open={}, sid_id=None,
             is_growing=kind in {TableType.APPEND, TableType.CHANGELOG}, is_bag=False, identity=("id",),
             layout=SimpleNamespace(is_plain=is_plain, order=()), alive=lambda files, rows: (files, rows),
+            void_open=lambda: None,
         )  # fmt: skip
 
     def add(self, path: str, *numbers: int, sequence: int = 1) -> str:
