@@ -39,9 +39,7 @@ def of_text(pg_type: PgType, value_type: ValueType, text: str) -> Any:  # noqa: 
         case Kind.FLOAT | Kind.DOUBLE:
             return float(text) if _FINITE.fullmatch(text) else None
         case Kind.DECIMAL:
-            if not _FINITE.fullmatch(text):
-                return None
-            return format(decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-value_type.scale)), "f")
+            return _decimal(text, value_type)
         case Kind.STRING:
             return text
         case Kind.UUID:
@@ -54,6 +52,23 @@ def of_text(pg_type: PgType, value_type: ValueType, text: str) -> Any:  # noqa: 
                 return None
             return f"{found[1]}T{found[2]}" + ("" if found[3] is None else "+00:00")
     return None
+
+
+def _decimal(text: str, value_type: ValueType) -> str | None:
+    """Return a number with all digits of its scale; None if it has more digits than the type, which nobody rounds."""
+    if not _FINITE.fullmatch(text):
+        return None
+    value = decimal.Decimal(text)
+    try:
+        # The default context has 28 digits, fewer than Iceberg's 38, and rounds.
+        whole = value.quantize(decimal.Decimal(1).scaleb(-value_type.scale), context=_exact(value_type.precision))
+    except (decimal.InvalidOperation, decimal.Inexact):
+        return None
+    return format(whole, "f")
+
+
+def _exact(digits: int) -> decimal.Context:
+    return decimal.Context(prec=max(digits, 1), traps=[decimal.InvalidOperation, decimal.Inexact])
 
 
 def metadata(default: Any) -> dict[bytes, bytes]:  # noqa: ANN401 (JSON)
