@@ -132,12 +132,25 @@ class _Reader:
                 entries.append(self._value(entry, (*path, number), active))
             return entries
         assert isinstance(node, ScalarNode)
+        self._join_surrogates(node, path)
         return self._scalar(node, path)
+
+    def _join_surrogates(self, node: Node, path: Path) -> None:
+        """Make one character of two halves: JSON writes what is beyond U+FFFF as two escapes (RFC 8259, 7)."""
+        if not isinstance(node, ScalarNode) or not any("\ud800" <= one <= "\udfff" for one in node.value):
+            return
+        units = node.value.encode("utf-16-le", "surrogatepass")
+        try:
+            node.value = units.decode("utf-16-le")
+        except UnicodeDecodeError:
+            self._report(path, "has one half of a surrogate pair, which is no character", node)
+            node.value = units.decode("utf-16-le", "replace")
 
     def _mapping(self, node: MappingNode, path: Path, active: tuple[int, ...]) -> dict[str, object]:
         written: dict[str, tuple[Node, Node]] = {}
         merged: dict[str, tuple[Node, Node]] = {}
         for key, value in node.value:
+            self._join_surrogates(key, path)
             if key.tag == f"{_TAG}merge":
                 self._merge(value, path, merged, active)
             elif not isinstance(key, ScalarNode) or not key.value:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,16 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
 def test_any_text_is_a_document_or_a_config_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         assert isinstance(parse(text).value, dict)
+
+
+def test_escapes_of_json_for_one_character_are_joined() -> None:
+    text = json.dumps({"a \U0001f600": {"filter": "kind = '\U0001f600'", "list": ["\U0001f600"]}})
+    assert "\\ud83d\\ude00" in text
+    assert parse(text).value == {"a \U0001f600": {"filter": "kind = '\U0001f600'", "list": ["\U0001f600"]}}
+
+
+def test_half_a_character_is_told() -> None:
+    assert told('a: {b: "x\\ud83d", "\\ude00": 1}') == [
+        "map.yaml:1:19: has one half of a surrogate pair, which is no character",
+        "map.yaml:1:8: has one half of a surrogate pair, which is no character",
+    ]
