@@ -178,7 +178,27 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
             )
         )
         number += 1 + inner
-    return (*fields, *_own(target, relation, number))
+    made = (*fields, *_own(target, relation, number))
+    refuse_alike(made, f"table {relation.table}")
+    return made
+
+
+def refuse_alike(fields: Iterable[Field], place: str) -> None:
+    """Refuse a column with the name of a part of another: Iceberg calls the elements of a list ``tags.element``.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    named = tuple(fields)
+    parts = {
+        f"{field.name}.{part}": field.name
+        for field in named
+        for part in {Kind.LIST: ("element",), Kind.MAP: ("key", "value")}.get(field.type.kind, ())
+    }
+    for field in named:
+        if field.name in parts:
+            message = f"{place}: Iceberg takes the column {field.name} for a part of the column {parts[field.name]}"
+            raise SchemaError(message, hint=f"leave it out with `exclude: ['{field.name}']`, or rename it with `set`")
 
 
 def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:

@@ -15,7 +15,7 @@ from kuvasz.decode.tuples import Cells, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
-from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType
+from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
 from kuvasz.modes import defaults
 from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
 
@@ -132,11 +132,24 @@ class Shape:
             return self._masked(binding, values if rows is None else values.take(pa.array(rows)))
         # A key that were clamped or NULL could be that of another row, which would then be lost.
         policy = "error" if index in self.key else self.out_of_range
+        if index in self.key and binding.type.wire is Wire.ARRAY:
+            self._refuse_bounds(cells, index, rows)
         try:
             decoded = columns.column(cells, binding.column, binding.type, rows, out_of_range=policy)
         except columns.ValueRefused as refused:
             raise self.refusal(index, refused) from refused
         return self._masked(binding, decoded)
+
+    def _refuse_bounds(self, cells: Cells, index: int, rows: Int32s | None) -> None:
+        """Refuse ``[0:1]={1,2}`` in a key: the list has no bounds, so ``{1,2}`` would be the same row."""
+        strip = cells.strip(self.bindings[index].column, rows)
+        has_bounds = strip.length > 0
+        has_bounds[has_bounds] = strip.data[strip.start[has_bounds]] == ord("[")
+        if has_bounds.any():
+            row = int(np.argmax(has_bounds))
+            text = (strip.text(row) or b"").decode()
+            reason = "has bounds of its own, which a list does not keep, so another row may be the same there"
+            raise self.refusal(index, columns.ValueRefused(row, text, reason))
 
     def _masked(self, binding: Binding, values: pa.Array) -> pa.Array:
         return values if binding.mask is None else mask(values, binding.mask, self.mask_secret)

@@ -78,6 +78,16 @@ def test_a_key_that_iceberg_cannot_identify_by_is_left_out(kind: str) -> None:
     assert json.loads(schema.render(fields, ("sid", "id", "k")))["identifier-field-ids"] == []
 
 
+@pytest.mark.parametrize(("list_of", "other"), [(INTS, "tags.element"), (HSTORE, "tags.key"), (HSTORE, "tags.value")])
+def test_a_column_that_iceberg_takes_for_a_part_of_another_is_refused(list_of: PgType, other: str) -> None:
+    clash = relation(column("tags", list_of), column(other, INTS))
+    with pytest.raises(SchemaError, match=f"takes the column {other} for a part of the column tags") as caught:
+        schema.wanted(target(), clash)
+    assert f"`exclude: ['{other}']`" in str(caught.value.hint)
+    assert schema.wanted(target(), relation(column("tags", HSTORE), column("tags.element", INTS)))
+    assert schema.wanted(dataclasses.replace(target(), exclude=frozenset({other})), clash)
+
+
 def test_a_type_of_someone_else_is_refused() -> None:
     other = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "t", "required": False, "type": "time"}]}
     with pytest.raises(SchemaError, match="column t of the lake table has type time, which kuvasz does not write"):

@@ -13,10 +13,12 @@ from kuvasz.lake.binding import bind
 from kuvasz.lake.schema import LakeSchema, wanted
 from kuvasz.model import Column
 from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.typemap import BUILTIN
 from tests.contract.changes import INT4, feed, relation, target
 from tests.unit.decode.wires import copy_line
 
 SEED = bytes(range(16))
+INT4_ARRAY = BUILTIN[1007]
 
 
 def shape(**facts: object) -> Shape:
@@ -63,3 +65,25 @@ def test_long_values_are_cut_in_messages() -> None:
     with pytest.raises(RefusedValue) as caught:
         shape().rows(cells)
     assert len(caught.value.message) < 300
+
+
+def test_bounds_of_an_array_in_a_key_are_not_dropped() -> None:
+    table = relation(Column(name="path", pg_type=INT4_ARRAY, is_key=True))
+    found = bind(
+        target(), LakeSchema(schema_id=0, fields=wanted(target(), table)), ("id", "path"), SEED, feed("eu"), table
+    )
+    lines = [copy_line([b"1", b"5", b"a", path]) for path in (b"{1,2}", b"", b"[0:1]={1,2}")]
+    cells = copytext.split_copy(b"".join(lines[:1]), 4)
+    assert len(found.keys(cells)) == 1
+    cells = copytext.split_copy(lines[0] + lines[2], 4)
+    for read in (found.rows, found.keys):
+        with pytest.raises(
+            RefusedValue, match=r"column path: value '\[0:1\]=\{1,2\}' has bounds of its own"
+        ) as caught:
+            read(cells)
+        assert caught.value.row == 1
+        assert "part of the key" in str(caught.value.hint)
+    with pytest.raises(RefusedValue):
+        found.keys(cells, np.array([1], np.int32))
+    plain = dataclasses.replace(found, key=(found.key[0],))
+    assert plain.rows(cells).column("path").to_pylist() == [[1, 2], [1, 2]]
