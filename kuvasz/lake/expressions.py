@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -19,7 +19,7 @@ from kuvasz import typemap
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import ExpressionRefused, LakeError
 from kuvasz.lake.schema import source_type
-from kuvasz.model import Column, Kind, PgType, Relation, ReplicaIdentity, ValueType
+from kuvasz.model import Column, Kind, PgType, Relation, ReplicaIdentity, TableType, ValueType
 from kuvasz.modes.shape import COMPUTED, Binding, Shape
 from kuvasz.modes.transform import Computed, Input, Transform, readable
 from kuvasz.ports import Target
@@ -73,6 +73,7 @@ class Projection:
     relation: Relation  #: with the target's columns; those that are computed have a type that becomes the result's
     columns: tuple[int, ...]  #: per column of it: index into the source's columns, or `COMPUTED` and below
     transform: Transform | None  #: None: rows stay as they are
+    reads: tuple[str, ...] = ()  #: names of the source's columns that `filter` and `set` look at
     mask: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
 
@@ -180,9 +181,16 @@ class _Plan:
             relation=dataclasses.replace(self._relation, columns=tuple(self._masked(columns, origins))),
             columns=tuple(origins),
             transform=transform,
+            reads=self._reads(origins),
             mask=target.mask,
             mask_secret=target.mask_secret,
         )
+
+    def _reads(self, origins: Sequence[int]) -> tuple[str, ...]:
+        read = {item.column for item in self._inputs.values()}
+        if self._target.set is not None:
+            read |= {origin for origin in origins if origin >= 0}
+        return tuple(sorted(self._relation.columns[number].name for number in read))
 
     def _bare(self, text: str) -> int | None:
         expression = self._parse(text, "set")
@@ -324,10 +332,30 @@ class _Plan:
         wanted = self._target.key
         if wanted is None:
             wanted = tuple(self._carrier(number, columns, origins) for number in self._identity())
+        self._check_key(wanted, columns, origins)
         return [dataclasses.replace(column, is_key=column.name in wanted) for column in columns]
 
     def _identity(self) -> list[int]:
         return [number for number, column in enumerate(self._relation.columns) if column.is_key]
+
+    def _check_key(self, wanted: Sequence[str], columns: Sequence[Column], origins: Sequence[int]) -> None:
+        """Refuse a key that a DELETE does not tell, because it is made of columns that its old row has not got."""
+        target, identity = self._target, set(self._identity())
+        is_grown = target.type in {TableType.APPEND, TableType.CHANGELOG}  # nothing is found by its key and replaced
+        if is_grown or self._relation.identity is ReplicaIdentity.FULL or not identity:
+            return
+        inputs = list(self._inputs.values())
+        for column, origin in zip(columns, origins, strict=True):
+            read = {origin} if origin >= 0 else {inputs[i].column for i in self._computed[COMPUTED - origin].inputs}
+            if column.name in wanted and not read <= identity:
+                names = ", ".join(self._relation.columns[number].name for number in sorted(read - identity))
+                message = (
+                    f"{target.place or self._place}: `key` names {column.name}, which is made of {names}: a DELETE"
+                    " does not carry it"
+                )
+                table = f"{self._relation.table}"
+                hint = f"ALTER TABLE {table} REPLICA IDENTITY FULL makes it carry all; or name columns of its own key"
+                raise ExpressionRefused(message, hint=hint, option="key")
 
     def _carrier(self, number: int, columns: list[Column], origins: list[int]) -> str:
         for column, origin in zip(columns, origins, strict=True):

@@ -25,13 +25,14 @@ from kuvasz.errors import DecodeError, KuvaszError, LakeError
 from kuvasz.lake.expressions import spark_type
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
 from kuvasz.modes.shape import Shape
-from kuvasz.modes.transform import Evaluated, Transform, inputs_of, resolve, valid_rows
+from kuvasz.modes.transform import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONTROL = "__kvsz_control"
 _KEEP = "__kvsz_keep"
+_WHOLE = "__kvsz_whole"
 
 #: Rows of a batch on its way into the JVM.
 _BATCH_ROWS = 32 * 1024
@@ -112,6 +113,7 @@ def _run(
 ) -> list[tuple[int, Any]]:
     fields = [spark_types.StructField(_CONTROL, spark_types.BinaryType())]
     fields += [spark_types.StructField(item.name, spark_type(item.type)) for item in transform.inputs]
+    fields += [spark_types.StructField(name, spark_types.BooleanType()) for name in _wholes(transform)]
     result = spark_types.StructType(
         [spark_types.StructField("place", spark_types.LongType()),
          spark_types.StructField("done", spark_types.BinaryType())]
@@ -133,12 +135,16 @@ def _run(
 
 
 def _selected(transform: Transform) -> Iterator[str]:
-    # Control rows have no values: an expression that cannot bear NULLs must not see them.
+    # Control rows have no values, and old tuples often nothing but the key: an expression that cannot bear the NULLs
+    # in place of what is not there must not see them.
     yield _CONTROL
-    condition = "true" if transform.filter is None else f"coalesce(({transform.filter}), false)"
-    yield f"CASE WHEN {_CONTROL} IS NULL THEN {condition} ELSE false END AS {_KEEP}"
-    for number, item in enumerate(transform.computed):
-        yield f"CASE WHEN {_CONTROL} IS NULL THEN ({item.text}) END AS c{number}"
+    wholes = _wholes(transform)
+    if transform.filter is None:
+        yield f"{_CONTROL} IS NULL AS {_KEEP}"
+    else:
+        yield f"CASE WHEN {wholes.pop(0)} THEN coalesce(({transform.filter}), false) ELSE false END AS {_KEEP}"
+    for number, (item, whole) in enumerate(zip(transform.computed, wholes, strict=True)):
+        yield f"CASE WHEN {whole} THEN ({item.text}) END AS c{number}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,8 +168,9 @@ class _ReadChunks:
                 data = np.frombuffer(task.data.read(self.job.properties), np.uint8)
                 changes = tuples.split_changes(data, lengths, shape.column_count)
                 resolve(transform, changes)
-                new = inputs_of(transform, changes.new, valid_rows(changes))
-                old = inputs_of(transform, changes.old)
+                policy = shape.out_of_range
+                new = inputs_of(transform, changes.new, valid_rows(changes), out_of_range=policy)
+                old = inputs_of(transform, changes.old, is_key_only=key_only(changes), out_of_range=policy)
             except KuvaszError as error:
                 yield _control(transform, {"place": place, "error": error})
                 continue
@@ -200,7 +207,8 @@ class _ReadRange:
         for _ in _places(batches):
             try:
                 for data in self.job.request.read(self.job.chunk_bytes):
-                    inputs = inputs_of(transform, copytext.split_copy(data, self.job.shape.column_count))
+                    cells = copytext.split_copy(data, self.job.shape.column_count)
+                    inputs = inputs_of(transform, cells, out_of_range=self.job.shape.out_of_range)
                     yield _control(transform, {"data": bytes(data)})
                     yield from _batches(transform, inputs)
             except KuvaszError as error:
@@ -235,6 +243,7 @@ def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 def _control(transform: Transform, facts: Mapping[str, Any]) -> pa.RecordBatch:
     arrays = [pa.array([pickle.dumps(facts)], pa.binary())]
     arrays += [pa.nulls(1, typemap.arrow_type(item.type)) for item in transform.inputs]
+    arrays += [pa.nulls(1, pa.bool_()) for _ in transform.expressions]
     return pa.RecordBatch.from_arrays(arrays, names=_names(transform))
 
 
@@ -245,11 +254,17 @@ def _batches(transform: Transform, inputs: pa.Table) -> Iterator[pa.RecordBatch]
         arrays += [
             batch.column(index).cast(typemap.arrow_type(transform.inputs[index].type)) for index in range(count)
         ]
+        arrays += [batch.column(count + number) for number in range(len(transform.expressions))]
         yield pa.RecordBatch.from_arrays(arrays, names=_names(transform))
 
 
 def _names(transform: Transform) -> list[str]:
-    return [_CONTROL, *(item.name for item in transform.inputs)]
+    return [_CONTROL, *(item.name for item in transform.inputs), *_wholes(transform)]
+
+
+def _wholes(transform: Transform) -> list[str]:
+    """Return the columns that say, for each expression, whether a row carries all that it looks at."""
+    return [f"{_WHOLE}{number}" for number in range(len(transform.expressions))]
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, Any], Evaluated]]:

@@ -60,6 +60,17 @@ class Transform:
     identity: tuple[int, ...] = ()  #: columns of the relation that identify a row at the source
 
     @property
+    def expressions(self) -> tuple[tuple[int, ...], ...]:
+        """What the filter, if there is one, and then each computed column looks at, as indices into `inputs`."""
+        computed = tuple(item.inputs for item in self.computed)
+        return computed if self.filter is None else (self.filter_inputs, *computed)
+
+    @property
+    def filters_by_key(self) -> bool:
+        """Whether the filter looks at nothing but what identifies a row, so that a row is in or out for good."""
+        return all(self.inputs[index].column in self.identity for index in self.filter_inputs)
+
+    @property
     def needs_spark(self) -> bool:
         """Whether there is anything that only Spark can evaluate."""
         return self.filter is not None or bool(self.computed)
@@ -107,8 +118,26 @@ def _present(cells: Cells) -> Cells:
     return dataclasses.replace(cells, length=np.maximum(cells.length, NULL))
 
 
-def inputs_of(transform: Transform, cells: Cells, rows: Int32s | None = None) -> pa.Table:
-    """Decode the columns that expressions look at; what is unchanged and not at hand is NULL.
+def inputs_of(
+    transform: Transform,
+    cells: Cells,
+    rows: Int32s | None = None,
+    *,
+    is_key_only: np.ndarray | None = None,
+    out_of_range: str = "error",
+) -> pa.Table:
+    """Decode the columns that expressions look at, and say for each expression which rows carry all of them.
+
+    Args:
+        transform: Of the relation.
+        cells: Tuples.
+        rows: Of them; None for all.
+        is_key_only: Of each tuple, whether it has nothing but what identifies a row.
+        out_of_range: The policy of the table. Columns that identify a row keep their values or are refused.
+
+    Returns:
+        Columns ``i0`` … with NULL for what is not at hand, and then ``w0`` … for `Transform.expressions`: an
+        expression that met such a NULL could fail on a value that is not in the row.
 
     Raises:
         DecodeError: A value does not fit.
@@ -117,23 +146,44 @@ def inputs_of(transform: Transform, cells: Cells, rows: Int32s | None = None) ->
     count = cells.row_count if rows is None else len(rows)
     arrays = []
     for item in transform.inputs:
+        policy = "error" if item.column in transform.identity else out_of_range
         try:
-            arrays.append(columns.column(present, item.column, item.type, rows, out_of_range="error"))
+            arrays.append(columns.column(present, item.column, item.type, rows, out_of_range=policy))
         except columns.ValueRefused as refused:
             message = f"{transform.place}, column {item.name}: value {refused.text[:120]!r} {refused.reason}"
-            raise DecodeError(
-                message, hint=f"the column is used in an expression: mend it there{_RETRY}"
-            ) from refused
-    names = [f"i{number}" for number in range(len(arrays))]
+            raise DecodeError(message, hint=_REFUSAL_HINT) from refused
+    absent = [_is_absent(transform, item, cells, is_key_only) for item in transform.inputs]
+    whole = [~_any(absent, inputs, cells.row_count) for inputs in transform.expressions]
+    arrays += [pa.array(mask if rows is None else mask[rows]) for mask in whole]
+    names = [f"i{number}" for number in range(len(transform.inputs))]
+    names += [f"w{number}" for number in range(len(whole))]
     return pa.table(arrays, names=names) if arrays else pa.table({"none": pa.nulls(count, pa.bool_())})
 
 
-_RETRY = ", or the value at the source, then run `kuvasz retry --table …`"
+def _is_absent(transform: Transform, item: Input, cells: Cells, is_key_only: np.ndarray | None) -> np.ndarray:
+    absent = cells.length[item.column] == UNCHANGED
+    if is_key_only is None or item.column in transform.identity:
+        return np.asarray(absent)
+    return np.asarray(absent | is_key_only)
+
+
+_REFUSAL_HINT = (
+    "the column is used in an expression: set `out_of_range: null | clamp`, take the column out of the expression,"
+    " or mend the value at the source, then run `kuvasz retry --table …`"
+)
 
 
 def valid_rows(changes: Changes) -> Int32s:
     """Return the rows with a new tuple: those that are evaluated, before all old ones."""
     return np.flatnonzero(changes.tag != DELETE).astype(np.int32)
+
+
+def key_only(changes: Changes) -> np.ndarray:
+    """Say of each old tuple whether it has nothing but what identifies a row."""
+    is_key = np.zeros(changes.old.row_count, np.bool_)
+    has_old = changes.old_row >= 0
+    is_key[changes.old_row[has_old]] = changes.old_tag[has_old] == KEY
+    return is_key
 
 
 def attach(transform: Transform, changes: Changes, evaluated: Evaluated) -> Changes:
@@ -171,7 +221,7 @@ def attach(transform: Transform, changes: Changes, evaluated: Evaluated) -> Chan
     keep = np.ones(count, np.bool_)
     keep[rows] = evaluated.keep[: len(rows)]
     keep_old = evaluated.keep[len(rows) :]
-    return _filtered(changes, keep, keep_old)
+    return _filtered(transform, changes, keep, keep_old)
 
 
 def _missing(transform: Transform, cells: Cells) -> list[np.ndarray]:
@@ -202,10 +252,10 @@ def _refuse(transform: Transform, what: str, rows: np.ndarray) -> None:
         raise DecodeError(message, hint="ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; then retry")
 
 
-def _filtered(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Changes:
+def _filtered(transform: Transform, changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Changes:
     """Turn rows that do not pass into deletions of what there was before them."""
     gone = np.flatnonzero(~keep & (changes.tag != DELETE))
-    outside = _outside(changes, keep, keep_old)
+    outside = _outside(transform, changes, keep, keep_old)
     if len(gone) == 0:
         return dataclasses.replace(changes, outside=outside, old_outside=~keep_old)
     tag = changes.tag.copy()
@@ -236,12 +286,16 @@ def _filtered(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Chang
     )
 
 
-def _outside(changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> np.ndarray:
+def _outside(transform: Transform, changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> np.ndarray:
     """Say which rows never were inside the filter, as far as the change itself tells."""
     inserted = (changes.tag == INSERT) & ~keep
-    has_whole = (changes.old_tag != KEY) & (changes.old_row >= 0)
+    has_old = changes.old_row >= 0
     was_in = np.ones(len(keep), np.bool_)
-    was_in[has_whole] = keep_old[changes.old_row[has_whole]]
+    if transform.filters_by_key:
+        was_in = keep.copy()  # without an old key it is the same one
+    else:
+        has_old &= changes.old_tag != KEY
+    was_in[has_old] = keep_old[changes.old_row[has_old]]
     left = ((changes.tag == UPDATE) & ~keep & ~was_in) | ((changes.tag == DELETE) & ~was_in)
     return np.asarray(inserted | left)
 
@@ -276,5 +330,5 @@ def pseudonym(text: str, secret: bytes) -> str:
     return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "mask",
+__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "key_only", "mask",
            "pseudonym", "readable", "resolve", "valid_rows"]  # fmt: skip

@@ -173,6 +173,41 @@ def test_a_failing_expression_stops_its_table_alone(database: Database, lake_fol
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
+def test_expressions_meet_only_rows_that_carry_what_they_look_at(database: Database, lake_folder: LakeFolder) -> None:
+    """A DELETE has nothing but the key, infinity goes by the table's policy, and a filter of the key is final."""
+    database.execute("CREATE TABLE shares (id int PRIMARY KEY, n int NOT NULL, day date, big text)")
+    database.execute("ALTER TABLE shares ALTER big SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO shares SELECT i, i, CASE i % 2 WHEN 0 THEN 'infinity'::date ELSE '2024-02-29' END,"
+                     " repeat(md5(i::text), 200) FROM generate_series(1, 9) i")  # fmt: skip
+    database.execute("CREATE TABLE events (id int PRIMARY KEY, n int)")
+    columns = {
+        "id": "id", "share": "CAST(100 / coalesce(n, 0) AS int)", "year": "year(day)",
+        "per": "CAST(1000 / length(coalesce(big, '')) AS int)",
+    }  # fmt: skip
+    tables = {
+        "shares": {"set": columns, "filter": "100 / coalesce(n, 0) >= 1", "out_of_range": "null"},
+        "events": {"type": "changelog", "filter": "id % 2 = 0"},
+    }
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("DELETE FROM shares WHERE id = 1")
+            session.execute("UPDATE shares SET id = 20 WHERE id = 2")
+            session.execute("UPDATE shares SET n = 50 WHERE id = 3")
+            session.execute("INSERT INTO shares VALUES (30, 1, '-infinity', 'x')")
+            session.execute("INSERT INTO events SELECT i, 1 FROM generate_series(1, 4) i")
+            session.execute("UPDATE events SET n = 2 WHERE id < 3")
+            session.execute("UPDATE events SET id = id + 10 WHERE id > 2")
+            session.execute("DELETE FROM events")
+        pipeline.wait_applied(database)
+        expected = database.execute("SELECT id, 100 / n, CASE WHEN isfinite(day) THEN 2024 END, 1000 / length(big)"
+                                    " FROM shares WHERE 100 / n > 0")  # fmt: skip
+        assert sorted(pipeline.rows("shares"), key=str) == sorted(expected, key=str)
+        found = lake_rows_pyiceberg(lake_folder.pyiceberg, "shop.events", catalog=lake_folder.catalog)
+        events = found.select(["_op", "id"]).rows
+        assert events == {("I", 2): 1, ("I", 4): 1, ("U", 2): 1, ("U", 14): 1, ("D", 2): 1, ("D", 14): 1}
+
+
 def test_masked_columns_hide_their_values(database: Database, lake_folder: LakeFolder) -> None:
     secret = "a key of the test alone"
     database.execute("CREATE TABLE users (email text PRIMARY KEY, phone text, n int)")
@@ -212,6 +247,7 @@ def test_masked_columns_hide_their_values(database: Database, lake_folder: LakeF
         ({"set": {"id": "id", "c": "lower(n, 1)"}}, "WRONG_NUM_ARGS"),
         ({"filter": "n > N"}, "expressions name the columns 'n' and 'N', which Spark SQL takes for one"),
         ({"filter": "n > 1", "set": {"id": "id", "c": "N + 1"}}, "expressions name the columns 'N' and 'n', which"),
+        ({"set": {"id": "id", "k": "lower(kind)"}, "key": ["k"]}, "`key` names k, which is made of kind"),
         ({"mask": {"kid": "redact"}}, "`mask` names a column 'kid' that is not there: did you mean 'kind'?"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 import struct
@@ -59,8 +60,33 @@ def test_inputs_are_those_of_new_rows_and_then_of_old_ones() -> None:
     changes = split(insert("1", "a"), delete("2", None), update("3", "c", old=("4", None)))
     assert transform.valid_rows(changes).tolist() == [0, 2]
     new = transform.inputs_of(PLAN, changes.new, transform.valid_rows(changes))
-    assert new.to_pydict() == {"i0": [1, 3], "i1": ["a", "c"]}
-    assert transform.inputs_of(PLAN, changes.old).to_pydict() == {"i0": [2, 4], "i1": [None, None]}
+    assert new.to_pydict() == {"i0": [1, 3], "i1": ["a", "c"], "w0": [True, True], "w1": [True, True]}
+    old = transform.inputs_of(PLAN, changes.old, is_key_only=transform.key_only(changes))
+    assert old.to_pydict() == {"i0": [2, 4], "i1": [None, None], "w0": [True, True], "w1": [False, False]}
+
+
+def test_expressions_see_rows_alone_that_carry_what_they_look_at() -> None:
+    changes = split(update("1", ...), update("2", None, old=("3", "c"), tag=b"O"), delete("4", None))
+    new = transform.inputs_of(PLAN, changes.new, transform.valid_rows(changes))
+    assert new["w1"].to_pylist() == [False, True]
+    assert transform.key_only(changes).tolist() == [False, True]
+    old = transform.inputs_of(PLAN, changes.old, is_key_only=transform.key_only(changes))
+    assert (old["w0"].to_pylist(), old["w1"].to_pylist()) == ([True, True], [True, False])
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("null", [None]), ("clamp", [9999])])
+def test_what_expressions_look_at_goes_by_the_policy_of_the_table(policy: str, expected: list[int | None]) -> None:
+    day = Input(name="day", column=1, type=ValueType(kind=Kind.DATE, wire=Wire.DATE))
+    plan = dataclasses.replace(PLAN, inputs=(PLAN.inputs[0], day))
+    changes = split(insert("1", "infinity"))
+    found = transform.inputs_of(plan, changes.new, out_of_range=policy)["i1"].to_pylist()
+    assert [day and day.year for day in found] == expected
+    with pytest.raises(DecodeError, match="column day: value 'infinity'") as caught:
+        transform.inputs_of(plan, changes.new)
+    assert "`out_of_range: null | clamp`" in str(caught.value.hint)
+    key = dataclasses.replace(plan, identity=(0, 1))
+    with pytest.raises(DecodeError):
+        transform.inputs_of(key, changes.new, out_of_range=policy)
 
 
 def test_rows_outside_the_filter_become_deletions_of_what_was_before() -> None:
@@ -69,7 +95,8 @@ def test_rows_outside_the_filter_become_deletions_of_what_was_before() -> None:
     )
     keep = np.array([True, False, False, False, False, False])
     sizes = pa.array([10, 20, 30, 40, None, None], pa.int32())
-    out = transform.attach(PLAN, changes, Evaluated(keep=keep, computed=(sizes,)))
+    by_body = dataclasses.replace(PLAN, filter="body > ''", filter_inputs=(1,))
+    out = transform.attach(by_body, changes, Evaluated(keep=keep, computed=(sizes,)))
     assert bytes(out.tag) == b"IDDDD"
     olds = [out.old.text(0, number) for number in out.old_row[1:]]
     assert olds == [b"2", b"3", b"5", b"6"]
@@ -85,6 +112,14 @@ def test_a_whole_old_row_tells_that_a_row_never_was_inside() -> None:
     out = transform.attach(PLAN, changes, Evaluated(keep=keep, computed=(pa.nulls(3, pa.int32()),)))
     assert out.outside is not None
     assert out.outside.tolist() == [True, True]
+
+
+def test_a_filter_of_the_key_tells_of_every_row_whether_it_ever_was_inside() -> None:
+    changes = split(update("1", "a"), update("2", "b", old=("3", None)), delete("4", None), delete("5", None))
+    keep = np.array([False, False, True, False, True])
+    out = transform.attach(PLAN, changes, Evaluated(keep=keep, computed=(pa.nulls(5, pa.int32()),)))
+    assert out.outside is not None
+    assert out.outside.tolist() == [True, False, True, False]
 
 
 def test_a_column_computed_from_unchanged_values_alone_is_unchanged() -> None:
