@@ -12,6 +12,7 @@
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
     │   │   ├── ExpressionRefused  2 human   table     an expression of the map does not fit its table
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
+    │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
@@ -169,6 +170,10 @@ class ExpressionRefused(SchemaError):
 
 class SchemaHeld(SchemaError):
     """A source table changed, and the map says to wait for a person."""
+
+
+class RowsUnlogged(SchemaError):
+    """Rows of a table may change without a word in the write-ahead log; when that has ended, something is missing."""
 
 
 class CopyNeeded(SchemaError):

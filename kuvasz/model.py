@@ -116,6 +116,7 @@ class Column:
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
     missing: str | None = None  #: pg_attribute.attmissingval: what rows have that were there before it; None: NULL
     version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
+    facts: tuple[str, ...] = ()  #: what its type rests on, see `kuvasz.source.type_facts`; empty in the stream
 
 
 class ReplicaIdentity(enum.Enum):
@@ -150,6 +151,7 @@ class Relation:
     file: int = 0  #: pg_relation_filenode: another one after a rewrite; 0 in the stream and for partitioned tables
     attributes: int = 0  #: pg_class.relnatts: the highest attnum so far; 0 in the stream
     dropped: tuple[int, ...] = ()  #: attnums of columns that are gone; empty in the stream
+    leaf_files: int = 0  #: of a partitioned table: a number for its partitions and their files; else 0
 
     @property
     def key(self) -> tuple[str, ...]:

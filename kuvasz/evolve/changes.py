@@ -27,6 +27,7 @@ class Kind(enum.Enum):
     RENAME = "renamed"
     RETYPE = "given another type"
     REWRITE = "rewritten"
+    REDEFINE = "shown in other words, for its type was altered"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ def compare(known: SourceColumns, relation: Relation) -> list[Change]:
 
 
 def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
-    is_rewritten = 0 not in (known.file, relation.file) and known.file != relation.file
+    is_rewritten = _is_other(known.file, relation.file)
+    is_written_anew = is_rewritten or _is_other(known.leaf_files, relation.leaf_files)
     numbers = set()
     for column in relation.columns:
         numbers.add(column.attnum)
@@ -75,13 +77,21 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             keeps = not is_rewritten and (_is_same(before, column) if is_known else _is_wider(before, column))
             why = "" if keeps else "the source has rewritten its values"
             yield Change(kind=Kind.RETYPE, number=column.attnum, name=column.name, why_copy=why)
-        elif is_rewritten and before.version and before.version != column.version:
+        elif before.type_oid and not set(before.facts) <= set(column.facts):
+            why = "rows that nobody touched read otherwise at the source"
+            yield Change(kind=Kind.REDEFINE, number=column.attnum, name=column.name, why_copy=why)
+        elif is_written_anew and before.version and before.version != column.version:
             # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
             why = "the table was rewritten and the column altered"
             yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
     for number, before in known.columns.items():
         if before.is_live and number not in numbers:
             yield Change(kind=Kind.DROP, number=number, name=before.name)
+
+
+def _is_other(before: int, now: int) -> bool:
+    """Whether two files are known and differ."""
+    return 0 not in (before, now) and before != now
 
 
 def _why_values(known: SourceColumns, column: Column, relation: Relation, *, is_rewritten: bool) -> str:

@@ -31,6 +31,7 @@ class KnownColumn:
     type_oid: int = 0
     typmod: int = -1
     version: int = 0  #: as `Column.version`
+    facts: tuple[str, ...] = ()  #: as `Column.facts`; empty may be unknown
     field: int = 0  #: id of the lake's field that takes its values
     is_live: bool = True  #: False once it was dropped
 
@@ -53,6 +54,16 @@ class SourceColumns:
     columns: Mapping[int, KnownColumn]  #: by number
     file: int = 0  #: as `Relation.file`
     attributes: int = 0  #: as `Relation.attributes`
+    leaf_files: int = 0  #: as `Relation.leaf_files`
+    reads: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: name in the map's expressions -> number
+    expressions: str = ""  #: names the expressions; empty: there are none, or nobody wrote it down
+
+    def moved(self, reads: Mapping[str, int], expressions: str) -> list[str]:
+        """Return names that the same expressions read, and that mean other columns than they did."""
+        if self.expressions and self.expressions != expressions:
+            return []  # a person has written them anew
+        before = self.reads if self.expressions else {name: column.number for name, column in self.live.items()}
+        return sorted(name for name, number in reads.items() if before.get(name, number) != number)
 
     @property
     def live(self) -> dict[str, KnownColumn]:
@@ -72,10 +83,13 @@ class SourceColumns:
                 "columns": {name: column.number for name, column in self.live.items()},
                 "file": self.file,
                 "attributes": self.attributes,
+                **({"leaf_files": self.leaf_files} if self.leaf_files else {}),
+                **({"reads": dict(self.reads), "expressions": self.expressions} if self.expressions else {}),
                 "details": {
                     str(number): {
                         "names": column.names, "type": column.type_oid, "typmod": column.typmod,
                         "version": column.version, "field": column.field,
+                        **({"facts": column.facts} if column.facts else {}),
                     }
                     for number, column in self.columns.items()
                 },
@@ -102,9 +116,13 @@ def of(relation: Relation, fields: Mapping[int, int], before: SourceColumns | No
             type_oid=column.pg_type.oid,
             typmod=column.typmod,
             version=column.version,
+            facts=column.facts,
             field=fields.get(column.attnum, 0),
         )
-    return SourceColumns(oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes)
+    return SourceColumns(
+        oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes,
+        leaf_files=relation.leaf_files,
+    )  # fmt: skip
 
 
 def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]:
@@ -135,6 +153,7 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
             type_oid=int(detail["type"]),
             typmod=int(detail["typmod"]),
             version=int(detail["version"]),
+            facts=tuple(map(str, detail.get("facts", ()))),
             field=int(detail["field"]),
             is_live=int(text) in live,
         )
@@ -143,4 +162,7 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
         columns=columns,
         file=int(facts.get("file", 0)),
         attributes=int(facts.get("attributes", 0)),
+        leaf_files=int(facts.get("leaf_files", 0)),
+        reads={str(name): int(number) for name, number in facts.get("reads", {}).items()},
+        expressions=str(facts.get("expressions", "")),
     )

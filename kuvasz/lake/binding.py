@@ -90,8 +90,10 @@ def bind(
 def _check_key(
     target: Target, key: tuple[str, ...], relation: Relation, keyed: set[str], names: set[str], place: str
 ) -> None:
-    # With REPLICA IDENTITY FULL the stream marks every column as key; the catalog's choice was checked before.
-    chosen = set(key) if relation.identity is ReplicaIdentity.FULL and names >= set(key) else None
+    # The stream marks every column as key with REPLICA IDENTITY FULL, and none while there was no replica identity,
+    # when only INSERTs were possible; the catalog's choice was checked before.
+    is_undecided = relation.identity is ReplicaIdentity.FULL or (not relation.key and relation.attributes == 0)
+    chosen = set(key) if is_undecided and names >= set(key) else None
     if (keyed if chosen is None else chosen) != set(key):
         message = (
             f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(key)})"

@@ -52,6 +52,16 @@ class Columns:
         if self._known.pop(source, None) is not None:
             self._table.table.remove_properties([known_columns.PREFIX + source])
 
+    def former_names(self) -> dict[str, str]:
+        """Return the names that columns of sources had before -> the name of the field that they fill now."""
+        found: dict[str, set[str]] = {}
+        names = {field.field_id: field.name for field in self._table.schema.fields}
+        for column in (column for known in self._known.values() for column in known.live.values()):
+            if column.field in names:
+                for name in column.names[:-1]:
+                    found.setdefault(name, set()).add(names[column.field])
+        return {name: fields.pop() for name, fields in found.items() if len(fields) == 1}
+
     def forget_shapes(self) -> None:
         """Have shapes worked out anew, for the schema or the key is another one."""
         self._shapes.clear()
@@ -74,7 +84,9 @@ class Columns:
         if known is not None and known.oid != relation.oid:
             evolution.refuse_another(known, relation, _place(feed), table.name)
         fields = NO_FIELDS if known is None else known.fields
-        view = self._project(feed, relation)
+        target = table.target
+        is_named = target.filter is not None or target.set is not None or bool(target.mask)
+        view = self._project(feed, _named_as_now(relation, known) if is_named else relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))
         bound = bind(table.target, table.schema, table.key, seed, feed, view.relation, fields, live)
@@ -112,9 +124,8 @@ class Columns:
         if planned.is_change and target.on_schema_change != "evolve":
             raise _not_followed(target, feed, planned.told or (planned.why_copy,))
         why = planned.why_copy
-        if target.type is not TableType.CLONE and planned.has_other_key:
-            message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
-            raise SchemaError(message, hint="change the key back, or choose another `target`")
+        if target.type is not TableType.CLONE:
+            self._refuse_other_rows(target, planned, place, has_rows=feed.source in table.positions)
         if table.is_bag and (planned.steps or planned.is_change):
             why = why or "rows without a key are found by all of their columns"
         # What keeps the past has it as it was: a copy would lose what happens until it is made.
@@ -135,7 +146,32 @@ class Columns:
         if is_followed and target.type is TableType.HISTORY:
             what = f"versions that are open show what they showed ({why})"
             return (*restored, *planned.told, f"{what}: kuvasz resync --table {table.name} begins new ones")
+        if is_followed:
+            return (*restored, *planned.told, f"rows that are there stay as they are: {why}")
         return (*restored, *planned.told)
+
+    def _refuse_other_rows(self, target: Target, planned: evolution.Evolution, place: str, *, has_rows: bool) -> None:
+        """Refuse what makes other rows of those that a table keeps for good.
+
+        Raises:
+            SchemaError: It does.
+        """
+        resync = f"kuvasz resync --table {self._table.name}"
+        if planned.has_other_key:
+            message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
+            raise SchemaError(message, hint="change the key back, or choose another `target`")
+        if not has_rows:
+            return
+        if planned.moved:
+            message = f"{place}: {'; '.join(planned.told)}"
+            hint = (
+                "if the expressions are to mean what they meant, name the columns in the map as they are called now;"
+            )
+            raise SchemaError(message, hint=f"{hint} {resync} copies the table with what they mean now")
+        if target.type is TableType.HISTORY and planned.has_other_key_values:
+            # Versions that are open would never be found by their keys again, and never end.
+            message = f"{place}: {planned.why_copy}, and rows are identified by it"
+            raise SchemaError(message, hint=f"{resync} ends their versions and begins new ones")
 
     def check(self, feed: Feed, relation: Relation) -> None:
         """Refuse a source table that changed in a way that this table has not followed yet.
@@ -152,7 +188,8 @@ class Columns:
         """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""
         table, known, place = self._table, self._known.get(feed.source), _place(feed)
         is_numbered = all(column.attnum for column in relation.columns)
-        view = self._project(feed, relation).relation
+        described, projection = relation, self._project(feed, relation)
+        view = projection.relation
         others = frozenset(self._fields_of_others(feed.source))
         if target.set is None and is_numbered:
             relation = view
@@ -163,6 +200,8 @@ class Columns:
         else:
             planned = evolution.plan(target, table.schema, table.key, _numbered(view), None, others, place)
             planned = evolution.by_name(planned, relation, known if is_numbered else None, place, table.name)
+        if is_numbered:
+            planned = planned.reading(target, described, projection.reads, known)
         return planned, relation, is_numbered
 
     def _fields_of_others(self, mine: str) -> Iterator[int]:
@@ -258,6 +297,24 @@ class Columns:
             hint = f"give it its name back, and then: kuvasz retry --table {self._table.name}; or {hint}"
         message = f"table {self._table.name}: column {name} was {what} in the lake by someone else"
         return SchemaError(message, hint=hint)
+
+
+def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:
+    """Return a relation of any time with the names that its columns have now, which are those the map goes by."""
+    if known is None or not all(column.attnum for column in relation.columns):
+        return relation
+    names = {column.number: column.name for column in known.live.values()}
+    taken = set(names.values())
+    return dataclasses.replace(
+        relation,
+        columns=tuple(
+            # Another column has the name by now: this one is not meant by it.
+            dataclasses.replace(
+                one, name=names.get(one.attnum, f"{one.name} before" if one.name in taken else one.name)
+            )
+            for one in relation.columns
+        ),
+    )
 
 
 def _numbered(relation: Relation) -> Relation:

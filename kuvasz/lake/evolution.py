@@ -8,6 +8,8 @@ backlog find their fields by number, whatever the columns were called in their t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -16,7 +18,7 @@ from kuvasz.errors import SchemaError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.changes import Change, Kind, compare
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.schema import Field, LakeSchema, reading_type, wanted
+from kuvasz.lake.schema import Field, LakeSchema, reading_type, refuse_alike, wanted
 from kuvasz.model import Column, Relation, ValueType
 from kuvasz.model import Kind as ValueKind
 from kuvasz.modes import defaults
@@ -70,7 +72,11 @@ class Evolution:
     told: tuple[str, ...] = ()  #: what changed at the source and what is done about it, in words
     why_copy: str = ""  #: why the source's rows have to be copied again; empty if they have not
     has_other_key: bool = False  #: whether other columns identify a row than before
+    has_other_key_values: bool = False  #: whether the values of those columns may be others now
     is_change: bool = False  #: whether anything that the map takes changed at the source
+    reads: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: as `SourceColumns.reads`
+    expressions: str = ""  #: as `SourceColumns.expressions`
+    moved: tuple[str, ...] = ()  #: names that the map's expressions read, and that mean other columns now
 
     def columns(self, relation: Relation, schema: LakeSchema, before: SourceColumns | None) -> SourceColumns:
         """Return what to remember, given the schema after the steps."""
@@ -79,7 +85,33 @@ class Evolution:
             field = schema.by_name(name)
             assert field is not None
             fields[number] = field.field_id
-        return known_columns.of(relation, fields, before)
+        known = known_columns.of(relation, fields, before)
+        return dataclasses.replace(known, reads=self.reads, expressions=self.expressions)
+
+    def reading(
+        self, target: Target, relation: Relation, reads: Sequence[str], before: SourceColumns | None
+    ) -> Evolution:
+        """Return it with what the map's expressions read.
+
+        Args:
+            target: With the expressions.
+            relation: From the catalog.
+            reads: Names of the columns that they look at.
+            before: What was remembered.
+        """
+        if target.filter is None and target.set is None:
+            return self
+        texts = json.dumps([target.filter, None if target.set is None else list(target.set.items())])
+        digest = hashlib.sha256(texts.encode()).hexdigest()[:16]
+        numbers = {column.name: column.attnum for column in relation.columns if column.name in reads}
+        moved = () if before is None else tuple(before.moved(numbers, digest))
+        if not moved:
+            return dataclasses.replace(self, reads=numbers, expressions=digest)
+        why = f"{', '.join(moved)} in the map's expressions names another column than before"
+        return dataclasses.replace(
+            self, reads=numbers, expressions=digest, moved=moved, why_copy=self.why_copy or why,
+            told=(*self.told, why), is_change=True,
+        )  # fmt: skip
 
 
 def plan(
@@ -148,7 +180,11 @@ def by_name(
     changes = [] if known is None else compare(known, relation)
     told = tuple(change.describe() for change in changes)
     why = next((f"{change.describe()}: {change.why_copy}" for change in changes if change.why_copy), "")
-    return dataclasses.replace(planned, added={}, fields={}, told=told, why_copy=why, is_change=bool(changes))
+    is_key_other = any(change.why_copy and change.name in relation.key for change in changes)
+    return dataclasses.replace(
+        planned, added={}, fields={}, told=told, why_copy=why, has_other_key_values=is_key_other,
+        is_change=bool(changes),
+    )  # fmt: skip
 
 
 def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str) -> dict[str, str | None]:
@@ -227,12 +263,13 @@ class _Plan:
         for change in changes:
             if change.kind is Kind.DROP:
                 self._told.append(f"{change.describe()}: it stays and is no longer filled")
-            elif change.kind is Kind.REWRITE:
+            elif change.kind in {Kind.REWRITE, Kind.REDEFINE}:
                 self._copy(change)
         for change in found if self._target.filter is not None else ():
             if not self._counts(change):
                 self._copy(change)  # the filter may look at it
         names = self._key_names()
+        refuse_alike((*self._fields.values(), *self._added.values()), self._place)
         return Evolution(
             steps=tuple(self._steps()),
             added={number: field.name for number, field in self._added.items()},
@@ -241,6 +278,7 @@ class _Plan:
             told=tuple(self._told),
             why_copy=self._why_copy,
             has_other_key=self._has_other_key,
+            has_other_key_values=any(change.why_copy and change.name in self._relation.key for change in changes),
             is_change=bool(changes) or self._has_other_key,
         )
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -130,33 +131,42 @@ def _json(value: pa.Scalar[Any], kind: pa.DataType) -> Any:  # noqa: ANN401 (JSO
 # --- The map
 
 
-def wanted(target: Target, fields: Sequence[Field]) -> Layout:
+#: No column had another name.
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+def wanted(target: Target, fields: Sequence[Field], former: Mapping[str, str] = NO_NAMES) -> Layout:
     """Return the layout that the map asks for.
 
     Args:
         target: What the map says.
         fields: The lake table's.
+        former: Name that a column had -> name it has: the map may have been written before it was renamed.
 
     Raises:
         SchemaError: An expression names no column, or a transform that its type does not take.
     """
-    partition = [_parse(target, "partition_by", text, text, fields) for text in target.partition_by]
+    partition = [_parse(target, "partition_by", text, text, fields, former) for text in target.partition_by]
     order = []
     for text in target.sort_by:
         term, descends, nulls_first = kinds.ordering_term(text)
-        parsed = _parse(target, "sort_by", text, term, fields)
+        parsed = _parse(target, "sort_by", text, term, fields, former)
         order.append(Ordering(term=parsed, descends=descends, nulls_first=nulls_first))
     _check_redundant(target, partition)
     return Layout(partition=tuple(partition), order=tuple(order))
 
 
-def _parse(target: Target, option: str, text: str, term: str, fields: Sequence[Field]) -> Term:
+def _parse(
+    target: Target, option: str, text: str, term: str, fields: Sequence[Field], former: Mapping[str, str]
+) -> Term:
     place = f"table {target.name}, {option} {text!r}"
     transform, width, column = kinds.partition_term(term)
     transform = _SINGULAR.get(transform, transform)
+    known = [field.name for field in fields]
+    column = column if column in known else former.get(column, column)
     field = next((field for field in fields if field.name == column), None)
     if field is None:
-        guess = suggestion(column, [field.name for field in fields])
+        guess = suggestion(column, known)
         raise SchemaError(f"{place}: the table has no column {column!r}{guess}", hint="mend the entry in the map")
     takes = transforms.TAKES[transform]
     is_float = option == "sort_by" and transform == "identity" and field.type.kind.value in {"float", "double"}

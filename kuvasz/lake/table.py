@@ -178,7 +178,7 @@ class LakeTable:
             self.layout = self._settle_layout()
 
     def _settle_layout(self) -> Layout:
-        asked = layout.wanted(self.target, self.schema.fields)
+        asked = layout.wanted(self.target, self.schema.fields, self.columns.former_names())
         now = self.table.layout()
         if set(asked.partition) == set(now.partition) and asked.order == now.order:
             return now

@@ -35,7 +35,8 @@ def parse(data: bytes) -> Relation:
 
 
 def _column(found: dict[str, Any]) -> Column:
-    return Column(**{**found, "pg_type": _pg_type(found["pg_type"])})
+    facts = tuple(found.get("facts", ()))
+    return Column(**{**found, "pg_type": _pg_type(found["pg_type"]), "facts": facts})
 
 
 def _pg_type(found: dict[str, Any]) -> PgType:

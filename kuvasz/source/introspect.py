@@ -1,20 +1,21 @@
 """Catalog queries with names, each answering for any number of tables at once, and the values made of them.
 
-`load_relations` takes six queries for one table or a thousand. Nothing but SELECT on the system catalogs is
-needed, which every role has. See the manual, chapter 53 "System Catalogs".
+`load_relations` takes seven queries at most, for one table or a thousand. Nothing but SELECT on the system catalogs
+is needed, which every role has. See the manual, chapter 53 "System Catalogs".
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from psycopg.rows import namedtuple_row
 
 from kuvasz import lsn
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
-from kuvasz.source import failure, key
+from kuvasz.source import failure, key, type_facts
 from kuvasz.source.conninfo import place
 from kuvasz.source.key import Key, UniqueIndex
 from kuvasz.source.table import Leaf, SourceTable, TableKind
@@ -224,8 +225,9 @@ def load_relations(connection: psycopg.Connection[Any], tables: Iterable[TableNa
     columns = _grouped(_rows(connection, doing, _COLUMNS, oids), "relation")
     leaf_oids = [leaf.oid for rows in leaves.values() for leaf in rows]
     indexes = _grouped(_rows(connection, doing, _INDEXES, oids + leaf_oids), "relation")
-    types = load_types(connection, {column.type for rows in columns.values() for column in rows})
-    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types)
+    type_oids = {column.type for rows in columns.values() for column in rows}
+    types, facts = load_types(connection, type_oids), type_facts.load(connection, type_oids)
+    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts)
     loaded = (_table(row, catalog) for row in found)
     return {table.table: table for table in loaded}
 
@@ -264,6 +266,7 @@ class _Catalog(NamedTuple):
     indexes: Mapping[int, Sequence[Row]]
     leaves: Mapping[int, Sequence[Row]]
     types: Mapping[int, PgType]
+    facts: Mapping[int, tuple[str, ...]]
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
@@ -278,6 +281,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         relation=Relation(
             oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen),
             file=row.file if row.relkind == "r" else 0, attributes=row.attributes, dropped=tuple(row.dropped),
+            leaf_files=_leaf_files(leaves),
         ),
         kind=_kind(row), pages=sum(_pages(part) for part in rows), page_bytes=row.page_bytes,
         toast_bytes=sum(part.toast_bytes for part in rows), row_estimate=_estimate(leaves or (row,)),
@@ -288,6 +292,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         parent=None if row.root_name is None else TableName(schema=row.root_schema, name=row.root_name),
         why_no_key="" if why_unsupported else chosen.why_not, mend="" if why_unsupported else chosen.mend,
         can_update=chosen.can_update, why_unsupported=why_unsupported, is_owned=row.is_owned,
+        is_logged=all(part.persistence == "p" for part in rows if part.relkind != "f"),
         can_select=all(part.can_select for part in rows),
         unreadable=tuple(TableName(schema=p.schema, name=p.name) for p in rows if not p.can_select),
         has_policies=any(part.has_policies for part in rows),
@@ -320,6 +325,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key) -> tuple[Column, ...]:
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
             attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
             has_default=row.has_default, version=row.version, missing=row.missing,
+            facts=catalog.facts.get(row.type, ()),
         )
         for row in catalog.columns.get(oid, ()) if not row.is_generated
     )  # fmt: skip
@@ -351,6 +357,9 @@ def _why_unsupported(row: Row, leaves: Sequence[Row]) -> str:
         return "it is unlogged or temporary, so its changes are not in the write-ahead log"
     if row.schema in ("pg_catalog", "information_schema"):
         return "it is a system catalog"
+    unlogged = [f"{leaf.schema}.{leaf.name}" for leaf in leaves if leaf.relkind == "r" and leaf.persistence != "p"]
+    if unlogged:
+        return f"its partitions {', '.join(unlogged)} are unlogged, so their changes are not in the write-ahead log"
     foreign = [f"{leaf.schema}.{leaf.name}" for leaf in leaves if leaf.relkind == "f"]
     if foreign:
         return f"its partitions {', '.join(foreign)} are foreign tables, which write no write-ahead log"
@@ -361,8 +370,13 @@ def _leaf(row: Row) -> Leaf:
     return Leaf(
         oid=row.oid, table=TableName(schema=row.schema, name=row.name), pages=_pages(row),
         page_bytes=row.page_bytes, toast_bytes=row.toast_bytes, row_estimate=_estimate((row,)),
-        has_policies=row.has_policies, identity=ReplicaIdentity(row.identity),
+        has_policies=row.has_policies, identity=ReplicaIdentity(row.identity), file=row.file,
+        is_logged=row.persistence == "p",
     )  # fmt: skip
+
+
+def _leaf_files(leaves: Sequence[Row]) -> int:
+    return zlib.crc32(repr(sorted((leaf.oid, leaf.file) for leaf in leaves)).encode()) if leaves else 0
 
 
 def _pages(row: Row) -> int:

@@ -29,6 +29,8 @@ class Leaf:
     row_estimate: int | None  #: None where the table was never analysed
     has_policies: bool = False  #: row security hides rows from the session's role
     identity: ReplicaIdentity = ReplicaIdentity.DEFAULT
+    file: int = 0  #: pg_relation_filenode: another one after a rewrite or a TRUNCATE
+    is_logged: bool = True  #: its changes are in the write-ahead log
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class SourceTable:
     mend: str = ""  #: that SQL alone; empty if a person has to choose columns
     can_update: bool = True  #: whether UPDATE and DELETE at the source go on working when it is published
     why_unsupported: str = ""  #: why it cannot be replicated at all; empty if it can
+    is_logged: bool = True  #: its changes, and those of all partitions, are in the write-ahead log
     is_owned: bool = False  #: by the session's role, or a role it is a member of
     can_select: bool = False  #: the session's role may read all columns, of all partitions too
     unreadable: tuple[TableName, ...] = ()  #: tables and partitions for which that is not so

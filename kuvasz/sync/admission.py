@@ -15,6 +15,7 @@ from kuvasz.errors import (
     KuvaszError,
     MapMismatch,
     ParkedLost,
+    RowsUnlogged,
     SchemaError,
     SchemaHeld,
     TableError,
@@ -25,6 +26,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync import fitness
 from kuvasz.sync.basis import Basis
 from kuvasz.sync.consent import Consent
+from kuvasz.sync.containment import unforeseen
 from kuvasz.sync.forgetting import Forgetting
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.parking import Parking
@@ -75,6 +77,8 @@ class Admission:
             table = fitness.checked(self._map.name, spec, found.get(spec.table))
         except TableError as error:
             self.unfit.add(spec.key)
+            if isinstance(error, RowsUnlogged):
+                self._roster.miss_rows(spec)
             known = self._roster.look(spec).error
             # Whoever saw it go knows more of it: that it was renamed, and to what.
             self.refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
@@ -109,6 +113,12 @@ class Admission:
                 ) from error  # fmt: skip
             self._unprepared.add(spec.key)
             self.refuse(spec, error)
+            return False
+        except KuvaszError:
+            raise
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            self._unprepared.add(spec.key)
+            self.refuse(spec, unforeseen(self._map.name, spec, error))
             return False
         self._unprepared.discard(spec.key)
         self._consent.followed(spec)

@@ -16,7 +16,7 @@ from typing import Any
 
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import InternalError, LakeError, SourceError, TableError
+from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
 from kuvasz.model import Position, TableType
 from kuvasz.source import conninfo, introspect, partitions, slots, snapshot
 from kuvasz.source.table import SourceTable, TableKind
@@ -24,6 +24,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync import fitness, lost
 from kuvasz.sync.basis import Basis
 from kuvasz.sync.consent import Consent
+from kuvasz.sync.containment import unforeseen
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, tell
 from kuvasz.sync.slot import Slot
@@ -124,6 +125,10 @@ class Copies:
             self._roster.fail(spec, error)
         except LakeError as error:
             raise SourceError(error.message, hint=error.hint) from error
+        except KuvaszError:
+            raise
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            self._roster.fail(spec, unforeseen(self._source.name, spec, error))
 
     # In threads
 

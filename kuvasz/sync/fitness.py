@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SchemaError
+from kuvasz.errors import RowsUnlogged, SchemaError
 from kuvasz.source.table import SourceTable
 from kuvasz.sync import keyless
 from kuvasz.sync.targets import why_not_taken
@@ -34,7 +34,8 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
     if table is None or (spec.member and spec.member != str(table.relation.oid)):
         return Unfit(why="there is no such table", hint="create it, or take it out of the map")
     if table.why_unsupported:
-        return Unfit(why=table.why_unsupported, hint="take it out of the map", verb=" cannot be replicated")
+        hint = "take it out of the map" if table.is_logged else "ALTER TABLE … SET LOGGED, or take it out of the map"
+        return Unfit(why=table.why_unsupported, hint=hint, verb=" cannot be replicated")
     if not table.relation.key and (why := keyless.why_not(table, spec.config)):
         return Unfit(why=why, hint=table.mend or None)
     if why := why_not_taken(spec, _keyed(spec, table).relation):
@@ -52,9 +53,11 @@ def checked(source: str, spec: SourceTableSpec, table: SourceTable | None) -> So
 
     Raises:
         SchemaError: It cannot be replicated.
+        RowsUnlogged: And rows that changed meanwhile have to be looked for.
     """
     if (unfit := why_unfit(spec, table)) is not None:
-        raise SchemaError(unfit.sentence(f"source {source}, table {spec.table}"), hint=unfit.hint)
+        kind = SchemaError if table is None or table.is_logged else RowsUnlogged
+        raise kind(unfit.sentence(f"source {source}, table {spec.table}"), hint=unfit.hint)
     assert table is not None
     return _keyed(spec, table)
 

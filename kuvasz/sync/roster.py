@@ -95,6 +95,11 @@ class Roster:
         """Note whether a table is to be copied again; see `TableStates.resync`."""
         self._states.resync(spec.identifier, self.name(spec), is_due=is_due, is_repair=is_repair)
 
+    def miss_rows(self, spec: SourceTableSpec) -> None:
+        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there."""
+        if self.position(spec) is not None and not self.look(spec).is_resync_due:
+            self.resync(spec, is_due=True, is_repair=True)
+
     def note(self, spec: SourceTableSpec, **facts: float) -> None:
         """Note facts of a table; see `TableStates.note`."""
         self._states.note(spec.identifier, self.name(spec), **facts)

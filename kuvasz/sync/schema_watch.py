@@ -14,24 +14,36 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import CopyNeeded, SchemaError, TableError
+from kuvasz.errors import CopyNeeded, KuvaszError, LakeError, SchemaError, SourceError, TableError
 from kuvasz.evolve.numbers import number
-from kuvasz.model import Relation, TableName, TableType
+from kuvasz.model import Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.ports import Lake, Target
-from kuvasz.source import conninfo, introspect
+from kuvasz.source import conninfo, fingerprint, introspect
 from kuvasz.source.look import Look, look
 from kuvasz.source.table import SourceTable
-from kuvasz.state.tables import TableStates
+from kuvasz.state.tables import State, TableStates
+from kuvasz.sync.containment import unforeseen
 from kuvasz.sync.targets import feed_of
 
 _log = logging.getLogger(__name__)
 
 #: (what the map says of a table, what keeps it from following)
 OnTrouble = Callable[[SourceTableSpec, TableError], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What one patrol knows of all tables."""
+
+    found: Mapping[TableName, SourceTable]
+    oids: Mapping[str, int]  #: `SourceTableSpec.key` -> OID as last seen
+    looks: Mapping[int, Look]  #: before the catalog was read
+    connection: Any  #: psycopg's, which is known to `source` alone
 
 
 class SchemaWatch:
@@ -104,42 +116,94 @@ class SchemaWatch:
             self._looks.pop(relation.oid, None)
             self._on_trouble(spec, error)
             return relation
+        except KuvaszError:
+            raise
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            self._looks.pop(relation.oid, None)
+            self._on_trouble(spec, unforeseen(self._source.name, spec, error))
+            return relation
 
-    def patrol(self, unfit: Callable[[SourceTableSpec], bool]) -> bool:
-        """Look at what the stream does not tell: tables that were dropped, replaced, or lost or got their key.
+    def patrol(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
+        """Look at what the stream does not tell: whatever a copy depends on, of all tables at once.
+
+        A table that streams follows what changed, as it does before a row. One that is in error is tried again when
+        its source changed.
 
         Args:
             unfit: Whether a table was found unfit to be replicated.
 
         Returns:
-            Whether a table that was unfit is fit now.
+            The tables to be looked at anew, by `SourceTableSpec.key`.
 
         Raises:
             SourceError: The catalog cannot be read.
         """
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
-            found = introspect.load_relations(connection, [spec.table for spec in self._source.tables])
-            oids = {spec.table: oid for oid, spec in self._spec_of.items()}
-            is_fit = False
-            for spec in self._source.tables:
-                is_unfit = unfit(spec)
-                if not is_unfit and not self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
-                    continue
-                table, oid = found.get(spec.table), oids.get(spec.table, 0)
-                if spec.member:
-                    oid = int(spec.member)
-                    if table is None or table.relation.oid != oid:
-                        continue  # who looks for members sees it go
-                try:
-                    if table is None or table.relation.oid != oid:
-                        self._refuse_moved(spec, look(connection, spec.table, oid, 0), oid)
-                    self._checked(spec, table)
-                    self._refuse_keyless(spec, table, oid)
-                    is_fit |= is_unfit
-                except TableError as error:
-                    if not is_unfit:
-                        self._on_trouble(spec, error)
-        return is_fit
+            looks = dict(self._looks)  # first: what is looked at meanwhile is newer than what is found here
+            round_ = _Round(
+                found=introspect.load_relations(connection, [spec.table for spec in self._source.tables]),
+                oids={spec.key: oid for oid, spec in tuple(self._spec_of.items())},
+                looks=looks,
+                connection=connection,
+            )
+            return [spec.key for spec in self._source.tables if self._patrol(spec, round_, is_unfit=unfit(spec))]
+
+    def _patrol(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
+        """Compare one table with its last look; returns whether it is to be looked at anew."""
+        is_streaming = self._states.is_streaming(spec.identifier, self._source.name_of(spec))
+        table, oid = round_.found.get(spec.table), round_.oids.get(spec.key, 0)
+        if spec.member:
+            oid = int(spec.member)
+            if table is None or table.relation.oid != oid:
+                return False  # who looks for members sees it go
+        try:
+            if not is_unfit and not is_streaming:
+                state = self._states.get(spec.identifier, self._source.name_of(spec)).state
+                if state is not State.ERROR or not self._has_changed(spec, table, round_):
+                    return False
+                self._looks.pop(oid, None)  # once for each change
+                return True
+            if table is None or table.relation.oid != oid:
+                self._refuse_moved(spec, look(round_.connection, spec.table, oid, 0), oid)
+            usable = self._checked(spec, table)
+            self._refuse_keyless(spec, table, oid)
+            if is_streaming and not is_unfit and self._has_changed(spec, table, round_):
+                self._catch_up(spec, usable, round_)
+        except LakeError as error:  # the next round tries again
+            _log.warning("a table's columns cannot be compared with the lake's now", extra={
+                "event": "patrol_failed", "source": self._source.name, "table": str(spec.table),
+                "error": str(error)})  # fmt: skip
+        except TableError as error:
+            self._looks.pop(oid, None)
+            if not is_unfit:
+                self._on_trouble(spec, error)
+            return False
+        except SourceError:
+            raise
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            self._on_trouble(spec, unforeseen(self._source.name, spec, error))
+            return False
+        return is_unfit
+
+    def _has_changed(self, spec: SourceTableSpec, table: SourceTable | None, round_: _Round) -> bool:
+        """Whether a table is not what it was when it was looked at last."""
+        seen = None if table is None else round_.looks.get(table.relation.oid)
+        if table is None or seen is None or seen.table is None:
+            return False
+        try:
+            return fingerprint.of(self._checked(spec, table)) != fingerprint.of(seen.table)
+        except TableError:  # it is in error for what it is
+            return False
+
+    def _catch_up(self, spec: SourceTableSpec, table: SourceTable, round_: _Round) -> None:
+        """Have the lake follow a change that no message has told."""
+        oid = table.relation.oid
+        with self._following:
+            seen = self._looks.get(oid)
+            if seen is None or seen is not round_.looks.get(oid):
+                return  # a message told meanwhile, and what was found here is older
+            # Transactions that committed just before this may not be in it: the LSN stays that of the earlier look.
+            self._follow_catalog(spec, dataclasses.replace(seen, table=table), seen.lsn)
 
     def _refuse_moved(self, spec: SourceTableSpec, seen: Look, oid: int) -> None:
         if seen.moved is not None:
@@ -172,18 +236,24 @@ class SchemaWatch:
         known = self._lake.columns(spec.identifier, self._source.name_of(spec))
         numbered = number(relation, seen.table.relation, known)
         if numbered is None:
-            message = (
-                f"source {self._source.name}, table {spec.table}: which of its columns the transaction at"
-                f" {lsn.render(commit_lsn)} means cannot be told from their names"
-            )
-            table_type = self._target_of(spec).type
-            if table_type is TableType.HISTORY:  # a copy would lose what happens until it is made
-                hint = f"kuvasz resync --table {spec.identifier} copies it again; versions from before stay"
-                raise SchemaError(message, hint=hint)
-            if table_type is not TableType.CLONE:  # another copy would lose what was
-                raise SchemaError(message, hint=f"drop the table {spec.identifier} from the lake to copy it anew")
-            raise CopyNeeded(message, hint="kuvasz copies the table again by itself")
+            raise self._lost_track(spec, "which of its columns {} means cannot be told from their names", commit_lsn)
+        key, now = _key(numbered), _key(seen.table.relation)
+        if key and now and key != now and numbered.identity is not ReplicaIdentity.FULL:
+            names = ", ".join(relation.key)
+            raise self._lost_track(spec, f"{{}} tells its old rows by ({names}), which is not its key", commit_lsn)
         return numbered
+
+    def _lost_track(self, spec: SourceTableSpec, why: str, commit_lsn: int) -> SchemaError:
+        """Return the error of a table whose rows of one transaction cannot be taken as they are."""
+        what = why.format(f"the transaction at {lsn.render(commit_lsn)}")
+        message = f"source {self._source.name}, table {spec.table}: {what}"
+        table_type = self._target_of(spec).type
+        if table_type is TableType.HISTORY:  # a copy would lose what happens until it is made
+            hint = f"kuvasz resync --table {spec.identifier} copies it again; versions from before stay"
+            return SchemaError(message, hint=hint)
+        if table_type is not TableType.CLONE:  # another copy would lose what was
+            return SchemaError(message, hint=f"drop the table {spec.identifier} from the lake to copy it anew")
+        return CopyNeeded(message, hint="kuvasz copies the table again by itself")
 
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
@@ -192,15 +262,23 @@ class SchemaWatch:
                 spec = dataclasses.replace(spec, table=seen.moved)
                 seen = look(connection, spec.table, relation.oid, xid)
         self._refuse_moved(spec, seen, relation.oid)
-        table = self._checked(spec, seen.table)
-        target, feed = self._target_of(spec), feed_of(self._source, spec)
-        done = self._lake.prepare(target, feed, table.relation, is_streaming=True)
-        tell(self._source, spec, done, commit_lsn)
+        fresh = dataclasses.replace(seen, table=self._checked(spec, seen.table))
+        self._follow_catalog(spec, fresh, commit_lsn)
+        return fresh
+
+    def _follow_catalog(self, spec: SourceTableSpec, seen: Look, at: int) -> None:
+        """Have the lake go to what the catalog shows."""
+        assert seen.table is not None
+        relation = seen.table.relation
+        done = self._lake.prepare(self._target_of(spec), feed_of(self._source, spec), relation, is_streaming=True)
+        tell(self._source, spec, done, at)
         if done:
             self._on_followed(spec)
-        fresh = dataclasses.replace(seen, table=table)
-        self._looks[relation.oid], self._spec_of[relation.oid] = fresh, spec
-        return fresh
+        self._looks[relation.oid], self._spec_of[relation.oid] = seen, spec
+
+
+def _key(relation: Relation) -> set[int]:
+    return {column.attnum for column in relation.columns if column.is_key}
 
 
 def renamed(source: Source, spec: SourceTableSpec, name: str) -> SchemaError:

@@ -19,7 +19,15 @@ from collections.abc import Sequence
 
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ConfigError, CopyNeeded, KuvaszError, SchemaHeld, SlotLost, TableError
+from kuvasz.errors import (
+    ConfigError,
+    CopyNeeded,
+    KuvaszError,
+    RowsUnlogged,
+    SchemaHeld,
+    SlotLost,
+    TableError,
+)
 from kuvasz.route.hashing import worker_of
 from kuvasz.source import slots
 from kuvasz.source.reader import Reader
@@ -283,12 +291,12 @@ class SourceSync:
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
             try:
-                is_fit = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._admission.unfit)
+                due = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._admission.unfit)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.debug("the catalog cannot be looked at", extra={
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             else:
-                for key in tuple(self._admission.unfit) if is_fit else ():
+                for key in due:
                     self._requests.add(key)
 
     async def _await_inserts(self, reader: Reader, start: Start) -> None:
@@ -358,6 +366,8 @@ class SourceSync:
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "reason": error.message})  # fmt: skip
         else:
+            if isinstance(error, RowsUnlogged):
+                self._roster.miss_rows(spec)
             self._roster.fail(spec, error)
         if not isinstance(error, SchemaHeld):
             self._requests.send(spec.key)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.model import ReplicaIdentity, TableName
-from kuvasz.source import conninfo, introspect
+from kuvasz.source import conninfo, fingerprint, introspect
 from kuvasz.source.table import TableKind
 from tests.fix_postgres import create_database, drop_database
 
@@ -149,6 +149,51 @@ def test_many_tables_take_as_many_queries_as_one(connection):
     once = len(counted)
     assert len(introspect.load_relations(connection, [*names, TableName(schema="s", name="nix")])) == 20
     assert len(counted) == 2 * once
+
+
+@pytest.mark.parametrize(("statement", "is_kept"), [
+    ("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", False), ("ALTER TYPE mood ADD VALUE 'great'", True),
+    ("ALTER TYPE pair ADD ATTRIBUTE more text", False), ("ALTER TYPE pair DROP ATTRIBUTE n", False),
+    ("ALTER TYPE pair RENAME ATTRIBUTE n TO m", True), ("ALTER TYPE mood RENAME TO humour", True),
+])  # fmt: skip
+@pytest.mark.parametrize("column", ["mood", "mood[]", "feeling", "feelings", "pair", "pair[]", "wrapped", "row_of"])
+def test_what_a_type_rests_on_is_known(connection, column, statement, is_kept):
+    connection.execute("""
+        CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN feeling AS mood;
+        CREATE TYPE feelings AS RANGE (subtype = feeling); CREATE TYPE pair AS (n int, f feeling);
+        CREATE TYPE wrapped AS (p pair[]); CREATE TABLE row_of (id int, p pair)""")
+    connection.execute(f"CREATE TABLE t (id int PRIMARY KEY, c {column})")
+    (before,) = [one.facts for one in load(connection, "t").relation.columns if one.name == "c"]
+    connection.execute(statement)
+    columns = {one.name: one.facts for one in load(connection, "t").relation.columns}
+    assert before and columns["id"] == ()  # noqa: PT018 (one of them alone says nothing)
+    is_touched = column not in {"mood", "mood[]", "feeling", "feelings"} or "TYPE mood" in statement
+    assert (set(before) <= set(columns["c"])) == (is_kept or not is_touched)
+
+
+def test_a_partition_that_is_not_logged_is_found(connection):
+    connection.execute("""
+        CREATE TABLE p (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE p1 PARTITION OF p DEFAULT""")
+    logged = load(connection, "p")
+    assert logged.is_logged
+    connection.execute("ALTER TABLE p1 SET UNLOGGED")
+    table = load(connection, "p")
+    assert not table.is_logged
+    assert "public.p1 are unlogged" in table.why_unsupported
+    connection.execute("ALTER TABLE p1 SET LOGGED")
+    assert fingerprint.of(load(connection, "p")) != fingerprint.of(logged)
+
+
+def test_a_fingerprint_is_that_of_the_table_not_of_its_rows(connection):
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 3)")
+    before = fingerprint.of(load(connection, "t"))
+    connection.execute("INSERT INTO t SELECT i FROM generate_series(1, 10000) i; ANALYZE t")
+    assert fingerprint.of(load(connection, "t")) == before
+    connection.execute("ALTER TABLE t ALTER v SET DEFAULT 4")
+    changed = fingerprint.of(load(connection, "t"))
+    assert changed != before
+    connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    assert fingerprint.of(load(connection, "t")) != changed
 
 
 def test_sizes_count_toast(connection):

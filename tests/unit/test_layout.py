@@ -45,6 +45,8 @@ ELSEWHERE = {
     "lake/order.py": "contract/test_lake.py",
     "sync/basis.py": "integration/test_clone.py",
     "source/type_catalog.py": "integration/test_type_catalog.py",
+    "source/type_facts.py": "integration/test_introspect.py",
+    "source/fingerprint.py": "integration/test_introspect.py",
     "sync/surroundings.py": "integration/test_clone.py",
     "lake/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.

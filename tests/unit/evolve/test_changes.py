@@ -46,6 +46,7 @@ def retyped(table: SourceTable, attnum: int, kind: object, typmod: int = -1, *, 
         (lambda t: t.rewrite(), [], False),
         (lambda t: t.alter(2, is_nullable=False), [], False),
         (lambda t: (t.rewrite(), t.alter(2)), [(Kind.REWRITE, "n")], True),
+        (lambda t: t.alter(1, facts=("a", "b")), [], False),
         (lambda t: (t.add("c"), t.rewrite()), [(Kind.ADD, "c")], True),
         (lambda t: (t.add("c"), t.drop(4)), [], False),
     ],
@@ -101,3 +102,25 @@ def test_nothing_is_made_of_what_an_earlier_version_did_not_write() -> None:
     table.alter(4, has_default=True)
     assert [bool(change.why_copy) for change in compare(old, table.catalog())] == [False, True]
     assert dataclasses.replace(old, oid=1).oid == 1
+
+
+@pytest.mark.parametrize(("facts", "expected"), [(("a", "b", "c"), []), (("b", "c"), [Kind.REDEFINE]),
+                                                 ((), [Kind.REDEFINE])])  # fmt: skip
+def test_what_values_read_as_is_kept_by_labels_that_are_added_alone(
+    facts: tuple[str, ...], expected: list[Kind]
+) -> None:
+    table = SourceTable()
+    table.alter(2, facts=("a", "b"))
+    found = changes(lambda t: t.alter(2, facts=facts), table)
+    assert [change.kind for change in found] == expected
+    assert all(change.why_copy for change in found)
+
+
+def test_a_partitioned_table_is_rewritten_with_its_partitions() -> None:
+    table = SourceTable()
+    before = dataclasses.replace(table.catalog(), file=0, leaf_files=1)
+    table.alter(2)
+    for files, is_rewritten in ((1, False), (2, True), (0, False)):
+        after = dataclasses.replace(table.catalog(), file=0, leaf_files=files)
+        found = compare(known.of(before, {}), after)
+        assert [change.kind for change in found] == [Kind.REWRITE] * is_rewritten

@@ -13,7 +13,9 @@ from tests.unit.evolve.tables import SourceTable
 
 def test_what_is_remembered_comes_back() -> None:
     table = SourceTable()
-    before = known.of(table.catalog(), {1: 1, 2: 2, 3: 3})
+    table.alter(3, facts=("a", "b"))
+    before = known.of(dataclasses.replace(table.catalog(), leaf_files=7), {1: 1, 2: 2, 3: 3})
+    assert known.parse({known.PREFIX + "eu": before.render()}, "shop.items") == {"eu": before}
     table.alter(3, name="label")
     table.drop(2)
     now = known.of(table.catalog(), {1: 1, 2: 2, 3: 3}, before)

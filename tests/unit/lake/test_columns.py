@@ -239,3 +239,12 @@ def test_several_sources_fill_the_same_fields(world: World) -> None:
     world.source.add("n", TEXT)
     world.evolve("us")
     assert world.columns.of("eu").fields == fields["eu"], "the other source goes on as it was"
+
+
+def test_names_that_columns_had_lead_to_their_fields(world: World) -> None:
+    assert world.columns.former_names() == {}
+    world.source.alter(2, name="size")
+    world.evolve(is_streaming=True)
+    world.source.alter(2, name="width")
+    world.evolve(is_streaming=True)
+    assert world.columns.former_names() == {"n": "width", "size": "width"}

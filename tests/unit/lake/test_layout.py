@@ -80,6 +80,15 @@ def test_two_that_divide_the_same_are_refused(twice: tuple[str, str]) -> None:
         wanted(*twice)
 
 
+def test_a_map_that_names_columns_as_they_were_called_before_means_the_same_ones() -> None:
+    asked = dataclasses.replace(target(), partition_by=("old", "days(at)"), sort_by=("bucket(4, old) desc", "s"))
+    now = dataclasses.replace(asked, partition_by=("n", "days(at)"), sort_by=("bucket(4, n) desc", "s"))
+    former = {"old": "n", "s": "n", "at": "day"}
+    assert layout.wanted(asked, FIELDS, former) == layout.wanted(now, FIELDS)
+    with pytest.raises(SchemaError, match="the table has no column 'old'"):
+        layout.wanted(asked, FIELDS)
+
+
 def test_what_was_rendered_comes_back() -> None:
     asked = wanted("s", "months(at)", "bucket(16, id)", "bucket(4, id)", sort_by=("n desc nulls first",))
     fields = json.loads(layout.render_spec(asked, FIELDS))["fields"]

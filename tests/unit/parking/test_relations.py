@@ -14,11 +14,20 @@ DOMAIN = PgType(oid=70000, name="short", schema="public", category="d", base=LIS
 def test_a_relation_comes_back_as_it_was(kind: PgType) -> None:
     columns = (
         Column(name="id", pg_type=PgType(oid=20, name="int8"), is_key=True, attnum=1, is_nullable=False),
-        Column(name='ö "x"\n', pg_type=kind, typmod=7, missing="a", version=3, is_grid=True, has_default=True),
+        Column(
+            name='ö "x"\n',
+            pg_type=kind,
+            typmod=7,
+            missing="a",
+            version=3,
+            is_grid=True,
+            has_default=True,
+            facts=("a", "b"),
+        ),
     )
     relation = Relation(
         oid=16385, table=TableName(schema="public", name="a.b"), identity=ReplicaIdentity.FULL, columns=columns,
-        file=5, attributes=4, dropped=(2, 3),
+        file=5, attributes=4, dropped=(2, 3), leaf_files=7,
     )  # fmt: skip
     assert relations.parse(relations.render(relation)) == relation
 

@@ -68,6 +68,30 @@ def test_a_table_that_is_not_there_is_refused_and_looked_at_later(world: World) 
     assert admission.unfit == set()
 
 
+def test_rows_of_a_table_that_was_not_logged_are_missed(world: World) -> None:
+    unlogged = world.table(world.items, is_logged=False, why_unsupported="it is unlogged")
+    assert world.admission.usable(world.items, {world.items.table: unlogged}) is None
+    assert not world.roster.look(world.items).is_resync_due, "the lake has none of its rows"
+    world.copy(world.items)
+    assert world.admission.usable(world.items, {world.items.table: unlogged}) is None
+    state = world.roster.look(world.items)
+    assert (state.is_resync_due, state.is_repair) == (True, True)
+    assert "SET LOGGED" in str(state.error)
+
+
+def test_what_nobody_thought_of_stops_the_table_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("nobody thought of it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.lake, "prepare", prepare)
+        assert not world.prepare()
+    state = world.roster.look(world.items)
+    assert (state.state, state.retry_at is not None) == (State.ERROR, True)
+    assert "ZeroDivisionError: nobody thought of it" in str(state.error)
+    assert world.prepare()
+
+
 def test_who_saw_a_table_go_knows_more_of_it(world: World) -> None:
     renamed = SchemaError("it was renamed to goods")
     world.roster.fail(world.items, renamed)
