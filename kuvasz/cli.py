@@ -26,6 +26,7 @@ from kuvasz.config import load, names, problem
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, MapMismatch
+from kuvasz.state.ownership import Ownership
 
 app = typer.Typer(
     add_completion=False,
@@ -73,6 +74,8 @@ def run(
         return
     loaded = _loaded(context)
     log.set_up(log_format, loaded.secrets)
+    # Until the process has ended: a thread that outlives the event loop may still write.
+    Ownership(loaded.config.pipeline.state_folder, "replicates").take()
     raise typer.Exit(uvloop.run(_replicate(loaded, until_caught_up=until_caught_up, log_format=log_format)))
 
 
@@ -248,9 +251,7 @@ def _steering(verb: str, told: str) -> None:
         _command(_loaded(context, config, settings), verb, table, sid, as_json=as_json)
 
 
-_steering(
-    "pause", "Have tables stay where they are until `resume`, over restarts too; their changes wait at the source."
-)
+_steering("pause", "Have tables stay where they are until `resume`, over restarts too; their changes are parked.")
 _steering("resume", "Let paused tables follow again, from where they are.")
 _steering("retry", "Have the running kuvasz try tables again that are in error.")
 _steering("resync", "Copy tables again; what the lake has of them stays until the new rows replace it at once.")

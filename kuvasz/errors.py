@@ -22,6 +22,7 @@
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
     ├── StateError               1   human   process   the state folder cannot be read or written
+    │   └── StateTaken           2   human   process   another process owns the state folder
     └── InternalError            1   never   process   a broken promise of our own code
 
 Messages are lower case, carry the value and the place (source, table, LSN, column), and end with a ``hint:`` line
@@ -215,6 +216,12 @@ class StateError(KuvaszError):
     """The state folder cannot be read or written."""
 
     retry = Retry.HUMAN
+
+
+class StateTaken(StateError):
+    """Another process owns the state folder; nothing in it was read or changed."""
+
+    exit_code = 2
 
 
 class InternalError(KuvaszError):

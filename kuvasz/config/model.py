@@ -181,8 +181,9 @@ class PipelineConfig(Section):
     """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""
 
     park_bytes: Annotated[kinds.Size, kinds.sizes("0B", "16TB")] = 1024 * _MB
-    """Changes of a table that does not follow (in error, paused, being copied) are kept in `state`, up to so many
-    bytes for each table and source, and its source keeps no WAL for them. 0: they stay in the source's WAL."""
+    """Changes of a table that does not follow (in error, paused) are kept in `state`, up to so many bytes for each
+    table and source, and its source keeps no WAL for them. 0: they stay in the source's WAL, as those of a table that
+    is being copied do."""
 
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     """What then comes: hold: the source keeps its WAL from there on; resync: what is kept is dropped, and the table
@@ -195,7 +196,7 @@ class PipelineConfig(Section):
     state: kinds.Text = ".kuvasz"
     """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, and the
     changes of tables that do not follow (`park_bytes`). All but the last can be rebuilt; without them such a table
-    has to be copied again, which is noticed."""
+    has to be copied again, which is noticed. One kuvasz at a time: a second one is refused."""
 
     @property
     def most_waiting_bytes(self) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import environment, kinds, units
 from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, UrlConfig
+from kuvasz.config.secrets import SecretUrl
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -64,6 +65,13 @@ def table(name: str) -> str:
         variable = f"<br>`{variables[option]}`" if option in variables else ""
         lines.append(f"| `{option}`{variable} | {_kind(field)} | {_default(model, option)} | {meaning} |")
     return "\n".join(lines)
+
+
+#: What the values of an option are called.
+_NAMES: dict[object, str] = {
+    str: "text", int: "whole number", bool: "`true` \\| `false`",
+    SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
+}  # fmt: skip
 
 
 def page(text: str) -> str:
@@ -118,8 +126,7 @@ def _type_name(annotation: object) -> str:
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, str) and annotation is not str:
         return " \\| ".join(f"`{member}`" for member in annotation)  # type: ignore[attr-defined]
-    names: dict[object, str] = {str: "text", int: "whole number", UrlConfig: "url", DatabaseConfig: "database"}
-    return names.get(annotation, "url")
+    return _NAMES[annotation]
 
 
 def _default(model: type[Section], option: str) -> str:
@@ -132,6 +139,8 @@ def _default(model: type[Section], option: str) -> str:
         value = units.render_duration(value)
     elif kind == "size":
         value = units.render_size(value)
+    elif kind == _NAMES[bool]:
+        value = str(value).lower()
     return "" if value is None or value in ((), {}) else f"`{value}`"
 
 

@@ -10,6 +10,7 @@ from kuvasz.admin.commands import Selection
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
 from kuvasz.state.notes import Note, NoteFile
+from kuvasz.state.ownership import Ownership
 from kuvasz.state.tables import TableState
 
 if TYPE_CHECKING:
@@ -24,9 +25,15 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
 
     Raises:
         ConfigError: The map has no such table.
+        StateTaken: A kuvasz runs after all: it does not answer yet, or somewhere else than the configuration says.
         StateError: The state folder cannot be read or written.
     """
     wanted = Selection(table=table, sid=sid)
+    with Ownership(config.pipeline.state_folder, f"notes a {verb} in it"):
+        return _note(config, verb, wanted)
+
+
+def _note(config: Config, verb: str, wanted: Selection) -> dict[str, Any]:
     file = NoteFile(config.pipeline.state_folder)
     notes = file.load()
     tables = []

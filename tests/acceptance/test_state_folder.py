@@ -1,0 +1,76 @@
+"""One process per state folder: a second one says who is there, and leaves everything as it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kuvasz.admin import SERVER_FILE
+from tests.fix_lake import group
+from tests.fix_postgres import Database
+from tests.fix_process import Process, confirmed
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+def run(process: Process, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run kuvasz with the process's own map, to its end."""
+    command = [sys.executable, "-m", "kuvasz", "--config", str(process.map), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    """Everything in a state folder but what moves by itself: indexes and standings."""
+    names = ("parked", "spool", "tables.json", "owner.lock")
+    found = [path for name in names for path in [folder / name, *(folder / name).rglob("*")] if path.is_file()]
+    return {path: path.read_bytes() for path in found}
+
+
+@pytest.mark.timeout(600)
+def test_a_second_process_changes_nothing(database: Database, new_process: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
+    database.execute("INSERT INTO items SELECT n, 'copied' FROM generate_series(1, 100) n")
+    process = new_process(group({"eu": database}, {"items": None}))
+    process.map.write_text(json.dumps(json.loads(process.map.read_text()) | {"server": {"address": "127.0.0.1:0"}}))
+    state = process.folder / "state"
+    process.start()
+    process.wait_event("copied")
+    assert run(process, "pause", "--table", "items").returncode == 0
+    database.execute("UPDATE items SET name = 'parked'")
+    process.wait_until(process.parked, "the table is parked")
+    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+    process.wait_until(lambda: confirmed(database, now), "the source lets go of its WAL")
+    before = files(state)
+    assert any(path.suffix == ".log" and len(content) > 1000 for path, content in before.items())
+
+    second = run(process)
+    assert second.returncode == 2, second.stderr
+    owner = json.loads((state / "owner.lock").read_text())
+    told = f"error: the state folder {state} is in use: process {owner['pid']} on {owner['host']} replicates since"
+    assert told in second.stderr
+    assert "hint: one kuvasz at a time" in second.stderr
+    # One that does not answer yet must not have a note written under it.
+    (state / SERVER_FILE).unlink()
+    late = run(process, "resume", "--table", "items")
+    assert late.returncode == 2, late.stderr
+    assert told in late.stderr
+    assert files(state) == before
+    database.execute("INSERT INTO items VALUES (101, 'parked, too')")
+    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+    process.wait_until(lambda: confirmed(database, now), "the first goes on parking")
+
+    helpers = process.helpers()
+    process.begin_kill()
+    process.wait()
+    process.wait_helpers(helpers)
+    assert run(process, "resume", "--table", "items").returncode == 0, "whoever is killed owns nothing"
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
+    assert not process.parked()
