@@ -22,7 +22,7 @@ import typer
 import uvloop
 
 from kuvasz import __version__, log
-from kuvasz.config import load, names, problem
+from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, MapMismatch
@@ -94,18 +94,8 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
         except* MapMismatch as group:
             error = _ours(group)
             assert isinstance(error, MapMismatch)
-            raise ConfigError(f"{_written_at(loaded, error)}{error.message}", hint=error.hint) from error
-
-
-def _written_at(loaded: Loaded, error: MapMismatch) -> str:
-    """Return ``map.yaml:12:3: `` of the option that an error is about, nothing if that is not known."""
-    for number, group in enumerate(loaded.config.databases):
-        for key in group.tables:
-            if group.database == error.database and str(names.parse_table(key)) == error.table:
-                option, _, name = error.option.partition(".")
-                path: problem.Path = ("databases", number, "tables", key, option, *([name] if name else []))
-                return f"{loaded.origin_of(path)}: "
-    return ""
+            place = loaded.place_of(error.database, error.table, error.option)
+            raise ConfigError(f"{place}{error.message}", hint=error.hint) from error
 
 
 @app.command("config")
@@ -149,7 +139,7 @@ def check(
     from kuvasz.verbs import check as verb
 
     loaded = _loaded(context, config, settings)
-    found = verb.findings(loaded.config)
+    found = verb.findings(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(verb.as_json(found), redact)
@@ -166,7 +156,7 @@ def plan(
     from kuvasz.verbs import plan as verb
 
     loaded = _loaded(context, config, settings)
-    found = verb.plans(loaded.config)
+    found = verb.plans(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(verb.as_json(found), redact)

@@ -10,7 +10,8 @@
     ├── TableError               1   human   table     one table cannot go on; the others do
     │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
-    │   │   ├── ExpressionRefused  2 human   table     an expression of the map does not fit its table
+    │   │   ├── OptionRefused    2 human   table     an option of the map does not fit its table's columns
+    │   │   │   └── ExpressionRefused  2 human table   an expression of the map does not
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
     │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
@@ -153,8 +154,8 @@ class SchemaError(TableError):
     """Source and lake disagree on columns, types or key."""
 
 
-class ExpressionRefused(SchemaError):
-    """An expression of the map cannot be evaluated over its table's columns.
+class OptionRefused(SchemaError):
+    """An option of the map does not fit its table's columns.
 
     Args:
         message: As for every error.
@@ -167,6 +168,10 @@ class ExpressionRefused(SchemaError):
     def __init__(self, message: str, *, hint: str | None = None, option: str = "") -> None:
         super().__init__(message, hint=hint)
         self.option = option
+
+
+class ExpressionRefused(OptionRefused):
+    """An expression of the map cannot be evaluated over its table's columns."""
 
 
 class SchemaHeld(SchemaError):

@@ -166,6 +166,8 @@ def _key(table: TableConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=(*path, "key", number), message=f"{column!r} is not among the columns of set")
 
 
+_SID = "sid"
+
 #: Shorter ones can be guessed, and then so can every value that is masked.
 _SECRET_CHARACTERS = 16
 
@@ -183,6 +185,11 @@ def _masks(config: Config) -> Iterator[Problem]:
                     yield Problem(path=path, message="hmac needs a key: set pipeline.mask_secret")
                 if table.set is not None and column not in table.set:
                     yield Problem(path=path, message="is not among the columns of set", is_key=True)
+                if method is Mask.REDACT and column in (table.key or ()):
+                    message = "is part of the key, of which redact would make one row of all: hmac keeps them apart"
+                    yield Problem(path=path, message=message)
+                if column == _SID and any(url.sid is not None for url in group.urls):
+                    yield Problem(path=path, message="is kuvasz's own column, which tells sources apart", is_key=True)
 
 
 def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:

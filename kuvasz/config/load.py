@@ -8,11 +8,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
-from kuvasz.config import check, environment, file, problem, secrets, template, translate
+from kuvasz.config import check, environment, file, names, problem, secrets, sources, template, translate
 from kuvasz.config.model import Config
 from kuvasz.config.problem import Origin, Path, Problem
 from kuvasz.errors import ConfigError
@@ -52,6 +53,34 @@ class Loaded:
         """Return where an option's value is from; ``default`` if nobody wrote one."""
         origin = self.origins.get(path)
         return "default" if origin is None else origin.value
+
+    def place_of(self, database: str, table: str, option: str) -> str:
+        """Return ``map.yaml:12:3: `` of a table's option, to begin a message with; nothing if that is not known.
+
+        Args:
+            database: The group's name.
+            table: The source table, quoted as in a map; also one that a collapse takes in.
+            option: ``filter``, or ``set.name`` of a mapping.
+        """
+        wanted = names.parse_table(table)
+        found = [source.find(wanted) for source in sources.resolve(self.config) if source.database == database]
+        entries = {spec.table for spec in found if spec is not None}
+        for number, group in enumerate(self.config.databases):
+            for key in group.tables if group.database == database else ():
+                if names.parse_table(key) in entries:
+                    name, _, inner = option.partition(".")
+                    path: Path = ("databases", number, "tables", key, name, *([inner] if inner else []))
+                    return f"{self.origin_of(path)}: "
+        return ""
+
+
+#: `Loaded.place_of`, for what is only told that there is a configuration.
+PlaceOf: TypeAlias = Callable[[str, str, str], str]
+
+
+def nowhere(_database: str, _table: str, _option: str) -> str:
+    """Return no place; see `PlaceOf`."""
+    return ""
 
 
 def load(

@@ -17,7 +17,7 @@ from pyspark.sql import types as spark_types
 
 from kuvasz import typemap
 from kuvasz.config.problem import suggestion
-from kuvasz.errors import ExpressionRefused, LakeError
+from kuvasz.errors import ExpressionRefused, LakeError, OptionRefused
 from kuvasz.lake.schema import source_type
 from kuvasz.model import Column, Kind, PgType, Relation, ReplicaIdentity, TableType, ValueType
 from kuvasz.modes.shape import COMPUTED, Binding, Shape
@@ -136,14 +136,17 @@ class Expressions:
             return Projection(relation=relation, columns=columns, transform=None)
         if relation.identity is ReplicaIdentity.FULL and key is not None and target.set is not None:
             target = dataclasses.replace(target, key=key)
-        return _Plan(self._session, target, relation, place).projection()
+        return _Plan(self._session, target, relation, place, key).projection()
 
 
 class _Plan:
     """One projection in the making."""
 
-    def __init__(self, session: SparkSession, target: Target, relation: Relation, place: str) -> None:
+    def __init__(
+        self, session: SparkSession, target: Target, relation: Relation, place: str, key: tuple[str, ...] | None
+    ) -> None:
         self._session = session
+        self._key = key
         self._target = target
         self._relation = relation
         self._place = place
@@ -377,6 +380,12 @@ class _Plan:
             if column.name not in self._target.mask:
                 out.append(column)
                 continue
+            if self._target.mask[column.name] == "redact" and self._is_key(column):
+                message = (
+                    f"{self._target.place or self._place}: `mask` redacts {column.name}, which identifies the rows:"
+                    " all of them would be one"
+                )
+                raise OptionRefused(message, hint="hmac keeps rows apart", option=f"mask.{column.name}")
             if origin <= COMPUTED and column.pg_type is not _TEXT:
                 message = (
                     f"{self._target.place or self._place}: `mask` hides texts, and `set.{column.name}` gives none"
@@ -384,6 +393,13 @@ class _Plan:
                 raise ExpressionRefused(message, hint="CAST it to string in `set`", option="mask")
             out.append(dataclasses.replace(column, pg_type=_TEXT, typmod=-1, is_grid=False))
         return out
+
+    def _is_key(self, column: Column) -> bool:
+        """Whether a column identifies rows; with REPLICA IDENTITY FULL the stream says so of every one."""
+        is_said_of_all = all(one.is_key for one in self._relation.columns)
+        if self._relation.identity is ReplicaIdentity.FULL and is_said_of_all and self._key is not None:
+            return column.name in self._key
+        return column.is_key
 
     def _refused(self, option: str, text: str, why: str) -> ExpressionRefused:
         message = f"{self._target.place or self._place}, {option}: {text!r} {why}"

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from kuvasz.config import names
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
-    ExpressionRefused,
     KuvaszError,
     MapMismatch,
+    OptionRefused,
     ParkedLost,
     RowsUnlogged,
     SchemaError,
@@ -72,10 +73,14 @@ class Admission:
         Args:
             spec: Of the map.
             found: What there is at the source.
+
+        Raises:
+            MapMismatch: An option of the map does not fit, at the first start.
         """
         try:
             table = fitness.checked(self._map.name, spec, found.get(spec.table))
         except TableError as error:
+            self._check_map(spec, error)
             self.unfit.add(spec.key)
             if isinstance(error, RowsUnlogged):
                 self._roster.miss_rows(spec)
@@ -95,7 +100,7 @@ class Admission:
             at: LSN at which it was.
 
         Raises:
-            MapMismatch: An expression of the map does not fit, at the first start.
+            MapMismatch: An option of the map does not fit, at the first start.
             LakeError: The lake cannot be reached or written.
         """
         lake, roster = self._lake, self._roster
@@ -106,11 +111,7 @@ class Admission:
             tell(self._map, spec, done, at)
             self._admit(spec)
         except TableError as error:
-            if isinstance(error, ExpressionRefused) and not self._basis.lifetime.has_started:
-                raise MapMismatch(
-                    error.message, hint=error.hint, database=self._map.database, table=str(spec.table),
-                    option=error.option,
-                ) from error  # fmt: skip
+            self._check_map(spec, error)
             self._unprepared.add(spec.key)
             self.refuse(spec, error)
             return False
@@ -130,6 +131,14 @@ class Admission:
                 return False
         self._begin_anew(spec)
         return True
+
+    def _check_map(self, spec: SourceTableSpec, error: TableError) -> None:
+        """Have a wrong map end the first start; later it puts the table into error."""
+        if isinstance(error, OptionRefused) and not self._basis.lifetime.has_started:
+            raise MapMismatch(
+                error.message, hint=error.hint, database=self._map.database, table=names.render_table(spec.table),
+                option=error.option,
+            ) from error  # fmt: skip
 
     def _begin_anew(self, spec: SourceTableSpec) -> None:
         """Let go of what stopped a table before."""

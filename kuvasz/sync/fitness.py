@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import RowsUnlogged, SchemaError
+from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError
 from kuvasz.source.table import SourceTable
 from kuvasz.sync import keyless
-from kuvasz.sync.targets import why_not_taken
+from kuvasz.sync.targets import redacted_key, why_not_taken
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class Unfit:
     why: str
     hint: str | None
     verb: str = ""  #: between the table's name and the reason, where the reason does not speak for itself
+    option: str = ""  #: of the map entry, `mask.name`, where one is wrong whatever becomes of the table
 
     def sentence(self, place: str) -> str:
         """Return the reason with the name of the table before it."""
@@ -38,8 +39,18 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
         return Unfit(why=table.why_unsupported, hint=hint, verb=" cannot be replicated")
     if not table.relation.key and (why := keyless.why_not(table, spec.config)):
         return Unfit(why=why, hint=table.mend or None)
+    return why_unmapped(spec, table)
+
+
+def why_unmapped(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
+    """Return which option of a map entry does not fit a table that is there; None if all do."""
+    if table is None or table.why_unsupported or (not table.relation.key and keyless.why_not(table, spec.config)):
+        return None
     if why := why_not_taken(spec, _keyed(spec, table).relation):
         return Unfit(why=why, hint="mend the entry in the map")
+    if column := redacted_key(spec, _keyed(spec, table).relation):
+        why = f"mask redacts {column}, which identifies the rows: all of them would be one"
+        return Unfit(why=why, hint="hmac keeps rows apart", option=f"mask.{column}")
     return None
 
 
@@ -52,12 +63,16 @@ def checked(source: str, spec: SourceTableSpec, table: SourceTable | None) -> So
         table: As the catalog describes it; None if there is no such table.
 
     Raises:
+        OptionRefused: An option of the map entry is wrong.
         SchemaError: It cannot be replicated.
         RowsUnlogged: And rows that changed meanwhile have to be looked for.
     """
     if (unfit := why_unfit(spec, table)) is not None:
+        message = unfit.sentence(f"source {source}, table {spec.table}")
+        if unfit.option:
+            raise OptionRefused(message, hint=unfit.hint, option=unfit.option)
         kind = SchemaError if table is None or table.is_logged else RowsUnlogged
-        raise kind(unfit.sentence(f"source {source}, table {spec.table}"), hint=unfit.hint)
+        raise kind(message, hint=unfit.hint)
     assert table is not None
     return _keyed(spec, table)
 
@@ -66,4 +81,4 @@ def _keyed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
     return table if table.relation.key else keyless.with_key(table, spec.config)
 
 
-__all__ = ["Unfit", "checked", "why_unfit"]
+__all__ = ["Unfit", "checked", "why_unfit", "why_unmapped"]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from kuvasz.config import names
+from kuvasz.config.model import Mask
 from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
@@ -97,6 +98,20 @@ def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:
         option = "exclude" if lost[0] in target.exclude else "columns"
         return f"{option} leaves out {', '.join(lost)}, which identifies the rows"
     return ""
+
+
+def redacted_key(spec: SourceTableSpec, relation: Relation) -> str:
+    """Return a column of the key that a map entry has redacted, which would make one row of all; empty if none is.
+
+    Args:
+        spec: Of the map.
+        relation: From the catalog, with its key.
+    """
+    keys = set(spec.config.key or relation.key)
+    if spec.config.set is not None and spec.config.key is None:
+        keys = {name for name, text in spec.config.set.items() if text.strip().strip("`") in relation.key}
+    redacted = [name for name, method in spec.config.mask.items() if method is Mask.REDACT and name in keys]
+    return redacted[0] if redacted else ""
 
 
 def feed_of(source: Source, spec: SourceTableSpec) -> Feed:

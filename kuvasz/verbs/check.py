@@ -8,12 +8,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kuvasz.config import names
 from kuvasz.config import sources as config_sources
+from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, SourceError
-from kuvasz.source import conninfo
+from kuvasz.source import conninfo, introspect
 from kuvasz.source.finding import Finding, Severity
 from kuvasz.source.preflight import check_source
-from kuvasz.sync import keyless, members
+from kuvasz.sync import fitness, keyless, members
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
@@ -30,13 +32,22 @@ FAILED = 3
 _WIDEST = 60
 
 
-def findings(config: Config) -> list[Finding]:
-    """Return all findings: the lake's, then those of each source in the map's order."""
+def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
+    """Return all findings: the lake's, then those of each source in the map's order.
+
+    Args:
+        config: The whole configuration.
+        place_of: Where an option stands; see `kuvasz.config.load.Loaded.place_of`.
+    """
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
         lake = pool.submit(_lake, config)
         return [
             *lake.result(),
-            *(one for found in pool.map(_source, config_sources.resolve(config)) for one in found),
+            *(
+                one
+                for found in pool.map(lambda source: _source(source, place_of), config_sources.resolve(config))
+                for one in found
+            ),
         ]
 
 
@@ -85,7 +96,7 @@ def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _source(source: Source) -> list[Finding]:
+def _source(source: Source, place_of: PlaceOf) -> list[Finding]:
     try:
         source, empty = _with_members(source)
         tables = [spec.table for spec in source.tables]
@@ -93,9 +104,31 @@ def _source(source: Source) -> list[Finding]:
         return [
             *check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do),
             *(_without_members(source, spec) for spec in empty),
+            *_map(source, place_of),
         ]
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
+
+
+def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
+    """Return what in the map does not fit the tables that are there; what else is wrong, other checks say."""
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            loaded = introspect.load_relations(connection, [spec.table for spec in source.tables])
+    except SourceError:  # the check of the source says so
+        return []
+
+    def at(spec: SourceTableSpec, option: str) -> str:
+        return place_of(source.database, names.render_table(spec.table), option) if option else ""
+
+    return [
+        Finding(
+            source=source.object_name, check="map", value=f"{at(spec, unfit.option)}{unfit.why}",
+            needed="options that fit the table", ok=False, table=spec.table, fix=unfit.hint or "",
+        )
+        for spec in source.tables
+        if (unfit := fitness.why_unmapped(spec, loaded.get(spec.table))) is not None
+    ]  # fmt: skip
 
 
 def _with_members(source: Source) -> tuple[Source, list[SourceTableSpec]]:

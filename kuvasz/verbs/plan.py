@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import typemap
+from kuvasz.config import names
 from kuvasz.config import sources as config_sources
+from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
@@ -76,8 +78,12 @@ class SourcePlan:
         return bool(self.statements) or self.is_new_slot or any(_is_due(table) for table in self.tables)
 
 
-def plans(config: Config) -> list[SourcePlan]:
+def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
     """Return a plan per source, in the map's order.
+
+    Args:
+        config: The whole configuration.
+        place_of: Where an option stands; see `kuvasz.config.load.Loaded.place_of`.
 
     Raises:
         LakeError: The catalog does not answer.
@@ -87,7 +93,7 @@ def plans(config: Config) -> list[SourcePlan]:
     names = {spec.identifier for source in sources for spec in source.tables}
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="plan") as pool:
         tables = dict(zip(names, pool.map(lake.table, names), strict=True))
-        return list(pool.map(lambda source: _plan(source, tables), sources))
+        return list(pool.map(lambda source: _plan(source, tables, place_of), sources))
 
 
 def exit_code(found: Sequence[SourcePlan]) -> int:
@@ -96,7 +102,7 @@ def exit_code(found: Sequence[SourcePlan]) -> int:
     return max(errors) if errors else CHANGES_DUE if any(plan.is_due for plan in found) else 0
 
 
-def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePlan:
+def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf) -> SourcePlan:
     plan = SourcePlan(source=source.name, location="", slot=source.object_name)
     try:
         url = source.url.get()
@@ -104,7 +110,9 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None]) -> SourcePla
         with contextlib.closing(conninfo.connect(url)) as connection:
             source = source_members.found(source, connection)
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
-            tables = [_table(source, spec, found.get(spec.table), lake[spec.identifier]) for spec in source.tables]
+            tables = [
+                _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of) for spec in source.tables
+            ]
             usable = [
                 dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
                 for spec, one in zip(source.tables, tables, strict=True)
@@ -157,10 +165,17 @@ def _with_slot(
     return dataclasses.replace(plan, is_new_slot=state is None)
 
 
-def _table(source: Source, spec: SourceTableSpec, found: SourceTable | None, view: LakeTableView | None) -> TablePlan:
+def _table(
+    source: Source,
+    spec: SourceTableSpec,
+    found: SourceTable | None,
+    view: LakeTableView | None,
+    place_of: PlaceOf,
+) -> TablePlan:
     table, target = str(spec.table), spec.identifier
     if (unfit := fitness.why_unfit(spec, found)) is not None:
-        return TablePlan(table=table, target=target, action="error", error=unfit.why, hint=unfit.hint)
+        place = place_of(source.database, names.render_table(spec.table), unfit.option) if unfit.option else ""
+        return TablePlan(table=table, target=target, action="error", error=f"{place}{unfit.why}", hint=unfit.hint)
     assert found is not None
     try:
         columns = _columns(spec, found, view)

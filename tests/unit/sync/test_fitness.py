@@ -6,7 +6,7 @@ import pytest
 
 from kuvasz.config.model import TableConfig
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SchemaError
+from kuvasz.errors import OptionRefused, SchemaError
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.sync import fitness
@@ -62,6 +62,35 @@ def test_why_a_table_is_refused(
     unfit = fitness.why_unfit(entry, table)
     assert unfit is not None
     assert (message.endswith(f": {unfit.why}"), unfit.hint) == (True, hint)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask": {"id": "redact"}, "key": ("id",)},
+        {"mask": {"id": "redact"}, "key": ("n", "id")},
+        {"mask": {"k": "redact"}, "set": {"k": "`id`", "n": "n"}},
+        {"mask": {"k": "redact"}, "set": {"k": "id + n"}, "key": ("k",)},
+        {"mask": {"id": "redact"}, "type": "append"},
+        {"mask": {"id": "redact"}, "type": "changelog"},
+    ],
+)
+def test_a_key_is_not_redacted(options: dict) -> None:
+    keyed = tuple(dataclasses.replace(column, is_key=column.name == "id") for column in FULL.relation.columns)
+    table = dataclasses.replace(FULL, relation=dataclasses.replace(FULL.relation, columns=keyed))
+    with pytest.raises(OptionRefused) as caught:
+        fitness.checked("eu", spec(**options), table)
+    (column,) = options["mask"]
+    assert str(caught.value) == (
+        f"source eu, table public.items: mask redacts {column}, which identifies the rows: all of them would be one"
+        "\nhint: hmac keeps rows apart"
+    )
+    assert caught.value.option == f"mask.{column}"
+    fitness.checked("eu", spec(**options | {"mask": {column: "hmac"}}), table)
+
+
+def test_rows_without_a_key_may_be_redacted() -> None:
+    assert fitness.checked("eu", spec(mask={"n": "redact"}), FULL) is FULL
 
 
 def test_a_fit_table_comes_with_its_key() -> None:
