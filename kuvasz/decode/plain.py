@@ -92,7 +92,8 @@ def _integer(text: bytes, value_type: ValueType, _policy: str) -> int:
 def _float(text: bytes, value_type: ValueType, _policy: str) -> float:
     _match(_FLOAT, text)
     number = float(text)
-    if (value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS) and math.isfinite(number):
+    is_real = value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS
+    if is_real and math.isfinite(number) and number:  # 1e-999999999999 is 0, and would be a fraction of that size
         number = _nearest_float32(text)
     if math.isinf(number) and not text.endswith(b"Infinity"):
         raise _refuse(text, TOO_LARGE)
