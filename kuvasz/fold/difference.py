@@ -23,7 +23,7 @@ _KEY = np.dtype([("hi", "<u8"), ("lo", "<u8")])
 class Kind(enum.IntEnum):
     """How a key differs."""
 
-    MISSING = 0  #: at the source, not in the lake
+    MISSING = 0  #: at the source, not in the lake, or not as often
     EXTRA = 1  #: in the lake, not at the source
     CHANGED = 2  #: in both, with other values
     DOUBLED = 3  #: in the lake more often than at the source
@@ -72,6 +72,7 @@ class Difference:
 
     keys: Keys
     kinds: UInt8s  #: of `Kind`
+    source_rows: Int64s  #: per key: how many rows the source has of it
     lake_rows: Int64s  #: per key: how many rows the lake has of it
     lake_hi: np.ndarray  #: per key: sum of the fingerprints of the lake's rows
     lake_lo: np.ndarray
@@ -91,30 +92,30 @@ class Difference:
         number = np.cumsum(mask) - 1
         rows = mask[self.owner]
         return Difference(
-            keys=self.keys.take(mask), kinds=self.kinds[mask], lake_rows=self.lake_rows[mask],
-            lake_hi=self.lake_hi[mask], lake_lo=self.lake_lo[mask], files=self.files[rows],
-            places=self.places[rows], owner=number[self.owner[rows]],
+            keys=self.keys.take(mask), kinds=self.kinds[mask], source_rows=self.source_rows[mask],
+            lake_rows=self.lake_rows[mask], lake_hi=self.lake_hi[mask], lake_lo=self.lake_lo[mask],
+            files=self.files[rows], places=self.places[rows], owner=number[self.owner[rows]],
         )  # fmt: skip
 
-    def corrected(self, keys: Int64s, source_rows: Int64s, prints: Keys) -> Difference:
+    def corrected(self, keys: Int64s, source_rows: Int64s, prints: Keys | None) -> Difference:
         """Return what differs if the source has other rows of some keys than it had when it was read.
 
         Args:
             keys: The keys, as indices.
-            source_rows: How many rows, 0 or 1, the source has of each.
-            prints: Their fingerprints; anything where there is no row.
+            source_rows: How many rows the source has of each.
+            prints: Sums of their fingerprints; anything where there is no row. None: a key says all of its rows.
         """
-        kinds = self.kinds.copy()
+        kinds, rows = self.kinds.copy(), self.source_rows.copy()
         lake_rows = self.lake_rows[keys]
-        is_there = source_rows > 0
-        is_same = (self.lake_hi[keys] == prints.hi) & (self.lake_lo[keys] == prints.lo)
-        kinds[keys] = np.select(
-            [~is_there, lake_rows == 0, lake_rows > 1], [Kind.EXTRA, Kind.MISSING, Kind.DOUBLED], Kind.CHANGED
-        )
-        is_equal = (source_rows == lake_rows) & (~is_there | is_same)
+        rows[keys] = source_rows
+        kinds[keys] = _kinds(source_rows, lake_rows)
+        is_equal = source_rows == lake_rows
+        if prints is not None:
+            is_same = (self.lake_hi[keys] == prints.hi) & (self.lake_lo[keys] == prints.lo)
+            is_equal &= (source_rows == 0) | is_same
         mask = np.ones(len(self), np.bool_)
         mask[keys[is_equal]] = False
-        return dataclasses.replace(self, kinds=kinds).keep(mask)
+        return dataclasses.replace(self, kinds=kinds, source_rows=rows).keep(mask)
 
     @staticmethod
     def concat(parts: list[Difference]) -> Difference:
@@ -125,6 +126,7 @@ class Difference:
         joined = Difference(
             keys=Keys.concat([part.keys for part in parts]),
             kinds=np.concatenate([part.kinds for part in parts]),
+            source_rows=np.concatenate([part.source_rows for part in parts]),
             lake_rows=np.concatenate([part.lake_rows for part in parts]),
             lake_hi=np.concatenate([part.lake_hi for part in parts]),
             lake_lo=np.concatenate([part.lake_lo for part in parts]),
@@ -136,8 +138,9 @@ class Difference:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         return dataclasses.replace(
-            joined, keys=joined.keys.take(order), kinds=joined.kinds[order], lake_rows=joined.lake_rows[order],
-            lake_hi=joined.lake_hi[order], lake_lo=joined.lake_lo[order], owner=rank[joined.owner],
+            joined, keys=joined.keys.take(order), kinds=joined.kinds[order], source_rows=joined.source_rows[order],
+            lake_rows=joined.lake_rows[order], lake_hi=joined.lake_hi[order], lake_lo=joined.lake_lo[order],
+            owner=rank[joined.owner],
         )  # fmt: skip
 
 
@@ -152,17 +155,33 @@ def difference(source: Listing, lake: Listing) -> Difference:
     source_hi, source_lo = _sums(of_source, source.prints, count)
     lake_hi, lake_lo = _sums(of_lake, lake.prints, count)
     differs = (source_rows != lake_rows) | (source_hi != lake_hi) | (source_lo != lake_lo)
-    kinds = np.select(
-        [lake_rows == 0, source_rows == 0, lake_rows > source_rows],
-        [Kind.MISSING, Kind.EXTRA, Kind.DOUBLED],
-        Kind.CHANGED,
-    )
     whole = Difference(
         keys=Keys(hi=np.ascontiguousarray(keys["hi"]), lo=np.ascontiguousarray(keys["lo"])),
-        kinds=kinds.astype(np.uint8), lake_rows=lake_rows.astype(np.int64), lake_hi=lake_hi, lake_lo=lake_lo,
+        kinds=_kinds(source_rows, lake_rows), source_rows=source_rows.astype(np.int64),
+        lake_rows=lake_rows.astype(np.int64), lake_hi=lake_hi, lake_lo=lake_lo,
         files=lake.files, places=lake.places, owner=of_lake.astype(np.int64),
     )  # fmt: skip
     return whole.keep(differs)
+
+
+def uncontained(source: Listing, lake: Listing) -> Difference:
+    """Return the source's rows that are not among the lake's rows of their key, as keys that differ."""
+    rows = np.concatenate([_whole(source), _whole(lake)])
+    _, number = np.unique(rows, return_inverse=True)
+    is_there = np.isin(number[: len(source)], number[len(source) :])
+    wanted = source.take(~is_there)
+    mine = np.isin(_structured(lake.keys), _structured(wanted.keys))
+    found = difference(wanted, lake.take(mine))
+    return dataclasses.replace(found, kinds=np.where(found.lake_rows, Kind.CHANGED, Kind.MISSING).astype(np.uint8))
+
+
+def _kinds(source_rows: Int64s, lake_rows: Int64s) -> UInt8s:
+    """Return how keys differ, if they do."""
+    return np.select(
+        [source_rows == 0, lake_rows < source_rows, lake_rows > source_rows],
+        [Kind.EXTRA, Kind.MISSING, Kind.DOUBLED],
+        Kind.CHANGED,
+    ).astype(np.uint8)
 
 
 def find(wanted: Keys, keys: Keys) -> Int64s:
@@ -194,6 +213,13 @@ def _structured(keys: Keys) -> np.ndarray:
     pairs = np.empty(len(keys), _KEY)
     pairs["hi"], pairs["lo"] = keys.hi, keys.lo
     return pairs
+
+
+def _whole(rows: Listing) -> np.ndarray:
+    whole = np.empty(len(rows), [*_KEY.descr, ("print_hi", "<u8"), ("print_lo", "<u8")])
+    whole["hi"], whole["lo"] = rows.keys.hi, rows.keys.lo
+    whole["print_hi"], whole["print_lo"] = rows.prints.hi, rows.prints.lo
+    return whole
 
 
 def _sums(number: np.ndarray, prints: Keys, count: int) -> tuple[np.ndarray, np.ndarray]:

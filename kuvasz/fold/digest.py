@@ -77,6 +77,11 @@ def bucket_of(keys: Keys, count: int) -> Int64s:
     return (((keys.lo ^ keys.hi) * _SPREAD) >> shift).astype(np.int64)
 
 
+def group_of(keys: Keys, count: int) -> Int64s:
+    """Return each key's group out of `count`, any number below 2^32; groups have about as many keys each."""
+    return (((keys.lo ^ keys.hi) * _SPREAD) >> np.uint64(32)).astype(np.int64) % count
+
+
 def bucket_count(rows: int) -> int:
     """Return how many buckets suit a table of about so many rows: some hundred rows each, within bounds."""
     return 1 << min(max((rows // 256).bit_length(), 8), 17)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyroaring import BitMap64
 
+from kuvasz.config import names
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, TableError
+from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError
 from kuvasz.fold.difference import Difference, find
-from kuvasz.lake import positions, spark
+from kuvasz.lake import naming, positions, spark, strays
 from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.comparing import Fetched, Reading, pairs
 from kuvasz.lake.comparison import Comparison, OnProgress, lake_files
@@ -25,11 +26,15 @@ from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.draft import Draft
 from kuvasz.lake.expressions import Expressions
 from kuvasz.lake.files import Changeset, FileTable, entry_of
+from kuvasz.lake.growing import GrowingComparison
+from kuvasz.lake.history import HistoryWriter
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.readers import Readers
 from kuvasz.lake.recovery import ReadKeys
+from kuvasz.lake.repair import end_versions
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.turn import YIELD_PROPERTY
-from kuvasz.model import Relation
+from kuvasz.model import Relation, TableType
 from kuvasz.ports import CopyRequest, Feed, Target
 
 if TYPE_CHECKING:
@@ -82,7 +87,10 @@ class LakeBeside:
         assert self._session is not None
         expressions = Expressions(self._session)
         folder = self._folder / "index"
-        return LakeTable(found, target, self._properties, folder, _no_keys, expressions)
+        if target.type is not TableType.HISTORY:
+            return LakeTable(found, target, self._properties, folder, _no_keys, expressions)
+        readers = Readers(self._jobs, self._properties)
+        return LakeTable(found, target, self._properties, folder, readers.keys, expressions, readers.versions)
 
     def comparison(
         self,
@@ -91,23 +99,116 @@ class LakeBeside:
         relation: Relation,
         requests: Sequence[CopyRequest],
         on_progress: OnProgress,
+        at_us: int = 0,
     ) -> Comparison:
         """Compare a source table with what `table` held at its last look.
+
+        Args:
+            table: Of the lake.
+            feed: The source table.
+            relation: Its columns, with its key.
+            requests: All of its rows, under one snapshot.
+            on_progress: Told of every part that is done.
+            at_us: When the snapshot was taken, in µs since 1970: what a history lacks begins then.
 
         Raises:
             SchemaError: Source and lake disagree on columns.
         """
         table.columns.check(feed, relation)
-        pipeline = self._config.pipeline
+        pipeline, target = self._config.pipeline, table.target
+        files = lake_files(table.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid)
         reading = Reading(
-            shape=table.columns.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes
-        )
-        sid = feed.sid if table.target.has_sid else None
-        files = lake_files(table.files, feed.source, sid, has_sid=table.target.has_sid)
-        return Comparison(
+            shape=table.columns.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes,
+            at_us=at_us if target.type is TableType.HISTORY else None,
+            is_ordered=target.type is not TableType.APPEND
+            or (table.keeps_order and all(naming.tells_newest(file.path) for file in files)),
+        )  # fmt: skip
+        compare = Comparison if target.type is TableType.CLONE else GrowingComparison
+        return compare(
             self._jobs, reading, requests, files, parallelism=pipeline.copy_parallelism, folder=self._folder,
             on_progress=on_progress,
         )  # fmt: skip
+
+    def mend_versions(
+        self,
+        table: LakeTable,
+        feed: Feed,
+        difference: Difference,
+        fetched: Sequence[Fetched],
+        *,
+        at_us: int,
+        snapshot_id: int | None,
+    ) -> int:
+        """Make a history's open versions equal to the source for some keys; see `mend`.
+
+        What differs ends at the time of the source's snapshot, and what the source has instead begins then. Where
+        versions are is looked up in an index of this process's own, for which the table's keys are read once.
+
+        Args:
+            table: One that nobody `look`s at.
+            feed: The source table.
+            difference: As for `mend`.
+            fetched: As for `mend`.
+            at_us: The time of the source's snapshot, in µs since 1970.
+            snapshot_id: What the table showed at the look that is committed upon.
+
+        Raises:
+            ForeignChange: The table changed since the look; nothing was committed.
+            OutcomeUnknown, LakeError: See `IcebergTable.commit`.
+        """
+        changeset = Changeset()
+        with table.lock:
+            table.table.refresh()
+            table.index  # noqa: B018 (files are known with it)
+            if table.snapshot_id != table.table.snapshot_id:
+                table.catch_up()
+            if table.snapshot_id != snapshot_id:
+                raise ForeignChange(f"table {table.name}: it changed meanwhile", hint="it is looked at again")
+            changeset.rows = len(difference)
+            writer = HistoryWriter(table, self._jobs, self._properties, changeset)
+            sid = feed.sid if table.target.has_sid else None
+            try:
+                unwanted = end_versions(writer, difference.keys, fetched, feed.source, sid, at_us)
+                number_of = {file.path: number for number, (file, _) in changeset.added.items()}
+                for path, rows in unwanted.items():
+                    changeset.deletes[number_of[path]] = BitMap64(rows.astype(np.uint64))
+                _send(table, changeset)
+            except BaseException as error:
+                changeset.is_outcome_unknown = isinstance(error, OutcomeUnknown)
+                table.discard(changeset, keep=[file.path for file, _ in pairs(fetched)])
+                table.undo()
+                raise
+        return len(difference)
+
+    def strays(self, target: Target, sids: Mapping[str, str | None]) -> int:
+        """Return how many rows of a table are of no source.
+
+        Args:
+            target: The table.
+            sids: Name of each source of the map that feeds it -> its sid. Rows of others, which were taken out of the
+                map, cannot be told from strange ones: nothing is counted then.
+
+        Raises:
+            LakeError: A file could not be read.
+        """
+        table = self.table(target)
+        if table is None or not (target.has_sid or target.has_members):
+            return 0
+        look(table)
+        if not {names.source_of(name) for name in table.positions} <= sids.keys():
+            return 0
+        return strays.count(self._jobs, table, frozenset(sids.values()))
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark that evaluates."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def mask_secret(self) -> bytes:
+        """The key of the pseudonyms."""
+        return (self._config.pipeline.mask_secret or "").encode()
 
 
 def look(table: LakeTable) -> None:

@@ -1,17 +1,17 @@
 """A source table under a snapshot against a snapshot of its lake table: where do they differ, key by key.
 
-First both sides are summed up by bucket of the key, which moves no rows. Only the rows of buckets that differ are
-then listed, by key and fingerprint, to files on local disk in groups that fit into memory, and compared group by
-group. What is held at a time is a few megabytes of buckets and one group, whatever the size of the table.
+Where the lake is to have just the source's rows, both sides are first summed up by bucket of the key, which moves no
+rows. Only the rows of buckets that differ are then listed, by key and fingerprint, to files on local disk in groups
+that fit into memory, and compared group by group. Where the lake has several rows of a key, all of them are listed,
+each group is sorted, and what is newest in it is compared. What is held at a time is a few megabytes of buckets and
+one group, whatever the size of the table; on disk are at most 57 bytes a row.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import shutil
-import threading
-import uuid
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +23,29 @@ from kuvasz.errors import TableError
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.digest import Buckets, bucket_count
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import member, naming
-from kuvasz.lake.comparing import Fetch, Fetched, LakeFile, LakeFiles, List, Outcome, Reading, Show, Summarize, pairs
+from kuvasz.lake import member, naming, transforming
+from kuvasz.lake.comparing import (
+    Fetch,
+    Fetched,
+    Job,
+    LakeFile,
+    LakeFiles,
+    List,
+    NumberedRange,
+    Outcome,
+    Part,
+    Reading,
+    Run,
+    RunEvaluated,
+    Show,
+    Summarize,
+    pairs,
+    request_of,
+)
 from kuvasz.lake.datafile import file_io, remove
 from kuvasz.lake.files import FileTable
 from kuvasz.lake.jobs import Jobs
+from kuvasz.lake.spill import Spill
 from kuvasz.lake.table import LakeTable
 from kuvasz.lake.tasks import from_ipc
 from kuvasz.ports import CopyRequest
@@ -40,6 +58,9 @@ MOST_KEYS = 4_000_000
 
 #: Rows of the lake that make a task, if its files are smaller.
 _TASK_ROWS = 512 * 1024
+
+#: Of a value that is shown to people.
+_SHOWN_CHARACTERS = 200
 
 _SIDES = ("source", "lake")
 Side = Literal["source", "lake"]
@@ -54,7 +75,8 @@ class TooDifferent(TableError):
 
 def lake_files(files: FileTable, source: str, sid: str | None, *, has_sid: bool) -> list[LakeFile]:
     """Return the data files of a table that hold rows of one source, or of one of its tables, as they are now."""
-    found = []
+    found: list[LakeFile] = []
+    age: dict[int, tuple[int, str]] = {}
     mine = names.member_of(source)
     for entry in files:
         if mine and member.in_path(entry.path) != mine:
@@ -62,23 +84,25 @@ def lake_files(files: FileTable, source: str, sid: str | None, *, has_sid: bool)
         if has_sid and entry.sid is not None and entry.sid != sid:
             continue
         dead = files.dead(entry.number)
+        age[entry.number] = (entry.sequence, entry.path.rpartition("/")[2])
         found.append(
             LakeFile(number=entry.number, path=entry.path, rows=entry.rows,
                      dead=dead.serialize() if len(dead) else None, is_mixed=has_sid and entry.sid is None)
         )  # fmt: skip
-    return found
+    ranks = {number: rank for rank, number in enumerate(sorted(age, key=age.__getitem__))}
+    return [dataclasses.replace(file, rank=ranks[file.number]) for file in found]
 
 
 def batches(files: Sequence[LakeFile]) -> list[LakeFiles]:
     """Put small files together."""
     found: list[list[LakeFile]] = []
     room = 0
-    for file in sorted(files, key=lambda file: -file.rows):
-        if not found or file.rows > room:
+    for file in sorted(files, key=lambda file: -file.wanted):
+        if not found or file.wanted > room:
             found.append([])
             room = _TASK_ROWS
         found[-1].append(file)
-        room -= file.rows
+        room -= file.wanted
     return [LakeFiles(files=tuple(batch)) for batch in found]
 
 
@@ -111,14 +135,13 @@ class Comparison:
         self._lake_rows = sum(file.rows for file in files)
         self._parts: dict[str, Sequence[Any]] = {"source": requests, "lake": batches(files)}
         self._parallelism = parallelism or jobs.parallelism
-        self._folder = folder / uuid.uuid4().hex
-        self._folder.mkdir(parents=True)
+        self._spill = Spill(folder)
         self._on_progress = on_progress
         self.rows: dict[str, int] = {}  #: side -> rows it has
 
     def close(self) -> None:
         """Remove what was put on disk."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._spill.close()
 
     def difference(self) -> Difference:
         """Compare everything.
@@ -151,43 +174,54 @@ class Comparison:
         # The lake's number of rows is known; where it is far from the source's, everything differs anyway.
         return bucket_count(self._lake_rows)
 
+    def judged(self, found: Difference) -> Difference:
+        """Return those of the differences that are none the lake may have."""
+        return found
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether what a key is now in the lake can be told from what it was."""
+        return self._reading.is_ordered
+
     def _listed(self, job: List) -> Difference:
         groups: set[int] = set()
-        lock = threading.Lock()
-
         for side in _SIDES:
+            groups |= self._list_rows(job, side)
+        parts = ((self._spill.rows("source", group), self._spill.rows("lake", group)) for group in sorted(groups))
+        try:
+            return self._joined(difference(source, lake) for source, lake in parts)
+        finally:
+            self._spill.remove(groups, _SIDES)
 
-            def take(found: dict[int, Listing], side: str = side) -> None:
-                with lock:
-                    for group, listing in found.items():
-                        groups.add(group)
-                        _append(self._file(side, group), listing)
+    def _list_rows(self, job: List, side: str) -> set[int]:
+        """List the rows of a side to disk; return the groups they are of."""
+        groups: set[int] = set()
 
-            self._each(f"list the {side}", job, side, take)
-        parts: list[Difference] = []
-        count = 0
-        for group in sorted(groups):
-            part = difference(_load(self._file("source", group)), _load(self._file("lake", group)))
-            count += len(part)
-            if count > MOST_KEYS:
+        def take(found: dict[int, Listing]) -> None:
+            for group, listing in found.items():
+                groups.add(group)
+                self._spill.add_rows(side, group, listing)
+
+        self._each(f"list the {side}", job, side, take)
+        return groups
+
+    def _joined(self, parts: Iterable[Difference]) -> Difference:
+        found: list[Difference] = []
+        for part in parts:
+            found.append(part)
+            if sum(map(len, found)) > MOST_KEYS:
                 message = f"source {self._reading.shape.source}, table {self._reading.shape.table}: more than"
                 raise TooDifferent(f"{message} {MOST_KEYS:,} keys differ", hint="copy the table again: kuvasz resync")
-            parts.append(part)
-        for group in groups:
-            for side in _SIDES:
-                self._file(side, group).unlink(missing_ok=True)
-        return Difference.concat([part for part in parts if len(part)])
-
-    def _file(self, side: str, group: int) -> Path:
-        return self._folder / f"{side}-{group}"
+        return Difference.concat([part for part in found if len(part)])
 
     def fetch(self, keys: Keys, table: LakeTable) -> list[Fetched]:
         """Write the source's rows of some keys, ascending, to data files of a table; no snapshot knows them yet."""
         path = naming.of_copy(table.location, self._reading.shape.source)
         job = Fetch(reading=self._reading, wanted=keys, bounded=table.bounded, layout=table.layout, path=path)
+        parts = [NumberedRange(number=number, request=one) for number, one in enumerate(self._parts["source"])]
         found: list[Fetched] = []
         try:
-            self._run("fetch from the source", job, list(enumerate(self._parts["source"])), found.append)
+            self._run("fetch from the source", job, parts, found.append)
         except BaseException:
             self.discard(found)
             raise
@@ -199,8 +233,16 @@ class Comparison:
         if paths:
             remove(file_io(self._reading.properties, paths[0]), paths)
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns by which people know a row: those of the key, or all of them where there is none."""
+        return tuple(self._reading.shape.bindings[index].name for index in self._reading.shown)
+
     def key_values(self, keys: Keys, side: Side) -> dict[int, tuple[str, ...]]:
-        """Return the key columns' values of some keys, as text: index into `keys` -> values."""
+        """Return the values of some keys' columns, as text: index into `keys` -> values; see `shown`."""
+        return self._values(Show(reading=self._reading, wanted=keys), side)
+
+    def _values(self, job: Show, side: Side) -> dict[int, tuple[str, ...]]:
         values: dict[int, tuple[str, ...]] = {}
 
         def take(found: list[tuple[bytes, np.ndarray]]) -> None:
@@ -208,13 +250,13 @@ class Comparison:
                 rows = zip(*(_texts(column) for column in from_ipc(data).columns), strict=True)
                 values.update(zip(which.tolist(), rows, strict=True))
 
-        self._each(f"look keys up at the {side}", Show(reading=self._reading, wanted=keys), side, take)
+        self._each(f"look keys up at the {side}", job, side, take)
         return values
 
-    def _each(self, phase: str, job: Callable[..., Any], side: str, take: Callable[[Any], None]) -> None:
+    def _each(self, phase: str, job: Job, side: str, take: Callable[[Any], None]) -> None:
         self._run(phase, job, self._parts[side], take)
 
-    def _run(self, phase: str, job: Callable[..., Any], parts: Sequence[Any], take: Callable[[Any], None]) -> None:
+    def _run(self, phase: str, job: Job, parts: Sequence[Any], take: Callable[[Any], None]) -> None:
         """Run a job over all parts, some at a time; `take` gets each result, one at a time."""
         total = len(parts)
         self._on_progress(phase, 0, total)
@@ -234,8 +276,15 @@ class Comparison:
                     future.cancel()
                 raise
 
-    def _one(self, job: Callable[..., Any], part: object) -> Outcome:
-        outcome: Outcome = self._jobs.run(job, [part], [1])[0]
+    def _one(self, job: Job, part: Part) -> Outcome:
+        request = request_of(part)
+        if request is not None and self._reading.needs_spark:
+            run, reading = RunEvaluated(job=job, part=part), self._reading
+            evaluated: Outcome = transforming.read_range(
+                self._jobs.session, reading.shape, request, reading.chunk_bytes, run
+            )
+            return evaluated
+        outcome: Outcome = self._jobs.run(Run(job=job), [part], [1])[0]
         return outcome
 
     def _settle(
@@ -258,33 +307,8 @@ class Comparison:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
-    return ["NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+    return ["NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value)[:_SHOWN_CHARACTERS]
             for value in column.to_pylist()]  # fmt: skip
-
-
-_RECORD = np.dtype(
-    [("key_hi", "<u8"), ("key_lo", "<u8"), ("hi", "<u8"), ("lo", "<u8"), ("file", "<u4"), ("place", "<u4")]
-)
-
-
-def _append(file: Path, listing: Listing) -> None:
-    records = np.empty(len(listing), _RECORD)
-    records["key_hi"], records["key_lo"] = listing.keys.hi, listing.keys.lo
-    records["hi"], records["lo"] = listing.prints.hi, listing.prints.lo
-    records["file"], records["place"] = listing.files, listing.places
-    with file.open("ab") as stream:
-        stream.write(records.tobytes())
-
-
-def _load(file: Path) -> Listing:
-    if not file.exists():
-        return Listing.empty()
-    records = np.fromfile(file, _RECORD)
-    column = {name: np.ascontiguousarray(records[name]) for name in _RECORD.names or ()}
-    return Listing(
-        keys=Keys(hi=column["key_hi"], lo=column["key_lo"]), prints=Keys(hi=column["hi"], lo=column["lo"]),
-        files=column["file"], places=column["place"],
-    )  # fmt: skip
 
 
 __all__ = ["Comparison", "Outcome", "TooDifferent", "lake_files"]

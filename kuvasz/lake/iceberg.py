@@ -33,22 +33,20 @@ from kuvasz.lake.copy import CopyJob
 from kuvasz.lake.datafile import file_io
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
-from kuvasz.lake.history_tasks import ReadVersions
 from kuvasz.lake.iceberg_table import IcebergTable
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.jvm_errors import gone
 from kuvasz.lake.maintenance import Maintainer
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.order import Order
+from kuvasz.lake.readers import Readers
 from kuvasz.lake.repair import RepairJob
 from kuvasz.lake.schema import SID, bounded, wanted
 from kuvasz.lake.spool import Spool
 from kuvasz.lake.table import LakeTable
-from kuvasz.lake.tasks import ReadKeys
 from kuvasz.lake.write_stage import WriteStage
 from kuvasz.lake.written import Written
-from kuvasz.model import Position, Relation, TableType, UInt32s
-from kuvasz.modes import own
+from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Receipt, TableWork, Target, Upkeep
 
 if TYPE_CHECKING:
@@ -103,6 +101,7 @@ class IcebergLake:
         if self._session is None:
             self._session = spark.open_session(self._config)
         self._jobs = Jobs(self._session)
+        self._readers = Readers(self._jobs, self._properties)
         self._catalog = Catalog(self._session, self._config.lake.name)
         self._catalog.ensure_namespace(self._config.lake.namespace)
         self._prove_warehouse()
@@ -118,7 +117,12 @@ class IcebergLake:
         self._warm_up()
         if self._maintainer is None:  # whoever opens twice gets one
             self._maintainer = Maintainer(
-                self._config.maintenance, self._catalog, self._jobs, self._known_tables, self._keys_of, self._state
+                self._config.maintenance,
+                self._catalog,
+                self._jobs,
+                self._known_tables,
+                self._readers.job,
+                self._state,
             )
             self._maintainer.start()
 
@@ -200,7 +204,9 @@ class IcebergLake:
             place = f"source {feed.source}, table {feed.table}"
             found = self._create(target, expressions.project(target, relation, place).relation)
         folder = self._state / "index"
-        return LakeTable(found, target, self._properties, folder, self._key_reader, expressions, self._version_reader)
+        return LakeTable(
+            found, target, self._properties, folder, self._readers.keys, expressions, self._readers.versions
+        )
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)
@@ -216,33 +222,6 @@ class IcebergLake:
         identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
         self._catalog.ensure_namespace(target.name.rpartition(".")[0])
         return self._catalog.create(target.name, fields, identifiers, asked, properties)
-
-    def _key_reader(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
-        def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
-            return self._jobs.stream(self._keys_of(table), files)
-
-        return read
-
-    def _keys_of(self, table: LakeTable) -> ReadKeys:
-        ids = [table.schema.by_name(name) for name in table.identity]
-        return ReadKeys(
-            properties=self._properties,
-            seed=table.seed,
-            sid_id=table.sid_id,
-            key_ids=tuple(field.field_id for field in ids if field is not None),
-        )
-
-    def _version_reader(
-        self, table: LakeTable
-    ) -> Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]:
-        def read(files: Sequence[tuple[int, str]], are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:  # noqa: FBT001
-            id_of = {field.name: field.field_id for field in table.schema.fields}
-            job = ReadVersions(
-                keys=self._keys_of(table), end_id=id_of[own.END], deleted_id=id_of[own.DELETED], are_open=are_open
-            )
-            return self._jobs.stream(job, files)
-
-        return read
 
     def table(self, name: str) -> LakeTable:
         """Return a prepared table."""

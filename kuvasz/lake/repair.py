@@ -23,7 +23,7 @@ from kuvasz.lake.history import HistoryWriter
 from kuvasz.lake.order import Order
 from kuvasz.lake.resolution import Resolution
 from kuvasz.lake.tasks import ChunkDone
-from kuvasz.model import Position, TableType
+from kuvasz.model import Int64s, Position, TableType
 from kuvasz.modes.clone import Closings
 from kuvasz.ports import CopyRequest, Receipt
 
@@ -132,17 +132,37 @@ class RepairJob:
         )  # fmt: skip
 
     def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
-        """Have what differs change at the time of the snapshot, as one transaction of the source would."""
-        rows = list(pairs(fetched))
-        key_of = find(difference.keys, Keys.concat([keys for _, keys in rows])).astype(np.int32)
-        written = np.full(len(difference), -1, np.int32)
-        written[key_of] = np.arange(len(key_of), dtype=np.int32)
-        is_gone = written < 0
-        closings = Closings(
-            us=np.full(len(difference), self._at_us, np.int64), is_gone=is_gone,
-            first_start=np.where(is_gone, np.iinfo(np.int64).max, self._at_us), key_of=key_of,
-        )  # fmt: skip
-        done = ChunkDone(
-            files=tuple(file for file, _ in rows), keys=difference.keys, written=written, closings=closings
-        )
-        HistoryWriter(self._table, self._jobs, self._properties, changeset).chunk(done, self._feed.source, self._sid)
+        writer = HistoryWriter(self._table, self._jobs, self._properties, changeset)
+        end_versions(writer, difference.keys, fetched, self._feed.source, self._sid, self._at_us)
+
+
+def end_versions(
+    writer: HistoryWriter, keys: Keys, fetched: Sequence[Fetched], source: str, sid: str | None, at_us: int
+) -> dict[str, Int64s]:
+    """Have what differs change at the time of the snapshot, as one transaction of the source would.
+
+    Args:
+        writer: Of the history.
+        keys: Those that differ, ascending.
+        fetched: The rows that the source has of some of them, and perhaps of others.
+        source: Whose they are.
+        sid: Its identifier.
+        at_us: The time of the snapshot, in µs since 1970.
+
+    Returns:
+        Rows of other keys, by the path of their file: nothing may come of these.
+    """
+    rows = list(pairs(fetched))
+    key_of = find(keys, Keys.concat([some for _, some in rows])).astype(np.int32)
+    wanted = np.flatnonzero(key_of >= 0).astype(np.int32)
+    written = np.full(len(keys), -1, np.int32)
+    written[key_of[wanted]] = wanted
+    is_gone = written < 0
+    closings = Closings(
+        us=np.full(len(keys), at_us, np.int64), is_gone=is_gone,
+        first_start=np.where(is_gone, np.iinfo(np.int64).max, at_us), key_of=key_of,
+    )  # fmt: skip
+    done = ChunkDone(files=tuple(file for file, _ in rows), keys=keys, written=written, closings=closings)
+    writer.chunk(done, source, sid)
+    others = {file.path: np.flatnonzero(find(keys, some) < 0) for file, some in rows}
+    return {path: found for path, found in others.items() if len(found)}

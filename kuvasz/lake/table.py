@@ -209,10 +209,10 @@ class LakeTable:
         if self._index is None:
             self._index = PositionIndex.open(self._index_folder)
             self._checkpoints.recall(self._index)
-            self._catch_up()
+            self.catch_up()
         return self._index
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Make files and index describe the current snapshot; errors as for `Recovery.run`."""
         assert self._index is not None
         try:
@@ -445,7 +445,7 @@ class LakeTable:
         if self._index is None:
             self.index  # noqa: B018 (opening reads what is current)
         elif parent not in {sent.commit.snapshot_id, self.snapshot_id}:
-            self._catch_up()
+            self.catch_up()
         return self.snapshot_id
 
     def _remember(self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position]) -> None:
@@ -505,7 +505,7 @@ class LakeTable:
         self.turn.note()
         self.turn.give()
         _log.warning("someone else changed the table", extra={"event": "foreign_commit", "table": self.name})
-        self._catch_up()
+        self.catch_up()
         return True
 
     def _check_positions(self) -> None:

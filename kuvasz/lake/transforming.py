@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,16 @@ from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, KuvaszError, LakeError
 from kuvasz.lake.expressions import spark_type
 from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
+from kuvasz.model import UInt8s, UInt32s
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transform import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
+from kuvasz.ports import CopyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: COPY text and what Spark made of its rows.
+Chunks: TypeAlias = Iterator[tuple[bytes | bytearray | memoryview, Evaluated | None]]
 
 _CONTROL = "__kvsz_control"
 _KEEP = "__kvsz_keep"
@@ -94,13 +99,48 @@ def copy_range(session: SparkSession, job: CopyRange) -> CopyDone:
     Raises:
         LakeError: Spark could not run it.
     """
-    transform = job.shape.transform
-    assert transform is not None
     try:
-        ((_, done),) = _run(session, transform, 1, _ReadRange(job), _WriteRange(job))
+        done = read_range(session, job.shape, job.request, job.chunk_bytes, job.copy)
     except DecodeError as error:
         return CopyDone(error=error)
     assert isinstance(done, CopyDone)
+    return done
+
+
+def read_range(
+    session: SparkSession, shape: Shape, request: CopyRequest, chunk_bytes: int, consume: Callable[[Chunks], Any]
+) -> Any:  # noqa: ANN401 (what `consume` returns)
+    """Have an executor read a range of a source table and consume it together with Spark's answers.
+
+    Args:
+        session: A running Spark.
+        shape: With expressions.
+        request: The range.
+        chunk_bytes: Of COPY text that is held at a time.
+        consume: Takes chunks of COPY text with the answers for their rows; it may raise what reading did.
+
+    Raises:
+        DecodeError: An expression fails.
+        LakeError: Spark could not run it.
+    """
+    assert shape.transform is not None
+    ((_, done),) = _run(session, shape.transform, 1, _ReadRange(shape, request, chunk_bytes), _WriteRange(consume))
+    return done
+
+
+def read_changes(
+    session: SparkSession, shape: Shape, data: bytes, lengths: UInt32s, consume: Callable[[Evaluated], Any]
+) -> Any:  # noqa: ANN401 (what `consume` returns)
+    """Have an executor consume Spark's answers for row messages of one relation version; see `read_range`.
+
+    Raises:
+        DecodeError: A value does not fit, or an expression fails.
+        LakeError: Spark could not run it.
+    """
+    assert shape.transform is not None
+    ((_, done),) = _run(session, shape.transform, 1, _ReadMessages(shape, data, lengths), _WriteMessages(consume))
+    if isinstance(done, KuvaszError):
+        raise done
     return done
 
 
@@ -166,16 +206,24 @@ class _ReadChunks:
             try:
                 lengths = np.frombuffer(task.lengths.read(self.job.properties), np.uint32)
                 data = np.frombuffer(task.data.read(self.job.properties), np.uint8)
-                changes = tuples.split_changes(data, lengths, shape.column_count)
-                resolve(transform, changes)
-                policy = shape.out_of_range
-                new = inputs_of(transform, changes.new, valid_rows(changes), out_of_range=policy)
-                old = inputs_of(transform, changes.old, is_key_only=key_only(changes), out_of_range=policy)
+                inputs = _inputs(shape, data, lengths)
             except KuvaszError as error:
                 yield _control(transform, {"place": place, "error": error})
                 continue
             yield _control(transform, {"place": place})
-            yield from _batches(transform, pa.concat_tables([new, old]))
+            yield from _batches(transform, inputs)
+
+
+def _inputs(shape: Shape, data: UInt8s, lengths: UInt32s) -> pa.Table:
+    """Return what expressions look at: the rows that row messages bring, then all old ones."""
+    transform = shape.transform
+    assert transform is not None
+    changes = tuples.split_changes(data, lengths, shape.column_count)
+    resolve(transform, changes)
+    policy = shape.out_of_range
+    new = inputs_of(transform, changes.new, valid_rows(changes), out_of_range=policy)
+    old = inputs_of(transform, changes.old, is_key_only=key_only(changes), out_of_range=policy)
+    return pa.concat_tables([new, old])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,17 +246,19 @@ class _WriteChunks:
 class _ReadRange:
     """A range of a source table -> what expressions look at, with the COPY text itself."""
 
-    job: CopyRange
+    shape: Shape
+    request: CopyRequest
+    chunk_bytes: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slim_worker()
-        transform = self.job.shape.transform
+        transform = self.shape.transform
         assert transform is not None
         for _ in _places(batches):
             try:
-                for data in self.job.request.read(self.job.chunk_bytes):
-                    cells = copytext.split_copy(data, self.job.shape.column_count)
-                    inputs = inputs_of(transform, cells, out_of_range=self.job.shape.out_of_range)
+                for data in self.request.read(self.chunk_bytes):
+                    cells = copytext.split_copy(data, self.shape.column_count)
+                    inputs = inputs_of(transform, cells, out_of_range=self.shape.out_of_range)
                     yield _control(transform, {"data": bytes(data)})
                     yield from _batches(transform, inputs)
             except KuvaszError as error:
@@ -217,18 +267,53 @@ class _ReadRange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WriteRange:
-    """Answers of expressions -> data files."""
+    """Answers of expressions -> what the one who asked makes of them."""
 
-    job: CopyRange
+    consume: Callable[[Chunks], Any]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slim_worker()
-        yield _result(0, self.job.copy(_copied(_chunks(batches))))
+        yield _result(0, self.consume(_copied(_chunks(batches))))
 
 
-def _copied(
-    chunks: Iterable[tuple[Mapping[str, Any], Evaluated]],
-) -> Iterator[tuple[bytes | bytearray | memoryview, Evaluated | None]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadMessages:
+    """Row messages -> what expressions look at."""
+
+    shape: Shape
+    data: bytes
+    lengths: UInt32s
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        transform = self.shape.transform
+        assert transform is not None
+        for _ in _places(batches):
+            try:
+                inputs = _inputs(self.shape, np.frombuffer(self.data, np.uint8), self.lengths)
+            except KuvaszError as error:
+                yield _control(transform, {"error": error})
+                continue
+            yield _control(transform, {})
+            yield from _batches(transform, inputs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteMessages:
+    """Answers of expressions -> what the one who asked makes of them, or the error."""
+
+    consume: Callable[[Evaluated], Any]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for control, evaluated in _chunks(batches):
+            try:
+                yield _result(0, control.get("error") or self.consume(evaluated))
+            except KuvaszError as error:
+                yield _result(0, error)
+
+
+def _copied(chunks: Iterable[tuple[Mapping[str, Any], Evaluated]]) -> Chunks:
     for control, evaluated in chunks:
         if (error := control.get("error")) is not None:
             raise error

@@ -19,7 +19,7 @@ from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s
 from kuvasz.modes.clone import Applied
 from kuvasz.modes.facts import Facts
-from kuvasz.modes.shape import Shape
+from kuvasz.modes.shape import OWN_COLUMN, Shape
 
 #: Odd, so that no two copies of one row share a key.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -63,8 +63,9 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
 
 
 def row_keys(shape: Shape, rows: pa.Table) -> Keys:
-    """Return the hashes of whole rows."""
-    names = hashed_columns(rows.schema, has_sid=shape.sid is not None)
+    """Return the hashes of whole rows; columns of kuvasz's own are not part of a row."""
+    own = {binding.name for binding in shape.bindings if binding.column == OWN_COLUMN}
+    names = [name for name in hashed_columns(rows.schema, has_sid=shape.sid is not None) if name not in own]
     return shape.hash([rows.column(name).combine_chunks() for name in names], rows.num_rows)
 
 

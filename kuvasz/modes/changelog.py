@@ -12,10 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kuvasz.decode import columns as decoding
 from kuvasz.decode import texts
+from kuvasz.decode.cells import NULL, Cells, byte_array
 from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, Changes
-from kuvasz.errors import InternalError
-from kuvasz.model import POSTGRES_EPOCH_US, Int32s
+from kuvasz.errors import DecodeError, InternalError
+from kuvasz.fold.keys import Keys
+from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
 from kuvasz.modes import append, own
 from kuvasz.modes.clone import Applied, take_key_from_old
 from kuvasz.modes.facts import Facts
@@ -61,6 +64,39 @@ def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:
         own.LSN: pa.repeat(pa.scalar(lsn, pa.int64()), rows.num_rows),
     }
     return shape.with_own(rows, columns)
+
+
+def old_keys(shape: Shape, maps: pa.ChunkedArray) -> Keys:
+    """Return the keys that the maps of `_old_key` name, none of which is NULL.
+
+    Raises:
+        DecodeError: They are not of the shape's key.
+    """
+    array = maps.combine_chunks()
+    width = len(shape.key)
+    if (np.diff(array.offsets.to_numpy()) != width).any():
+        message = f"source {shape.source}, table {shape.table}: {own.OLD_KEY} names other columns than the key's"
+        raise DecodeError(message, hint="copy the table again: its key changed")
+    texts_of = array.items.slice(int(array.offsets[0].as_py()), len(array) * width)
+    columns = []
+    for number, index in enumerate(shape.key):
+        mine = texts_of.take(pa.array(np.arange(number, len(texts_of), width)))
+        binding = shape.bindings[index]
+        if binding.computed is not None or binding.mask is not None:
+            columns.append(mine.cast(shape.schema.field(index).type))
+        else:
+            columns.append(_of_texts(mine, binding.type))
+    return shape.hash(columns, len(array))
+
+
+def _of_texts(array: pa.StringArray, kind: ValueType) -> pa.Array:
+    """Decode PostgreSQL's texts."""
+    values = [None if text is None else text.encode() for text in array.to_pylist()]
+    lengths = np.array([NULL if value is None else len(value) for value in values], np.int32)
+    sizes = np.maximum(lengths, 0)
+    data = byte_array(b"".join(value for value in values if value is not None))
+    start = (np.cumsum(sizes) - sizes).astype(np.int64)
+    return decoding.column(Cells(data=data, start=start[None], length=lengths[None]), 0, kind)
 
 
 def _columns(tag: np.ndarray, facts: Facts) -> dict[str, pa.Array]:

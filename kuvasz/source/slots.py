@@ -25,7 +25,7 @@ from kuvasz.source.conninfo import place
 from kuvasz.source.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from kuvasz.model import PgType, TableName
@@ -144,14 +144,18 @@ class ExportedSnapshot:
         return conninfos.pinned(conninfo, self._pgconn)
 
     def window(
-        self, publication: str, table: TableName, types: Callable[[list[int]], dict[int, PgType]], source: str
+        self,
+        publications: Sequence[str],
+        table: TableName,
+        types: Callable[[list[int]], dict[int, PgType]],
+        source: str,
     ) -> Window:
         """Stream the slot from its consistent point on; the snapshot is gone then, see `kuvasz.source.window`.
 
         Raises:
             SourceError: The server failed.
         """
-        return Window(self._pgconn, self.slot, publication, table, types, source)
+        return Window(self._pgconn, self.slot, publications, table, types, source)
 
     def close(self) -> None:
         """Let the snapshot go. May be called again."""

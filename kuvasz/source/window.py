@@ -23,7 +23,7 @@ from kuvasz.source import failure, sql
 from kuvasz.source.drain import best_drain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kuvasz.model import PgType, Relation, TableName
 
@@ -40,7 +40,7 @@ class Window:
     Args:
         pgconn: A replication session, idle; it is taken over. If the slot is temporary, the one that made it.
         slot: The slot's name.
-        publication: The publication's name.
+        publications: The publications' names.
         table: The table whose changes are wanted.
         types: Resolves type oids.
         source: Name of the source.
@@ -50,7 +50,7 @@ class Window:
         self,
         pgconn: pq.abc.PGconn,
         slot: str,
-        publication: str,
+        publications: Sequence[str],
         table: TableName,
         types: Callable[[list[int]], dict[int, PgType]],
         source: str,
@@ -61,7 +61,8 @@ class Window:
         self._table = table
         self._assembler = Assembler(source, self, types, 64 << 20)
         self._kept: list[Segment | Truncation] = []
-        options = f"proto_version '1', publication_names {sql.literal(sql.identifier(publication))}"
+        published = sql.literal(",".join(map(sql.identifier, publications)))
+        options = f"proto_version '1', publication_names {published}"
         self._send(f"START_REPLICATION SLOT {sql.identifier(slot)} LOGICAL 0/0 ({options})")
         pgconn.nonblocking = 1
         self._drain = best_drain(pgconn)

@@ -16,9 +16,13 @@ difference; it is read from that slot without confirming anything.
 An update that leaves out a large unchanged value does not say what the row is at q: its key is looked at again with
 another snapshot, a few times, and is *undecided* at last.
 
+What is compared depends on what the table's type lets be known (`_WHAT`). Where a table keeps what was, the newest
+row of each key is what the source must have; of rows without a key only so much, that the lake has them too.
+
 `--fix` commits the source's rows, as of S, of keys that did not change between S and the position of the very
 snapshot of the lake that the commit is made upon; Iceberg refuses the commit if there is a newer one. A running
-kuvasz is asked to wait a moment (`kuvasz.lake.turn`), else a busy table would hardly leave a gap.
+kuvasz is asked to wait a moment (`kuvasz.lake.turn`), else a busy table would hardly leave a gap. What a table keeps
+of the past is nobody's to make up: of a history only open versions are mended, and append and changelog tables not.
 """
 
 from __future__ import annotations
@@ -36,83 +40,63 @@ import numpy.typing as npt
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SchemaError, SlotLost, SourceError, TableError
+from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SlotLost, SourceError, TableError
 from kuvasz.fold.difference import Difference, Kind, find
+from kuvasz.fold.events import Fault
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.beside import LakeBeside, look, mend
 from kuvasz.lake.comparing import Fetched
 from kuvasz.lake.comparison import Comparison, Side
+from kuvasz.lake.growing import GrowingComparison
 from kuvasz.lake.moved import Moved
 from kuvasz.lake.repair import is_in, wanted_keys
 from kuvasz.lake.table import LakeTable
-from kuvasz.model import PgType, Relation, TableType
-from kuvasz.source import conninfo, failure, introspect, slots, snapshot
+from kuvasz.model import PgType, TableType
+from kuvasz.source import conninfo, failure, inserts, introspect, slots, snapshot
+from kuvasz.source.table import SourceTable
 from kuvasz.source.window import Window, split
-from kuvasz.sync import keyless
+from kuvasz.sync import fitness, keyless
+from kuvasz.sync.alignment import Alignment
 from kuvasz.sync.plan import copy_ranges
+from kuvasz.sync.report import SHOWN, DifferingKey, Report
 from kuvasz.sync.targets import feed_of, narrowed, target_of
 
 BoolMask: TypeAlias = npt.NDArray[np.bool_]
 
 _RANGE_BYTES = 64 << 20
-_LOOK_S = 0.2
 
-#: Without a reader for so long, a slot belongs to a kuvasz that is stopped; one that reconnects is back sooner.
-_STOPPED_S = 3.0
-#: A running kuvasz that confirms nothing new for so long is stuck.
-_STUCK_S = 60.0
+#: Running transactions may keep a snapshot waiting for so long.
+_BLOCKED_S = 60.0
 
 #: Snapshots taken for keys that could not be decided, or not be mended.
 _ROUNDS = 3
 #: Attempts at a commit while those of a running kuvasz that had begun come in.
 _COMMITS = 10
 
-#: Differing keys that are shown with their values.
-SHOWN = 100
+#: What is compared, by table type and whether rows have a key.
+_WHAT = {
+    (TableType.CLONE, True): "all rows",
+    (TableType.CLONE, False): "all rows, by hash and count",
+    (TableType.HISTORY, True): "open versions; all versions: no overlap, no gap",
+    (TableType.APPEND, True): "the newest row of each key at the source",
+    (TableType.CHANGELOG, True): "the last event of each key; no event twice",
+    (TableType.APPEND, False): "each row at the source is there",
+    (TableType.CHANGELOG, False): "each row at the source is there; counts",
+}
+_UNORDERED = "each key's row at the source is among its rows"
+_INSERTS = "counts: at least as many rows as the source"
+
+_KEPT = (
+    "rows that a table of type {kind} keeps are not made up: kuvasz resync --table {target} copies the table in place"
+    " of all that it has"
+)
+_VERSIONS = (
+    "versions that do not fit together, or of which two are open, are not mended: correct them in the lake, or drop"
+    " the table there: it is copied anew"
+)
 
 #: Source, lake table, what is being done, parts done, parts in all.
 OnProgress = Callable[[str, str, str, int, int], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DifferingKey:
-    """One key that differs, for people."""
-
-    kind: str  #: missing, extra, changed, doubled
-    key: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What came of one table of one source."""
-
-    source: str
-    table: str
-    target: str
-    is_member: bool = False  #: one of several tables of the source that are one target
-    lsn: str = ""  #: of the source, at which the two were compared
-    source_rows: int = 0
-    lake_rows: int = 0
-    key: tuple[str, ...] = ()
-    missing: int = 0
-    extra: int = 0
-    changed: int = 0
-    doubled: int = 0
-    waiting: int = 0  #: keys whose changes a stopped kuvasz has not applied yet: no differences
-    undecided: int = 0
-    mended: int = 0
-    left: int = 0  #: keys that differ still
-    keys: tuple[DifferingKey, ...] = ()  #: some of them
-    seconds: float = 0.0
-    skipped: str = ""  #: why it was not compared
-    error: str = ""
-    hint: str | None = None
-    error_code: int = 0
-
-    @property
-    def differences(self) -> int:
-        """How many keys differ."""
-        return self.missing + self.extra + self.changed + self.doubled
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +111,10 @@ class _Round:
     waiting: int = 0
     mended: Keys = dataclasses.field(default_factory=Keys.empty)
     shown: tuple[DifferingKey, ...] = ()
+    named: tuple[str, ...] = ()  #: the columns whose values are shown
+    compared: str = ""
+    faults: int = 0  #: keys of a history whose versions do not fit together
+    lacks: int = 0  #: rows that the lake lacks, where rows can only be counted; less than 0: that it has more
 
     @property
     def unmended(self) -> Keys:
@@ -150,89 +138,134 @@ class Verification:
         self._lake = lake
         self._is_fixing = is_fixing
         self._on_progress = on_progress
+        self._alignment = Alignment(source)
+        self._gave_up: SourceError | None = None  #: why no table of the source can be compared
 
-    def run(self, spec: SourceTableSpec) -> Report:
-        """Compare one table; errors are part of the report."""
+    def run(self, spec: SourceTableSpec, why_not: str = "") -> Report:
+        """Compare one table; errors are part of the report.
+
+        Args:
+            spec: Of the map.
+            why_not: What a running kuvasz says of the table, if it does not follow.
+        """
         begin = time.monotonic()
         report = Report(
             source=self._source.name, table=str(spec.table), target=spec.identifier, is_member=bool(spec.member)
         )
         try:
-            report = self._run(spec, report)
+            report = self._run(spec, report, why_not)
         except KuvaszError as error:
             report = dataclasses.replace(report, error=error.message, hint=error.hint, error_code=error.exit_code)
         return dataclasses.replace(report, seconds=round(time.monotonic() - begin, 3))
 
-    def _run(self, spec: SourceTableSpec, report: Report) -> Report:
-        if spec.config.type is not TableType.CLONE:
-            return dataclasses.replace(report, skipped=f"a table of type {spec.config.type} is not compared")
-        if spec.config.filter is not None or spec.config.set is not None or spec.config.mask:
-            return dataclasses.replace(report, skipped="a table with `filter`, `set` or `mask` is not compared")
-        table = self._lake.table(target_of(spec))
-        if table is not None and not table.key:
-            return dataclasses.replace(report, skipped="a table without a key is not compared")
+    def _run(self, spec: SourceTableSpec, report: Report, why_not: str) -> Report:
+        target, name = target_of(spec, self._lake.mask_secret), self._source.name_of(spec)
+        table = self._lake.table(target)
         if table is None:
             return dataclasses.replace(report, skipped="the lake has no such table yet")
         look(table)
-        if self._source.name_of(spec) not in table.positions:
+        if name not in table.positions:
             return dataclasses.replace(report, skipped="it was not copied yet")
+        self._check_follows(spec, table, why_not)
+        if self._gave_up is not None:
+            raise self._gave_up
+        versions = self._lake.table(target) if self._is_fixing and target.type is TableType.HISTORY else None
         rounds: list[_Round] = []
         keys: Keys | None = None
-        while len(rounds) < _ROUNDS and (keys is None or len(keys)):
-            rounds.append(self._round(spec, table, keys))
-            keys = self._open(rounds[-1])
-        return _report(report, table, rounds, is_fixing=self._is_fixing)
+        try:
+            while len(rounds) < _ROUNDS and (keys is None or len(keys)):
+                rounds.append(self._round(spec, table, keys, versions))
+                keys = self._open(rounds[-1], table)
+        finally:
+            if versions is not None:
+                versions.reset_index()
+        report = dataclasses.replace(report, gaps=len(table.notes.gaps(name)))
+        return _report(report, table, rounds, can_mend=self._can_mend(table))
 
-    def _open(self, done: _Round) -> Keys:
+    def _can_mend(self, table: LakeTable) -> bool:
+        return self._is_fixing and not table.is_growing
+
+    def _check_follows(self, spec: SourceTableSpec, table: LakeTable, why_not: str) -> None:
+        """Refuse a table of which nobody can tell how far the lake is.
+
+        Raises:
+            TableError: It is such a table.
+        """
+        if why_not:
+            message = f"{self._place(spec)}: it does not follow its source: {why_not}"
+            raise TableError(message, hint="have it follow first: kuvasz resume, or retry")
+        # What is confirmed says nothing of a table of which changes are parked.
+        if table.notes.parked(self._source.name_of(spec)) is not None:
+            raise TableError(
+                f"{self._place(spec)}: changes wait in the state folder since it was stopped or paused: how far"
+                " the lake is cannot be told",
+                hint="have kuvasz apply them first: kuvasz resume, or retry",
+            )
+
+    def _open(self, done: _Round, table: LakeTable) -> Keys:
         """Return the keys to be looked at again."""
         mask = done.undecided.copy()
-        if self._is_fixing:
-            mask |= _is_among(done.found.keys, done.unmended)
+        if self._can_mend(table):
+            mask |= _is_among(done.found.keys, done.unmended.take(np.flatnonzero(_mendable(done, table))))
         return done.found.keys.take(mask)
 
-    def _round(self, spec: SourceTableSpec, table: LakeTable, keys: Keys | None) -> _Round:
-        name = self._source.name
+    def _round(
+        self, spec: SourceTableSpec, table: LakeTable, keys: Keys | None, versions: LakeTable | None
+    ) -> _Round:
         with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(contextlib.closing(conninfo.connect(self._url)))
-            stack.enter_context(failure.translated(f"source {name}", f"compare {spec.table}"))
+            connection = stack.enter_context(contextlib.closing(self._connect()))
+            stack.enter_context(failure.translated(f"source {self._source.name}", f"compare {spec.table}"))
             self._check_cluster(connection, spec, table)
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
-            # What is confirmed says nothing of a table of which changes are parked.
-            if table.notes.parked(self._source.name_of(spec)) is not None:
-                raise TableError(
-                    f"{self._place(spec)}: changes wait in the state folder since it was stopped or paused: how far"
-                    " the lake is cannot be told",
-                    hint="have kuvasz apply them first: kuvasz resume, or retry",
-                )
+            self._check_follows(spec, table, "")
             at = max(table.positions[self._source.name_of(spec)].lsn, confirmed)
-            relation, requests = self._requests(spec, taken)
+            seen, requests = self._requests(spec, taken)
             comparison = self._lake.comparison(
-                table, feed_of(self._source, spec), relation, requests, self._progress(spec)
+                table, feed_of(self._source, spec), seen.relation, requests, self._progress(spec), taken.taken_us
             )
             stack.callback(comparison.close)
-            found = comparison.difference() if keys is None else comparison.difference_of(keys)
-            done = _Round(at=at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
-                          rows=comparison.rows)  # fmt: skip
-            if len(found) == 0:
-                return done
-            # All that needs the snapshot comes before the stream, which ends it.
-            values = key_values(comparison, found)
-            fetched: list[Fetched] = []
-            if self._is_fixing:
-                fetched = comparison.fetch(wanted_keys(found), table)
-                stack.callback(lambda: comparison.discard(fetched))
-            moved = Moved(found.keys, lambda relation: table.columns.shape(feed_of(self._source, spec), relation))
-            window = self._window(stack, spec, taken, at)
-            if at >= taken.consistent_point:
-                done = _decide(done, moved, window, taken.consistent_point)
-            else:
-                done = _leave_waiting(done, moved, window, taken.consistent_point)
-            if self._is_fixing:
-                is_followed = at >= taken.consistent_point
-                done = self._mend(spec, table, done, moved, window if is_followed else None, fetched)
-            return dataclasses.replace(done, shown=_shown(done.certain, values))
+            one = _Compared(
+                spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
+                has_only_inserts=keyless.has_only_inserts(seen),
+            )  # fmt: skip
+            done = self._compared(stack, one, keys)
+            if keys is None and table.target.type is TableType.HISTORY:
+                done = _with_faults(done, comparison)
+            return done
+
+    def _compared(self, stack: contextlib.ExitStack, one: _Compared, keys: Keys | None) -> _Round:
+        table, comparison = one.table, one.comparison
+        found = one.difference(keys)
+        rows = one.counted()
+        done = _Round(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
+                      rows=comparison.rows, named=comparison.shown, compared=one.what)  # fmt: skip
+        if len(found) == 0 and not one.lacks(*rows):
+            return done
+        # All that needs the snapshot comes before the stream, which ends it.
+        values = key_values(comparison, found)
+        fetched: list[Fetched] = []
+        if self._can_mend(table):
+            fetched = comparison.fetch(wanted_keys(found), table)
+            stack.callback(lambda: comparison.discard(fetched))
+        feed = feed_of(self._source, one.spec)
+        moved = Moved(found, lambda relation: table.columns.shape(feed, relation), self._lake.session)
+        window = self._window(stack, one)
+        is_followed = one.at >= one.taken.consistent_point
+        done = _decide(done, moved, window, one) if is_followed else _leave_waiting(done, moved, window, one)
+        source_rows = moved.counted(rows[0], is_ahead=not is_followed)
+        done = dataclasses.replace(done, lacks=0 if source_rows is None else one.lacks(source_rows, rows[1]))
+        if self._can_mend(table):
+            done = self._mend(one, done, moved, window if is_followed else None, fetched)
+        return dataclasses.replace(done, shown=_shown(done.certain, values))
+
+    def _connect(self) -> Any:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        try:
+            return conninfo.connect(self._url)
+        except SourceError as error:
+            self._gave_up = error
+            raise
 
     def _check_cluster(self, connection: Any, spec: SourceTableSpec, table: LakeTable) -> None:  # noqa: ANN401
         known = table.positions[self._source.name_of(spec)].system_id
@@ -248,68 +281,44 @@ class Verification:
 
     def _snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         name = f"{self._source.object_name[:48]}_verify_{random.getrandbits(24):06x}"
+        begin = time.monotonic()
 
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
             told = ", ".join(blocker.describe() for blocker in blockers) or "running transactions"
             self._on_progress(self._source.name, spec.identifier, f"wait for {told}", 0, 0)
+            if time.monotonic() - begin > _BLOCKED_S:
+                message = f"source {self._source.name}: no snapshot in {_BLOCKED_S:.0f} s, because of {told}"
+                self._gave_up = SourceError(message, hint="verify again when these transactions have ended")
+                raise self._gave_up
 
         return slots.create(conninfo.replication_conninfo(self._url), name, temporary=True, on_waiting=waiting)
 
     def _aligned(self, connection: Any, spec: SourceTableSpec, point: int) -> int:  # noqa: ANN401 (psycopg's)
-        """Wait until the slot is confirmed up to an LSN or nobody reads it; return what is confirmed.
-
-        Raises:
-            SlotLost: There is no slot.
-            SourceError: Its reader does not get on.
-        """
-        slot = self._source.object_name
-        last, moved_at, seen_at = -1, time.monotonic(), time.monotonic()
-        while True:
-            state = slots.describe(connection, slot)
-            if state is None or state.confirmed_flush_lsn is None or state.why_lost:
-                message = f"{self._place(spec)}: slot {slot} is gone: how far the lake is cannot be told"
-                raise SlotLost(message, hint="start kuvasz: it says what to do")
-            confirmed, now = state.confirmed_flush_lsn, time.monotonic()
-            if state.active_pid is not None:
-                seen_at = now
-            if confirmed > last:
-                last, moved_at = confirmed, now
-            if confirmed >= point or now - seen_at >= _STOPPED_S:
-                return confirmed
-            if now - moved_at >= _STUCK_S:
-                raise SourceError(
-                    f"{self._place(spec)}: kuvasz has confirmed {lsn.render(confirmed)} and got no further in"
-                    f" {_STUCK_S:.0f} s; needed is {lsn.render(point)}",
-                    hint="`kuvasz status` says which table holds it: mend that, or stop kuvasz and verify then",
-                )
+        def waiting() -> None:
             self._on_progress(self._source.name, spec.identifier, "wait for the lake", 0, 0)
-            time.sleep(_LOOK_S)
+
+        return self._alignment.wait(connection, point, self._place(spec), waiting)
 
     def _requests(
         self, spec: SourceTableSpec, taken: slots.ExportedSnapshot
-    ) -> tuple[Relation, Sequence[snapshot.CopyRange]]:
+    ) -> tuple[SourceTable, Sequence[snapshot.CopyRange]]:
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             found = introspect.load_relation(connection, spec.table)
-        if found is None:
-            raise SchemaError(f"{self._place(spec)}: there is no such table", hint="create it, or change the map")
-        seen = found if found.relation.key else keyless.with_key(found, spec.config)
-        if not seen.relation.key:
-            raise SchemaError(f"{self._place(spec)}: {found.why_no_key}", hint=found.mend or None)
+        seen = fitness.checked(self._source.name, spec, found)
         seen = dataclasses.replace(seen, relation=narrowed(spec, seen.relation))
         ranges = copy_ranges(seen, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
-        return seen.relation, ranges
+        return seen, ranges
 
-    def _window(
-        self, stack: contextlib.ExitStack, spec: SourceTableSpec, taken: slots.ExportedSnapshot, at: int
-    ) -> Window:
+    def _window(self, stack: contextlib.ExitStack, one: _Compared) -> Window:
         """Return the stream from the snapshot on, or, if the lake lies before it, from what is confirmed on."""
-        name = self._source.object_name
-        if at >= taken.consistent_point:
-            return taken.window(name, spec.table, self._types, self._source.name)
-        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url), f"read slot {name}")
+        slot, table = self._source.object_name, one.spec.table
+        publications = [inserts.object_name(slot) if one.has_only_inserts else slot]
+        if one.at >= one.taken.consistent_point:
+            return one.taken.window(publications, table, self._types, self._source.name)
+        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url), f"read slot {slot}")
         stack.callback(pgconn.finish)
-        return Window(pgconn, name, name, spec.table, self._types, self._source.name)
+        return Window(pgconn, slot, publications, table, self._types, self._source.name)
 
     def _types(self, oids: list[int]) -> dict[int, PgType]:
         with contextlib.closing(conninfo.connect(self._url)) as connection:
@@ -319,51 +328,48 @@ class Verification:
         return lambda phase, done, total: self._on_progress(self._source.name, spec.identifier, phase, done, total)
 
     def _mend(
-        self,
-        spec: SourceTableSpec,
-        table: LakeTable,
-        done: _Round,
-        moved: Moved,
-        window: Window | None,
-        fetched: list[Fetched],
+        self, one: _Compared, done: _Round, moved: Moved, window: Window | None, fetched: list[Fetched]
     ) -> _Round:
         """Commit the source's rows of the differing keys that have not changed since its snapshot.
 
         Args:
-            spec: The table.
-            table: Its lake table, as looked at.
+            one: What was compared; its table as looked at.
             done: The round so far.
             moved: What changed since the snapshot, as far as the window was read.
             window: What changes further; None if nobody else commits.
             fetched: The rows; emptied once a snapshot of the lake knows them.
         """
+        table, name = one.table, self._source.name_of(one.spec)
         if window is None:
-            left = done.certain.keep(~moved.touched[find(done.found.keys, done.certain.keys)])
-            return self._commit(spec, table, done, left, fetched)
+            return self._commit(one, done, _unmoved(done, moved, table), fetched)
         # Commits that are under way already still come in; after these, nobody's does until ours.
         table.turn.ask()
         try:
             at = done.at
             for _ in range(_COMMITS):
                 look(table)
-                if table.positions[self._source.name_of(spec)].lsn > at:
-                    at = table.positions[self._source.name_of(spec)].lsn
+                if table.positions[name].lsn > at:
+                    at = table.positions[name].lsn
                     for change in window.read(at):
                         moved.take(change)
-                left = done.certain.keep(~moved.touched[find(done.found.keys, done.certain.keys)])
+                    moved.settle()
                 with contextlib.suppress(ForeignChange):
-                    return self._commit(spec, table, done, left, fetched)
+                    return self._commit(one, done, _unmoved(done, moved, table), fetched)
             return done
         finally:
             table.turn.stop_asking()
 
-    def _commit(
-        self, spec: SourceTableSpec, table: LakeTable, done: _Round, left: Difference, fetched: list[Fetched]
-    ) -> _Round:
+    def _commit(self, one: _Compared, done: _Round, left: Difference, fetched: list[Fetched]) -> _Round:
+        table, feed = one.table, feed_of(self._source, one.spec)
         if len(left) == 0 or not is_in(table.files, left):
             return done
         try:
-            mend(table, feed_of(self._source, spec), left, fetched)
+            if one.versions is None:
+                mend(table, feed, left, fetched)
+            else:
+                self._lake.mend_versions(
+                    one.versions, feed, left, fetched, at_us=one.taken.taken_us, snapshot_id=table.snapshot_id
+                )
         except OutcomeUnknown:
             fetched.clear()  # they may be in the table
             raise
@@ -371,21 +377,93 @@ class Verification:
         return dataclasses.replace(done, mended=left.keys)
 
 
-def _decide(done: _Round, moved: Moved, window: Window, start: int) -> _Round:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """Source and lake, side by side."""
+
+    spec: SourceTableSpec
+    table: LakeTable
+    versions: LakeTable | None  #: the same once more, for a history that is mended
+    taken: slots.ExportedSnapshot
+    at: int  #: LSN of the source that the lake shows
+    comparison: Comparison
+    has_only_inserts: bool  #: are published
+
+    def difference(self, keys: Keys | None) -> Difference:
+        """Compare the rows of some keys, or all."""
+        if self.is_count:
+            return Difference.concat([])
+        return self.comparison.difference() if keys is None else self.comparison.difference_of(keys)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether nothing but numbers of rows can be compared."""
+        return self.table.is_growing and not self.table.key and self.has_only_inserts
+
+    @property
+    def what(self) -> str:
+        """What is compared, for people."""
+        if self.is_count:
+            return _INSERTS
+        return _WHAT[self.table.target.type, bool(self.table.key)] if self.comparison.is_ordered else _UNORDERED
+
+    def counted(self) -> tuple[int, int]:
+        """Return how many rows the source has and how many the lake says it has, where that is to be the same."""
+        is_log = self.table.target.type is TableType.CHANGELOG and not self.table.key
+        if isinstance(self.comparison, GrowingComparison) and (self.is_count or is_log):
+            return self.comparison.count()
+        return 0, 0
+
+    def lacks(self, source: int, lake: int) -> int:
+        """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
+        return max(0, source - lake) if self.is_count else source - lake
+
+
+def _mendable(done: _Round, table: LakeTable) -> BoolMask:
+    """Say which of the unmended keys could be mended."""
+    kinds = done.certain.kinds[~_is_among(done.certain.keys, done.mended)]
+    # Which of two open versions is the right one, nobody knows.
+    mask: BoolMask = (kinds != Kind.DOUBLED) | (table.target.type is not TableType.HISTORY)
+    return mask
+
+
+def _unmoved(done: _Round, moved: Moved, table: LakeTable) -> Difference:
+    """Return what can be mended of keys that did not change since the snapshot."""
+    mask = ~moved.touched[find(done.found.keys, done.certain.keys)]
+    if table.target.type is TableType.HISTORY:
+        mask &= done.certain.kinds != Kind.DOUBLED
+    return done.certain.keep(mask)
+
+
+def _with_faults(done: _Round, comparison: Comparison) -> _Round:
+    """Look at all versions of a history, in the lake alone."""
+    assert isinstance(comparison, GrowingComparison)
+    keys, kinds = comparison.faults()
+    shown = comparison.fault_values(keys.take(slice(0, SHOWN))) if len(keys) else {}
+    told = [DifferingKey(kind=Fault(kinds[number]).name.lower(), key=text) for number, text in sorted(shown.items())]
+    return dataclasses.replace(done, faults=len(keys), shown=(*done.shown, *told))
+
+
+def _decide(done: _Round, moved: Moved, window: Window, one: _Compared) -> _Round:
     """Correct what was found by what changed at the source between its snapshot and what the lake shows."""
-    _take(moved, window, start, done.at)
+    _take(moved, window, one.taken.consistent_point, done.at)
     unknown = moved.unknown
-    numbers, rows, prints = moved.known()
-    place = np.cumsum(~unknown) - 1
-    certain = done.found.keep(~unknown).corrected(place[numbers], rows, prints)
-    return dataclasses.replace(done, certain=certain, undecided=unknown)
+    certain = done.found.keep(~unknown)
+    if one.comparison.is_ordered:
+        numbers, rows, prints = moved.known()
+        certain = certain.corrected((np.cumsum(~unknown) - 1)[numbers], rows, prints)
+    else:
+        unknown = moved.touched  # whether it was so before, nobody can tell
+        certain = done.found.keep(~unknown)
+    return dataclasses.replace(done, certain=one.comparison.judged(certain), undecided=unknown)
 
 
-def _leave_waiting(done: _Round, moved: Moved, window: Window, point: int) -> _Round:
+def _leave_waiting(done: _Round, moved: Moved, window: Window, one: _Compared) -> _Round:
     """Leave out what a stopped kuvasz has still to apply."""
-    _take(moved, window, done.at, point)
+    _take(moved, window, done.at, one.taken.consistent_point)
     touched = moved.touched
-    return dataclasses.replace(done, certain=done.found.keep(~touched), waiting=int(np.count_nonzero(touched)))
+    waiting = int(np.count_nonzero(touched)) or abs(moved.added)
+    return dataclasses.replace(done, certain=done.found.keep(~touched), waiting=waiting)
 
 
 def _take(moved: Moved, window: Window, start: int, end: int) -> None:
@@ -393,6 +471,7 @@ def _take(moved: Moved, window: Window, start: int, end: int) -> None:
         _, wanted = split(change, start)
         if wanted is not None:
             moved.take(wanted)
+    moved.settle()
 
 
 def _is_among(keys: Keys, some: Keys) -> BoolMask:
@@ -425,7 +504,7 @@ def _shown(certain: Difference, values: dict[tuple[int, int], tuple[str, ...]]) 
     return tuple(shown)
 
 
-def _report(report: Report, table: LakeTable, rounds: Sequence[_Round], *, is_fixing: bool) -> Report:
+def _report(report: Report, table: LakeTable, rounds: Sequence[_Round], *, can_mend: bool) -> Report:
     first, last = rounds[0], rounds[-1]
     counts = {kind: first.certain.count(kind) for kind in Kind}
     shown = list(first.shown)
@@ -436,13 +515,25 @@ def _report(report: Report, table: LakeTable, rounds: Sequence[_Round], *, is_fi
             counts[kind] += fresh.count(kind)
         shown += [entry for entry in done.shown if entry not in shown]
     mended = sum(len(done.mended) for done in rounds)
-    found = sum(counts.values())
-    return dataclasses.replace(
-        report, lsn=lsn.render(first.at), source_rows=first.rows["source"], lake_rows=first.rows["lake"],
-        key=table.key, missing=counts[Kind.MISSING], extra=counts[Kind.EXTRA], changed=counts[Kind.CHANGED],
-        doubled=counts[Kind.DOUBLED], waiting=first.waiting, undecided=int(np.count_nonzero(last.undecided)),
-        mended=mended, left=len(last.unmended) if is_fixing else found, keys=tuple(shown[:SHOWN]),
+    missing, extra = counts[Kind.MISSING] + max(0, first.lacks), counts[Kind.EXTRA] + max(0, -first.lacks)
+    report = dataclasses.replace(
+        report, compared=first.compared, lsn=lsn.render(first.at), source_rows=first.rows["source"],
+        lake_rows=first.rows["lake"], key=first.named, missing=missing, extra=extra, changed=counts[Kind.CHANGED],
+        doubled=counts[Kind.DOUBLED], faults=first.faults, waiting=first.waiting,
+        undecided=int(np.count_nonzero(last.undecided)), mended=mended, keys=tuple(shown[:SHOWN]),
     )  # fmt: skip
+    left = len(last.unmended) + first.faults if can_mend else report.differences
+    return dataclasses.replace(report, left=left, why_left=_why_left(table, left, doubled=report.doubled))
 
 
-__all__ = ["SHOWN", "DifferingKey", "Report", "Verification"]
+def _why_left(table: LakeTable, left: int, *, doubled: int) -> str:
+    """Say what keeps keys from being mended; empty if nothing does."""
+    if not left:
+        return ""
+    if table.is_growing:
+        return _KEPT.format(kind=table.target.type, target=table.name)
+    is_history = table.target.type is TableType.HISTORY
+    return _VERSIONS if is_history and (doubled or left) else ""
+
+
+__all__ = ["OnProgress", "Verification"]

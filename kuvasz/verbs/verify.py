@@ -11,17 +11,28 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, SourceError
+from kuvasz.errors import ConfigError, KuvaszError, SourceError
 from kuvasz.lake.beside import LakeBeside
 from kuvasz.source import conninfo
 from kuvasz.sync import members
-from kuvasz.sync.verification import SHOWN, Report, Verification
+from kuvasz.sync.report import SHOWN, Report
+from kuvasz.sync.targets import target_of
+from kuvasz.sync.verification import Verification
+from kuvasz.verbs import remote
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
 
 DIFFERENCES_FOUND = 4
+
+#: States of a table of which nobody can tell how far it is.
+_NOT_FOLLOWING = frozenset({"error", "paused", "copying"})
+
+_STRAYS = (
+    "someone else wrote them: DELETE those whose sid no source of the map has; drop a table with `partitions_regex`"
+    " from the lake: it is copied anew"
+)
 
 OnProgress = Callable[[str, str, str, int, int], None]
 
@@ -50,12 +61,52 @@ def reports(
         LakeError: Spark or the catalog does not answer.
     """
     chosen = _chosen(config, table, sid)
+    why_not = _not_following(config)
     with LakeBeside(config, session) as lake:
-        return [
-            Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress).run(one)
-            for source, spec in chosen
-            for one in _members(source, spec)
-        ]
+        found: list[Report] = []
+        verifications: dict[str, Verification] = {}
+        for source, spec in chosen:
+            if source.name not in verifications:
+                verifications[source.name] = Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress)
+            found += [
+                verifications[source.name].run(one, why_not.get((source.name, str(one.table)), ""))
+                for one in _members(source, spec)
+            ]
+        return found if sid is not None else found + _strays(config, lake, chosen)
+
+
+def _strays(config: Config, lake: LakeBeside, chosen: Sequence[tuple[Source, SourceTableSpec]]) -> list[Report]:
+    """Return a report for each table that has rows of no source."""
+    sids: dict[str, dict[str, str | None]] = {}
+    for source in config_sources.resolve(config):
+        for spec in source.tables:
+            sids.setdefault(spec.identifier, {})[source.name] = source.sid
+    found = []
+    for target in {spec.identifier: target_of(spec) for _, spec in chosen}.values():
+        try:
+            count = lake.strays(target, sids[target.name])
+        except KuvaszError:  # its sources' reports say so
+            continue
+        if count:
+            found.append(
+                Report(source="nobody", table="", target=target.name, compared="rows of no source", lake_rows=count,
+                       extra=count, left=count, why_left=_STRAYS.format(target=target.name))
+            )  # fmt: skip
+    return found
+
+
+def _not_following(config: Config) -> dict[tuple[str, str], str]:
+    """Return why tables do not follow their source, as a running kuvasz tells: (source, table) -> reason."""
+    try:
+        answer = remote.status(config)
+    except KuvaszError:
+        return {}
+    return {
+        (source["source"], table["table"]): table["error"]["message"] if table["error"] else f"it is {table['state']}"
+        for source in answer["sources"]
+        for table in source["tables"]
+        if table["state"] in _NOT_FOLLOWING
+    }
 
 
 def _members(source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
@@ -136,8 +187,10 @@ def _lines(report: Report) -> list[str]:
         return [f"{name}: error: {report.error}", *([f"  hint: {report.hint}"] if report.hint else [])]
     if report.skipped:
         return [f"{name}: skipped: {report.skipped}"]
-    rows = f"{report.source_rows:,} rows at {report.lsn}"
+    rows = f"{report.source_rows:,} rows at {report.lsn} ({report.compared})"
     notes = []
+    if report.gaps:
+        notes.append(f"  {report.gaps:,} gaps are recorded: changes that were lost at the source")
     if report.waiting:
         notes.append(f"  {report.waiting:,} keys have changes that kuvasz has still to apply")
     if report.undecided:
@@ -145,7 +198,7 @@ def _lines(report: Report) -> list[str]:
     if not report.differences:
         return [f"{name}: equal, {rows}", *notes]
     counts = ", ".join(
-        f"{getattr(report, kind):,} {kind}" for kind in ("missing", "extra", "changed", "doubled")
+        f"{getattr(report, kind):,} {kind}" for kind in ("missing", "extra", "changed", "doubled", "faults")
         if getattr(report, kind)
     )  # fmt: skip
     lines = [f"{name}: {report.differences:,} keys differ ({counts}); {rows}, {report.lake_rows:,} in the lake"]
@@ -154,6 +207,8 @@ def _lines(report: Report) -> list[str]:
         lines.append(f"  … the first {len(report.keys)} are shown (at most {SHOWN})")
     if report.mended:
         lines.append(f"  {report.mended:,} keys mended, {report.left:,} left")
+    if report.why_left:
+        lines.append(f"  hint: {report.why_left}")
     return lines + notes
 
 

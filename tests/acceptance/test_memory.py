@@ -154,3 +154,24 @@ def test_64_sources_that_catch_up_at_once(
         assert process.terminate() < 60
         process.remove()
     assert gauge.growth < 4 * MEMORY_BYTES + 300e6
+
+
+def test_verify_of_large_tables(database: Database, new_process: Callable[..., Process]) -> None:
+    """Memory does not grow with the tables: one of each way of comparing, with ten times the rows."""
+    shapes = {"items": None, "past": {"type": "history"}, "logged": {"type": "changelog"}}
+    for table in shapes:
+        database.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, n int, name text)")
+    process = new_process(group({None: database}, shapes), pipeline={"memory": MEMORY_BYTES})
+    most = []
+    for first, last in ((1, 200_000), (200_001, 2_000_000)):
+        for table in shapes:
+            rows = f"SELECT i, 0, 'item ' || i FROM generate_series({first}, {last}) i"
+            database.execute(f"INSERT INTO {table} {rows}")
+        process.start()
+        process.wait_confirmed(database)
+        process.terminate()
+        process.start("verify")
+        with Gauge(process) as gauge:
+            assert process.wait(600) == 0, process.report()
+        most.append(gauge.most)
+    assert most[1] < most[0] + 300e6

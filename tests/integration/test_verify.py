@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kuvasz.config.model import Config
-from kuvasz.sync.verification import Report
+from kuvasz.sync.report import Report
 from kuvasz.verbs import verify
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
@@ -79,6 +79,12 @@ def test_planted_differences_of_one_sid_are_found_and_mended(
         if not is_running:
             pipeline.stop()
         assert [(report.differences, report.source_rows) for report in bench.verify()] == [(0, 3000), (0, 3000)]
+        bench.sql("UPDATE LAKE.items SET sid = 'xx' WHERE sid = 'eu' AND id = 16")
+        eu, us, strays = bench.verify(table="items")
+        assert (keys(eu), us.differences) == ({("missing", ("16",))}, 0)
+        assert (strays.target, strays.extra, strays.left) == ("shop.items", 1, 1)
+        assert "shop.items of nobody: 1 keys differ (1 extra)" in verify.render([strays])
+        bench.sql("UPDATE LAKE.items SET sid = 'eu' WHERE sid = 'xx'")
         bench.damage()
         eu, us = bench.verify(table="items")
         assert keys(eu) == DAMAGE

@@ -41,10 +41,10 @@ def expected(source: list, lake: list) -> dict[tuple[int, int], Kind]:
         here, there = sides[0][key], sides[1][key]
         if len(here) == len(there) and sum(here) == sum(there):
             continue
-        if not there:
-            found[key] = Kind.MISSING
-        elif not here:
+        if not here:
             found[key] = Kind.EXTRA
+        elif len(there) < len(here):
+            found[key] = Kind.MISSING
         else:
             found[key] = Kind.DOUBLED if len(there) > len(here) else Kind.CHANGED
     return found

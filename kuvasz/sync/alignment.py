@@ -1,0 +1,71 @@
+"""How far the lake is with a source: waiting until it has passed an LSN, or is known not to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kuvasz import lsn
+from kuvasz.config.sources import Source
+from kuvasz.errors import SlotLost, SourceError
+from kuvasz.source import slots
+
+_LOOK_S = 0.2
+
+#: Without a reader for so long, a slot belongs to a kuvasz that is stopped; one that reconnects is back sooner.
+_STOPPED_S = 3.0
+#: A running kuvasz that confirms nothing new for so long is stuck.
+_STUCK_S = 30.0
+
+
+class Alignment:
+    """What is known of one source's slot. A source that is stuck is waited for once, not for each of its tables.
+
+    Args:
+        source: From the map.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._stuck_at: int | None = None  #: what was confirmed when it was given up
+
+    def wait(self, connection: Any, point: int, place: str, on_waiting: Callable[[], None]) -> int:  # noqa: ANN401
+        """Wait until the slot is confirmed up to an LSN or nobody reads it; return what is confirmed.
+
+        Args:
+            connection: To the source, in autocommit.
+            point: The LSN.
+            place: Source and table, for messages.
+            on_waiting: Called each time there is nothing new.
+
+        Raises:
+            SlotLost: There is no slot.
+            SourceError: Its reader does not get on.
+        """
+        slot = self._source.object_name
+        last, moved_at, seen_at = -1, time.monotonic(), time.monotonic()
+        while True:
+            state = slots.describe(connection, slot)
+            if state is None or state.confirmed_flush_lsn is None or state.why_lost:
+                message = f"{place}: slot {slot} is gone: how far the lake is cannot be told"
+                raise SlotLost(message, hint="start kuvasz: it says what to do")
+            confirmed, now = state.confirmed_flush_lsn, time.monotonic()
+            if state.active_pid is not None:
+                seen_at = now
+            if confirmed > last:
+                last, moved_at = confirmed, now
+            if confirmed >= point or now - seen_at >= _STOPPED_S:
+                return confirmed
+            if confirmed == self._stuck_at or now - moved_at >= _STUCK_S:
+                self._stuck_at = confirmed
+                raise SourceError(
+                    f"{place}: kuvasz has confirmed {lsn.render(confirmed)} and got no further in"
+                    f" {_STUCK_S:.0f} s; needed is {lsn.render(point)}",
+                    hint="`kuvasz status` says which table holds it: mend that, or stop kuvasz and verify then",
+                )
+            on_waiting()
+            time.sleep(_LOOK_S)
+
+
+__all__ = ["Alignment"]
