@@ -61,5 +61,5 @@ bench: setup-dev ## SCENARIOS= or all of them (benchmarks/README.md); BENCH_ARGS
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks $(SCENARIOS) $(BENCH_ARGS)
 
 clean: ## removes what the demo and the tools left in this folder, but not .venv
-	rm -rf demo-data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out
-	@if [ -e lake/.kuvasz-demo ]; then rm -rf lake; fi
+	rm -rf demo-data/eu demo-data/us demo-data/ap build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out
+	@if [ -e demo-lake/.kuvasz-demo ]; then rm -rf demo-lake; fi

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kuvasz.demo.postgres import EmbeddedPostgres
 
-#: Written into the lake's folder by the demo: it deletes only folders that carry it.
+#: Written into the demo's folders: it deletes only what carries it.
 MARKER = ".kuvasz-demo"
 
 #: Seconds to wait: for the first start with compilation of all kernels, for the last changes, for a clean exit.
@@ -52,7 +52,18 @@ class Settings:
     changes_per_second: float = 100.0  #: at each source
     seed: int = 1
     data_folder: Path = Path("demo-data")
-    lake_folder: Path = Path("lake")
+    lake_folder: Path = Path("demo-lake")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What differs from the map: the demo's lake is never one of its user."""
+        folder = self.lake_folder.absolute()
+        return {
+            "KUVASZ_LAKE__TYPE": "jdbc",
+            "KUVASZ_LAKE__URI": f"jdbc:sqlite:{folder}/catalog.db",
+            "KUVASZ_LAKE__WAREHOUSE": f"{folder}/warehouse",
+            "KUVASZ_PIPELINE__STATE": f"{folder}/state",
+        }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,13 +96,13 @@ def _settings(arguments: Sequence[str] | None) -> Settings:
 
 
 def _run(settings: Settings, console: rich.console.Console, interruption: Interruption) -> int:
-    clear_lake(settings.lake_folder)
+    clear(settings.lake_folder)
     rows = sum(table.rows for table in shop.TABLES) * len(servers.SIDS)
     console.print(f"starting {len(servers.SIDS)} PostgreSQL servers with {rows:,} rows …")
     with contextlib.ExitStack() as stack:
         running = stack.enter_context(servers.sources(settings.data_folder))
         stack.callback(interruption.close)  # runs first: the clean-up is not to be torn by a second Ctrl-C
-        os.environ.update(servers.urls(running))
+        os.environ.update({**servers.urls(running), **settings.environment})
         for name, url in servers.urls(running).items():
             console.print(f"  {name}={url}", highlight=False)
         loads = stack.enter_context(_load(settings, running))
@@ -116,12 +127,12 @@ def _run(settings: Settings, console: rich.console.Console, interruption: Interr
         lines = _compare_until_equal(session, namespace, running, process)
         waited = time.monotonic() - stopped_at
         code = _end(process)
-        _report(console, lines, freshness, counts, waited)
+        _report(console, lines, freshness, counts, waited, settings.lake_folder)
         return code or (0 if all(line.is_equal for line in lines) else 4)
 
 
-def clear_lake(folder: Path) -> None:
-    """Remove the lake of an earlier demo and leave an empty folder that is marked as the demo's.
+def clear(folder: Path) -> None:
+    """Remove the folder of an earlier demo and leave an empty one that is marked as the demo's.
 
     Raises:
         ConfigError: The folder holds something that no demo has made.
@@ -129,7 +140,7 @@ def clear_lake(folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
             raise ConfigError(
-                f"the folder {folder.absolute()} holds a lake that the demo did not make",
+                f"the folder {folder.absolute()} holds something that the demo did not make",
                 hint="move it away, or run the demo in another folder",
             )
         shutil.rmtree(folder)
@@ -240,7 +251,7 @@ def _compare_until_equal(
 
 def _report(
     console: rich.console.Console, lines: Sequence[comparison.Line], freshness: Mapping[str, float],
-    counts: Mapping[str, Counts], waited: float,
+    counts: Mapping[str, Counts], waited: float, lake: Path,
 ) -> None:  # fmt: skip
     table = rich.table.Table(
         title="rows in the lake, as Spark reads it, and at the sources", box=rich.box.SIMPLE_HEAD
@@ -268,4 +279,6 @@ def _report(
     verdict = f"all rows equal {waited:.1f} s after the last change" if all(line.is_equal for line in lines) else (
         f"[bold red]not equal {waited:.1f} s after the last change[/bold red]"
     )  # fmt: skip
-    console.print(f"{verdict} (this comparison included); the lake stays in ./lake", highlight=False, soft_wrap=True)
+    console.print(
+        f"{verdict} (this comparison included); the lake stays in ./{lake}", highlight=False, soft_wrap=True
+    )

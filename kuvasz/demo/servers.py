@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -22,7 +21,7 @@ SIDS = ("eu", "us", "ap")
 
 @contextlib.contextmanager
 def sources(folder: Path) -> Iterator[dict[str, EmbeddedPostgres]]:
-    """Run one seeded server per sid; data folders of an earlier run are removed first, these at the end.
+    """Run one seeded server per sid; their data folders of an earlier run are removed first, these at the end.
 
     Ports are free ones, or those in the environment: EU_PORT, US_PORT, AP_PORT.
     """
@@ -38,7 +37,8 @@ def sources(folder: Path) -> Iterator[dict[str, EmbeddedPostgres]]:
     finally:
         for server in servers.values():
             discard(server)
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # somebody else's things stay in it, or it was never made
+            folder.rmdir()
 
 
 def discard(server: EmbeddedPostgres) -> None:

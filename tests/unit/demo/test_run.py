@@ -10,33 +10,49 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config.load import load
 from kuvasz.demo import run
 from kuvasz.errors import ConfigError
 
 
-def test_clear_lake_removes_what_a_demo_made(tmp_path):
+def test_clear_removes_what_a_demo_made(tmp_path):
     lake = tmp_path / "lake"
-    run.clear_lake(lake)
+    run.clear(lake)
     (lake / "catalog.db").write_text("old")
 
-    run.clear_lake(lake)
+    run.clear(lake)
 
     assert [path.name for path in lake.iterdir()] == [run.MARKER]
 
 
-def test_clear_lake_keeps_a_lake_that_no_demo_made(tmp_path):
+def test_clear_keeps_a_lake_that_no_demo_made(tmp_path):
     lake = tmp_path / "lake"
     lake.mkdir()
     (lake / "catalog.db").write_text("precious")
 
     with pytest.raises(ConfigError) as raised:
-        run.clear_lake(lake)
+        run.clear(lake)
 
     assert str(raised.value) == (
-        f"the folder {lake} holds a lake that the demo did not make\n"
+        f"the folder {lake} holds something that the demo did not make\n"
         "hint: move it away, or run the demo in another folder"
     )
     assert (lake / "catalog.db").read_text() == "precious"
+
+
+def test_the_demo_has_a_lake_and_a_state_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "map.yaml").write_text(
+        "lake: {uri: 'jdbc:sqlite:lake/catalog.db', warehouse: 's3://mine/warehouse', namespace: shop}\n"
+        "pipeline: {state: state}\n"
+        "databases: [{database: shop, urls: [{url: postgresql:///shop}], tables: {items: }}]\n"
+    )
+    settings = run.Settings(config=tmp_path / "map.yaml")
+    config = load(settings.config, settings.environment).config
+    assert config.lake.sqlite_file == tmp_path / "demo-lake" / "catalog.db"
+    assert config.lake.warehouse_location == f"file://{tmp_path}/demo-lake/warehouse"
+    assert config.pipeline.state_folder == tmp_path / "demo-lake" / "state"
 
 
 def test_a_kuvasz_that_does_not_stop_is_killed_with_all_it_started(monkeypatch, tmp_path):
