@@ -35,6 +35,7 @@ HELP = {
     "kuvasz_freshness_timestamp_seconds": "Unix time up to which all commits of the source are in the lake.",
     "kuvasz_slot_retained_bytes": "WAL that the source keeps for the slot of kuvasz, asked every ten seconds.",
     "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
+    "kuvasz_source_state": "1 for the state a source is in, 0 for all others.",
     "kuvasz_table_state": "1 for the state a table of a source is in, 0 for all others.",
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages; since this start.",
     "kuvasz_parked_bytes": "Changes of a table that does not follow, kept in the state folder; 0 if there are none.",
@@ -46,6 +47,9 @@ HELP = {
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
     "kuvasz_memory_limit_bytes": "When so much waits, reading pauses: `pipeline.memory`, or less.",
 }
+
+#: What `SourceView.state` may be.
+SOURCE_STATES = ("starting", "connecting", "streaming", "waiting", "stopped", "error")
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -103,6 +107,10 @@ def _of_sources(snapshot: Snapshot) -> Iterator[Metric]:
     sources = snapshot.view.sources
     labels = ("source",)
     slots = {name: facts.slot for name, facts in snapshot.facts.items()}
+    yield _gauge(
+        "kuvasz_source_state", (*labels, "state"),
+        [((s.name, state), float(s.state == state)) for s in sources for state in SOURCE_STATES],
+    )  # fmt: skip
     yield _gauge("kuvasz_lag_seconds", labels, [((s.name,), snapshot.lag_seconds(s)) for s in sources])
     yield _gauge("kuvasz_lag_bytes", labels, [((s.name,), snapshot.lag_bytes(s)) for s in sources])
     yield _gauge(

@@ -22,6 +22,8 @@ SILENCE_S = 300.0
 #: Longer than the catalog's and the store's usual bad moments: `kuvasz` retries them by itself.
 STANDSTILL_S = 300.0
 
+_NEWLINE = "\n"
+
 _SETTLED = frozenset({State.STREAMING, State.PAUSED, State.ERROR})
 
 
@@ -56,15 +58,26 @@ def livez(snapshot: Snapshot) -> list[str]:
 
 
 def readyz(snapshot: Snapshot) -> list[str]:
-    """Return what is still on its way: a table is settled when it streams, is paused, or has an error to show."""
+    """Return what is still on its way: a table is settled when it streams, is paused, or has an error to show.
+
+    A source in error is named with it, if it waits for a person or has tables that are not settled; one that is tried
+    again with its tables where they were is no reason to take kuvasz out.
+    """
     view = snapshot.view
     if view.phase != "running":
         return [f"kuvasz is {view.phase}"]
-    failed = {source.name for source in view.sources if source.error is not None}
-    return [
+    unsettled = [table for table in view.tables if table.state not in _SETTLED]
+    open_sources = {table.database for table in unsettled}
+    failed = {source.name: source for source in view.sources if source.error is not None}
+    reasons = [
+        f"source {name}: {source.state}: {(source.error or '').partition(_NEWLINE)[0]}"
+        for name, source in failed.items()
+        if source.state == "error" or name in open_sources
+    ]
+    return reasons + [
         f"source {table.database}, table {table.table}: {table.state.value}"
-        for table in view.tables
-        if table.state not in _SETTLED and table.database not in failed
+        for table in unsettled
+        if table.database not in failed
     ]
 
 

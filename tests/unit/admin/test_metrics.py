@@ -41,6 +41,8 @@ def test_metrics_of_a_good_day() -> None:
     assert found["kuvasz_copied_rows_total"] == {TABLE: 40.0}
     assert found["kuvasz_commit_conflicts_total"] == {(): 2.0}
     assert found["kuvasz_waiting_bytes"] == {(): 10.0}
+    of_source = {dict(labels)["state"]: value for labels, value in found["kuvasz_source_state"].items()}
+    assert [state for state, value in of_source.items() if value] == ["streaming"]
     states = {dict(labels)["state"]: value for labels, value in found["kuvasz_table_state"].items()}
     assert states == {state.value: float(state is State.STREAMING) for state in State}
     ((labels, one),) = found["kuvasz_build_info"].items()

@@ -91,11 +91,22 @@ def test_live_until_silence_or_standstill() -> None:
         (State.NEW, None, ["source shop_eu, table public.items: new"]),
         (State.COPYING, None, ["source shop_eu, table public.items: copying"]),
         (State.CATCHING_UP, None, ["source shop_eu, table public.items: catching_up"]),
-        (State.NEW, "connection refused", []),
+        (State.NEW, "connection refused", ["source shop_eu: waiting: connection refused"]),
+        (State.STREAMING, "connection refused", []),
     ],
 )
 def test_ready_when_every_table_is_settled(state: State, error: str | None, reasons: list[str]) -> None:
-    assert views.readyz(snapshot(table={"state": state}, source={"error": error})) == reasons
+    assert (
+        views.readyz(
+            snapshot(table={"state": state}, source={"error": error, "state": "waiting" if error else "streaming"})
+        )
+        == reasons
+    )
+
+
+def test_a_source_that_waits_for_a_person_is_not_ready() -> None:
+    lost = {"error": "slot kuvasz_shop_eu is gone\nhint: copy it again", "state": "error"}
+    assert views.readyz(snapshot(source=lost)) == ["source shop_eu: error: slot kuvasz_shop_eu is gone"]
 
 
 def test_not_ready_before_and_after() -> None:
