@@ -45,6 +45,8 @@ CASE WHEN r.prattrs IS NOT NULL THEN ARRAY(
     WHERE a.attrelid = r.prrelid AND a.attnum = ANY(r.prattrs::int2[])) END
 """
 
+_OWNED = "SELECT oid::bigint FROM pg_class WHERE oid = ANY(%s::oid[]) AND pg_has_role(relowner, 'USAGE')"
+
 _SCHEMAS = """
 SELECT n.nspname::text FROM pg_publication_namespace p JOIN pg_namespace n ON n.oid = p.pnnspid
 WHERE p.pnpubid = %s
@@ -105,13 +107,65 @@ def create_statement(name: str, tables: Iterable[SourceTable], operations: Seque
     return f"CREATE PUBLICATION {sql.identifier(name)}{clause} WITH ({options});"
 
 
+def refusals(
+    connection: psycopg.Connection[Any],
+    current: Publication | None,
+    name: str,
+    tables: Iterable[SourceTable],
+    operations: Sequence[str] = ALL_OPERATIONS,
+) -> dict[TableName, SourceRefused]:
+    """Return which tables the publication cannot have as they are wanted, and why; the others can be published.
+
+    Raises:
+        SourceError: A query failed.
+    """
+    refused: dict[TableName, SourceRefused] = {}
+    missing = []
+    for table in tables:
+        try:
+            _check(table, operations)
+            if current is not None:
+                _check_members(current, [table])
+        except SourceRefused as error:
+            refused[table.table] = error
+        else:
+            if current is None or not current.covers(table):
+                missing.append(table)
+    with failure.translated(place(connection), f"read who may alter publication {name}"):
+        oids = [table.relation.oid for table in missing]
+        rows = connection.execute(_OWNED, (oids,)).fetchall() if oids else []
+    owned = {oid for (oid,) in rows}
+    for table in missing:
+        if current is not None and not current.is_owned:
+            refused[table.table] = _not_owned(
+                name, table, f"role {connection.info.user} does not own the publication"
+            )
+        elif table.relation.oid not in owned:
+            refused[table.table] = _not_owned(name, table, f"role {connection.info.user} does not own the table")
+    return refused
+
+
+def _not_owned(name: str, table: SourceTable, why: str) -> SourceRefused:
+    statement = f"ALTER PUBLICATION {sql.identifier(name)} ADD TABLE {_clause(table)};"
+    return SourceRefused(f"table {table.table} is not in publication {name}, and {why}", hint=_by_owner([statement]))
+
+
 def plan(
     current: Publication | None,
     name: str,
     tables: Collection[SourceTable],
     operations: Sequence[str] = ALL_OPERATIONS,
+    *,
+    left: Iterable[SourceTable] = (),
 ) -> Changes:
     """Return what has to be done; nothing if the publication fits.
+
+    Args:
+        current: As the catalog has it; None if there is none.
+        name: Its name.
+        tables: That it is to publish.
+        operations: Of them.
+        left: Other tables, which are neither added nor taken out.
 
     Raises:
         SourceRefused: A table has no identity that UPDATE and DELETE could go by, cannot be published at all, or
@@ -125,7 +179,7 @@ def plan(
             statements=(create_statement(name, tables, operations),),
         )  # fmt: skip
     _check_members(current, tables)
-    wanted = {table.relation.oid for table in tables}
+    wanted = {table.relation.oid for table in (*tables, *left)}
     missing = [table for table in tables if not current.covers(table)]
     unwanted = [member for member in current.members if member.oid not in wanted]
     statements = [*_settings(current, operations)]
@@ -321,4 +375,5 @@ __all__ = [
     "object_name",
     "plan",
     "reconcile",
+    "refusals",
 ]

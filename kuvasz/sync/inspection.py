@@ -99,6 +99,7 @@ class Inspection:
             has_slot = self._slot.check(connection, [*specs, *held], facts)
             self._members.forget_gone(self._roster.source)
             partial = self._publications.fit(connection, usable, specs)
+            prepared = self._without_refused(prepared)
             # After the publications: they must be there at the slot's first LSN.
             taken = None if has_slot else self._slot.create(facts)
             is_named = bool(partial) and self._publications.may_name_inserts(connection, taken)
@@ -134,6 +135,20 @@ class Inspection:
         self._watch.begin(prepared, seen_at)
         return usable, prepared
 
+    def _without_refused(
+        self, prepared: Sequence[tuple[SourceTableSpec, SourceTable]]
+    ) -> list[tuple[SourceTableSpec, SourceTable]]:
+        """Put tables that cannot be published into error; return the others."""
+        refused = self._publications.refused
+        for spec, _ in prepared:
+            if spec.key in refused:
+                self._admission.refuse(spec, self._refusal(spec))
+        return [(spec, table) for spec, table in prepared if spec.key not in refused]
+
+    def _refusal(self, spec: SourceTableSpec) -> SourceRefused:
+        error = self._publications.refused[spec.key]
+        return SourceRefused(f"source {self._source}: {error.message}", hint=error.hint)
+
     def _none_usable(self) -> SourceRefused:
         told = [
             str(state.error)
@@ -167,6 +182,8 @@ class Inspection:
                 self._partitions.check(connection, [(spec, table)])
                 is_ready = roster.state(spec) is not State.ERROR
             self._publications.fit(connection, roster.usable(), [spec] if is_ready else [])
+            if spec.key in self._publications.refused:
+                raise self._refusal(spec)
             return is_ready
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.table import SourceTable
 from kuvasz.sync import keyless
@@ -38,6 +39,7 @@ class Publications:
         self._roster = basis.roster
         self._requests = basis.requests
         self._forget = forget
+        self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
 
     def fit(
         self,
@@ -53,15 +55,35 @@ class Publications:
             specs: Those of them that are looked at: they do not stream now.
 
         Raises:
+            SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
             SourceError: They cannot be changed.
         """
         # A column list made by hand may leave out what the map does.
         full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
         partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
+        self._refuse(connection, full, partial)
         self._fit(connection, self.name, full, specs)
         if partial or publication.load(connection, self.inserts_name) is not None:
             self._fit(connection, self.inserts_name, partial, specs, inserts.OPERATIONS)
         return partial
+
+    def _refuse(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        full: Sequence[SourceTable],
+        partial: Sequence[SourceTable],
+    ) -> None:
+        """Find out which tables cannot be published."""
+        found: dict[TableName, SourceRefused] = {}
+        for name, tables, operations in (
+            (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
+        ):  # fmt: skip
+            if tables:
+                current = publication.load(connection, name)
+                found |= publication.refusals(connection, current, name, tables, operations)
+        if found and len(found) == len(full) + len(partial):
+            raise next(iter(found.values()))
+        self.refused = {spec.key: found[spec.table] for spec in self._roster.source.tables if spec.table in found}
 
     def withdraw(
         self,
@@ -86,7 +108,10 @@ class Publications:
         operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> None:
         """Make a publication fit; tables that were copied once and are not in it now missed changes."""
-        planned = publication.plan(publication.load(connection, name), name, tables, operations)
+        refused = {spec.table for spec in self._roster.source.tables if spec.key in self.refused}
+        left = [table for table in tables if table.table in refused]
+        tables = [table for table in tables if table.table not in refused]
+        planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
         for spec in self._roster.source.tables:
             if spec.table in planned.added and self._roster.position(spec) is not None:
                 _log.warning("a table was not published for a while and is copied again", extra={

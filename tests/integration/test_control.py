@@ -248,3 +248,35 @@ def test_sources_of_one_table_are_retried_one_by_one(
         pipeline.wait_applied(database, second)
         rows = [source_rows(source.url, "items", sid=sid) for sid, source in (("eu", database), ("us", second))]
         pipeline.assert_equal("items", *rows, key=("sid", "id"))
+
+
+def test_a_table_that_may_not_be_published_stops_alone(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    database.execute("CREATE TABLE apart (id int PRIMARY KEY)")
+    database.execute("INSERT INTO apart VALUES (1)")
+    role = f"least_{database.name}"
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION")
+    database.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    database.execute("CREATE PUBLICATION kuvasz_shop_eu FOR TABLE ONLY items, ONLY others"
+                     " WITH (publish_via_partition_root = true)")  # fmt: skip
+    (databases,) = group({"eu": database}, {"items": None, "others": None, "apart": None})
+    databases["urls"][0]["url"] = database.server.url(database.name, user=role)
+    try:
+        with Pipeline(lake_folder.config([databases]), lake_folder) as pipeline:
+            for table in ("items", "others"):
+                pipeline.wait_state("shop_eu", f"shop.{table}", State.STREAMING)
+            pipeline.wait_state("shop_eu", "shop.apart", State.ERROR)
+            (error,) = pipeline.errors()
+            assert error == (
+                f"source shop_eu: table public.apart is not in publication kuvasz_shop_eu, and role {role} does not"
+                " own the publication\nhint: let the tables' owner, or a superuser, run: ALTER PUBLICATION"
+                ' "kuvasz_shop_eu" ADD TABLE ONLY "public"."apart";'
+            )
+            database.execute('ALTER PUBLICATION "kuvasz_shop_eu" ADD TABLE ONLY "public"."apart"')
+            pipeline.tell("retry", "shop.apart", "shop_eu")
+            pipeline.wait_streaming()
+            database.execute("INSERT INTO apart VALUES (2)")
+            wait_until(lambda: sorted(pipeline.rows("apart")) == [(1,), (2,)], "it follows")
+    finally:
+        database.execute(f"DROP OWNED BY {role}")
+        database.execute(f"DROP ROLE {role}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.errors import SourceRefused
 from kuvasz.source import inserts, publication, slots
 from kuvasz.source.publication import Changes
 from kuvasz.sync.forgetting import Forgetting
@@ -23,15 +24,22 @@ class World(Scene):
         self.there: dict[str, Any] = {}
         self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
         self.forgotten: list[str] = []
+        self.refused: dict[Any, SourceRefused] = {}
+        self.left: list[str] = []
         forgetting = Forgetting(self.basis, drop_parked=self.forgotten.append)
         self.publications = Publications(self.basis, forget=forgetting.forget)
         monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
         monkeypatch.setattr(publication, "plan", self._plan)
+        monkeypatch.setattr(publication, "refusals", self._refusals)
         monkeypatch.setattr(publication, "carry_out", self._carry_out)
 
-    def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str]) -> Changes:
+    def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any) -> Changes:
+        self.left = [table.table.name for table in left]
         self.fitted.append((name, [table.table.name for table in tables], operations))
         return Changes(added=tuple(table.table for table in tables if table.table not in (current or ())))
+
+    def _refusals(self, _: object, __: object, ___: str, tables: Any, ____: object) -> dict[Any, SourceRefused]:
+        return {table.table: self.refused[table.table] for table in tables if table.table in self.refused}
 
     def _carry_out(self, _: object, name: str, planned: Changes) -> Changes:
         self.there[name] = [*self.there.get(name, ()), *planned.added]
@@ -62,6 +70,18 @@ def test_the_second_publication_is_made_only_if_needed_and_emptied_if_not(world:
     world.there[world.publications.inserts_name] = []
     world.publications.fit(None, usable, [])
     assert world.fitted[-1] == (world.publications.inserts_name, [], inserts.OPERATIONS)
+
+
+def test_a_table_that_cannot_be_published_keeps_no_other_from_it(world: World) -> None:
+    usable = [(spec, world.table(spec)) for spec in (world.items, world.others)]
+    world.refused = {world.others.table: SourceRefused("must be owner")}
+    world.publications.fit(None, usable, [])
+    assert world.fitted == [(world.publications.name, ["items"], publication.ALL_OPERATIONS)]
+    assert list(world.publications.refused) == ["shop.others"]
+    assert world.left == ["others"], "it is not taken out either"
+    world.refused[world.items.table] = SourceRefused("must be owner")
+    with pytest.raises(SourceRefused, match="must be owner"):
+        world.publications.fit(None, usable, [])
 
 
 def test_nothing_is_withdrawn_where_nothing_was_published(world: World) -> None:
