@@ -6,7 +6,8 @@
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
-    │   └── SlotLost             5   human   source    slot gone or invalidated, or another cluster answers
+    │   └── SlotLost             5   human   source    slot gone or invalidated
+    │       └── SourceReplaced   5   human   source    another cluster, an older backup or a late standby answers
     ├── TableError               1   human   table     one table cannot go on; the others do
     │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
@@ -52,6 +53,10 @@ class Scope(enum.Enum):
     TABLE = "table"
     SOURCE = "source"
     PROCESS = "process"
+
+
+#: What to do when a source cannot go on from where the lake stands.
+RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: repair` or `resync`"
 
 
 class KuvaszError(Exception):
@@ -137,6 +142,10 @@ class SlotLost(SourceError):
 
     exit_code = 5
     retry = Retry.HUMAN
+
+
+class SourceReplaced(SlotLost):
+    """What answers lacks some of what was had of the source: another cluster, an older backup, a late standby."""
 
 
 class TableError(KuvaszError):

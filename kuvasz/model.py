@@ -173,7 +173,20 @@ class Position:
     commit_lsn: int = 0
     rows: int = 0
     system_id: str = ""  #: of the source's cluster (pg_control_system), so that another one is never taken for it
+    history: int = (
+        0  #: of the source's pasts, which the LSNs belong to: each slot begins another; 0: before they counted
+    )
+    xid: int = 0  #: of that transaction, 0 if not known: with its time it proves that a source has it
+    commit_us: int = 0  #: when it committed, µs since 2000-01-01 UTC
     taken_us: int = 0  #: of a snapshot to be copied: by the source's clock, µs since 1970 UTC; not stored
+
+
+class Applied(NamedTuple):
+    """A transaction that the lake has. A source that sends what comes after it must have it, too."""
+
+    commit_lsn: int
+    xid: int = 0  #: 0: not known
+    commit_us: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,6 +194,13 @@ class Lake(Protocol):
     def positions(self, target: str) -> Mapping[str, Position]:
         """Return how far each source is in a target; a source that was never copied is missing."""
 
+    def recorded(self, target: str) -> Mapping[str, Position]:
+        """Return the same of any target, prepared or not: the catalog is asked, and nothing is changed.
+
+        Raises:
+            LakeError: The catalog failed, or a position was damaged.
+        """
+
     def write(self, works: Sequence[TableWork]) -> Any:  # noqa: ANN401
         """Decode, fold and write the changes of several targets in one job. Rows before a position are skipped.
 
@@ -224,7 +231,8 @@ class Lake(Protocol):
         Its rows stay until the copy replaces them; what `park` noted goes, too. What other sources have under way
         goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in the same
         commit, if there was a position; without, the target forgets the source's gaps. With `is_gone` it does
-        not come back as far as anybody knows: its columns are forgotten, too, and bind nobody.
+        not come back as far as anybody knows, or as another one: its columns are forgotten in the same commit, too,
+        and bind nobody.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.

@@ -94,7 +94,7 @@ def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, Position])
         before = known.get(source, Position(lsn=0))
         last = cut.positions.get(source, before)
         lsn = max(before.lsn, last.lsn, through.get(source, 0))
-        positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id)
+        positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id, history=before.history)
     return positions
 
 
@@ -134,7 +134,9 @@ def cut(
                     step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
                 steps.append(step)
                 if not open_lsn(change):
-                    positions[change.source] = Position(lsn=change.end_lsn, commit_lsn=change.commit_lsn)
+                    positions[change.source] = Position(
+                        lsn=change.end_lsn, commit_lsn=change.commit_lsn, xid=change.xid, commit_us=change.commit_us
+                    )  # fmt: skip
                 commit_us = max(commit_us, change.commit_us)
             continue
         first, start = _after(change, floor)
@@ -152,6 +154,8 @@ def cut(
                 lsn=int(transactions.end_lsn[last]),
                 commit_lsn=int(transactions.commit_lsn[last]),
                 rows=int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0),
+                xid=int(transactions.xid[last]),
+                commit_us=int(transactions.commit_us[last]),
             )
         rows_of[change.source] = rows_of.get(change.source, 0) + total - start
         counted = 0 if counter is None else counter.count(change, first)

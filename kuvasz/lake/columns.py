@@ -48,9 +48,10 @@ class Columns:
         return self._known.get(source)
 
     def forget(self, source: str) -> None:
-        """Forget the columns of a source that is gone."""
-        if self._known.pop(source, None) is not None:
-            self._table.table.remove_properties([known_columns.PREFIX + source])
+        """Forget the columns of a source that is gone, or came back as another one; the lake knows already."""
+        with self._table.definition:
+            self._known.pop(source, None)
+            self.forget_shapes()
 
     def former_names(self) -> dict[str, str]:
         """Return the names that columns of sources had before -> the name of the field that they fill now."""

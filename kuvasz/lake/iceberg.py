@@ -24,7 +24,7 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import gaps, layout, origin, spark
+from kuvasz.lake import gaps, layout, origin, positions, spark
 from kuvasz.lake.binding import Feeds
 from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.commit_stage import CommitStage
@@ -232,6 +232,14 @@ class IcebergLake:
         table = self._tables.get(target)
         return {} if table is None else dict(table.positions)
 
+    def recorded(self, target: str) -> Mapping[str, Position]:
+        """See `kuvasz.ports.Lake.recorded`."""
+        table = self._tables.get(target)
+        if table is not None:
+            return dict(table.positions)
+        found = self._catalog.load(target)
+        return {} if found is None else positions.parse(found.properties, target)
+
     # The two stages
 
     def write(self, works: Sequence[TableWork]) -> Written:
@@ -251,11 +259,12 @@ class IcebergLake:
 
     def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
-        table, found = self._tables.get(target), self._catalog.load(target)
-        if table is None:
-            if found is not None:
-                Notes(found).drop_position(source, to_repair=to_repair)
-            return
+        with self._lock:  # or another source might load it meanwhile, with the position
+            table, found = self._tables.get(target), self._catalog.load(target)
+            if table is None:
+                if found is not None:
+                    Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
+                return
         with table.lock:
             if found is None:  # a table that was loaded before does not say so twice
                 error = gone(target)

@@ -275,6 +275,11 @@ class MemoryLake(Lake):
         return {} if table is None else dict(table.positions)
 
     @override
+    def recorded(self, target: str) -> Mapping[str, Position]:
+        """See `kuvasz.ports.Lake.recorded`."""
+        return self.positions(target)
+
+    @override
     def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table = self._tables.get(target)

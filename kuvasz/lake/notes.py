@@ -10,6 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from kuvasz.evolve import known as known_columns
 from kuvasz.lake import gaps, positions
 from kuvasz.ports import Gap
 
@@ -67,13 +68,20 @@ class Notes:
             closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
             changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
 
-    def drop_position(self, source: str, *, to_repair: bool) -> None:
-        """Take a source's position out, and open a gap in its place or forget what there was of gaps."""
-        name, parked = positions.PREFIX + source, PARKED_PREFIX + source
+    def drop_position(self, source: str, *, to_repair: bool, is_gone: bool = False) -> None:
+        """Take a source's position out, and open a gap in its place or forget what there was of gaps.
+
+        With `is_gone` what is known of its columns goes in the same commit.
+        """
+        dropped = [positions.PREFIX + source, PARKED_PREFIX + source]
+        if is_gone:
+            dropped.append(known_columns.PREFIX + source)
         known = positions.parse(self._table.properties, self._table.name).get(source)
         if not to_repair:
-            self._table.remove_properties([name, parked, gaps.PREFIX + source])
+            self._table.remove_properties([*dropped, gaps.PREFIX + source])
         elif known is not None:
             gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))
-            self._table.set_properties({gaps.PREFIX + source: rendered}, removed=[name, parked])
+            self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
+        elif is_gone:
+            self._table.remove_properties(dropped)

@@ -1,7 +1,7 @@
 """Positions of sources as table properties. Pure.
 
 A property ``kuvasz.position.<source>`` holds JSON: ``{"lsn": "0/1A2B", "commit_lsn": "0/1A00", "rows": 3,
-"system_id": "7361…"}``. It
+"system_id": "7361…", "history": 1, "xid": 742, "commit_us": 816…}``; what is not known is left out. It
 lives in a property because it must survive the expiry of snapshots.
 """
 
@@ -19,14 +19,14 @@ PREFIX = "kuvasz.position."
 
 def render(position: Position) -> str:
     """Return the property's value."""
-    return json.dumps(
-        {
-            "lsn": lsn.render(position.lsn),
-            "commit_lsn": lsn.render(position.commit_lsn),
-            "rows": position.rows,
-            "system_id": position.system_id,
-        }
-    )
+    facts: dict[str, str | int] = {
+        "lsn": lsn.render(position.lsn),
+        "commit_lsn": lsn.render(position.commit_lsn),
+        "rows": position.rows,
+        "system_id": position.system_id,
+    }
+    more = {"history": position.history, "xid": position.xid, "commit_us": position.commit_us}
+    return json.dumps(facts | {name: value for name, value in more.items() if value})
 
 
 def parse(properties: Mapping[str, str], table: str) -> dict[str, Position]:
@@ -50,6 +50,9 @@ def _parse(value: str, name: str, table: str) -> Position:
             commit_lsn=lsn.parse(facts["commit_lsn"]),
             rows=facts["rows"],
             system_id=facts["system_id"],
+            history=int(facts.get("history", 0)),
+            xid=int(facts.get("xid", 0)),
+            commit_us=int(facts.get("commit_us", 0)),
         )
     except (ValueError, KeyError, TypeError) as error:
         message = f"table {table}: property {name} is not a position: {value[:120]!r}"

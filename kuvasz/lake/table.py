@@ -193,7 +193,7 @@ class LakeTable:
 
         With `is_gone` its columns are forgotten, too.
         """
-        self.notes.drop_position(source, to_repair=to_repair)
+        self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone)
         if is_gone:
             self.columns.forget(source)
         self.abandon(source)

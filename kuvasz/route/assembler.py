@@ -14,14 +14,15 @@ deliveries of a stream, one after another, hold the same rows and transactions h
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kuvasz import errors
+from kuvasz import errors, lsn
 from kuvasz.decode import messages
 from kuvasz.model import (
+    Applied,
     Column,
     Delivery,
     PgType,
@@ -81,6 +82,7 @@ class Assembler:
         self._waiting_bytes = 0
         self._open_workers: set[int] = set()  # were given a part of the open transaction
         self._is_reply_wanted = False
+        self._expected: dict[int, Applied] = {}  # by commit LSN
         self.rows = 0  #: row messages handed on
         self.dropped_rows = 0  #: row messages of relations without a route
         self.transactions = 0  #: transactions that ended
@@ -104,6 +106,15 @@ class Assembler:
         """Bytes of the open transaction's rows that wait inside."""
         return self._waiting_bytes
 
+    @property
+    def unproven_lsn(self) -> int | None:
+        """LSN of the first transaction that is still to come and prove itself; None: none is."""
+        return min(self._expected, default=None)
+
+    def expect(self, applied: Iterable[Applied]) -> None:
+        """Have transactions that the lake has come on this connection, or `feed` refuses whatever comes behind."""
+        self._expected = {one.commit_lsn: one for one in applied}
+
     def take_reply_wanted(self) -> bool:
         """Tell, once, whether a keepalive asked for a status update."""
         wanted, self._is_reply_wanted = self._is_reply_wanted, False
@@ -122,6 +133,7 @@ class Assembler:
         self._truncations = []
         self._marks[:] = 0
         self._is_reply_wanted = False
+        self._expected = {}
         for lane in self._lanes:
             lane.clear()
             lane.segments = []
@@ -140,11 +152,14 @@ class Assembler:
         Raises:
             DecodeError: The bytes are not what the protocol says. The assembler must be reset.
             SourceError: From `types`. The assembler must be reset.
+            SourceReplaced: A transaction that the lake has did not come. The assembler must be reset.
         """
         view = scan.frozen_view(gulp)
         scan.check(view, lengths)
         cut = Cut(view, lengths, self._begun)
         self._classify(cut)
+        if self._expected:
+            self._meet(cut)
         deliveries = self._deliver(cut)
         self._note(cut)
         return deliveries
@@ -175,6 +190,33 @@ class Assembler:
                 cut.skip()
             else:
                 raise scan.refuse(code, cut.gulp, cut.lengths, cut.cursor)
+
+    def _meet(self, cut: Cut) -> None:
+        """Take note of expected transactions that came.
+
+        Raises:
+            SourceReplaced: One did not, and what lies behind it has come.
+        """
+        sheet, count = cut.sheet, cut.last_transaction + 1
+        reached = max(self.received_lsn, int(sheet.commit_lsn[count - 1]) if count else 0)
+        met: set[int] = set()
+        for one in [one for one in self._expected.values() if one.commit_lsn <= reached]:
+            places = np.flatnonzero(sheet.commit_lsn[:count] == one.commit_lsn)
+            if len(places):
+                at = places[0]
+                came = Applied(one.commit_lsn, int(sheet.xid[at]), int(sheet.commit_us[at]))
+                if one.xid in (0, came.xid) and one.commit_us in (0, came.commit_us):
+                    met.add(one.commit_lsn)
+                    continue
+            elif reached == one.commit_lsn:
+                continue  # a keepalive may name the place where it begins
+            raise errors.SourceReplaced(
+                f"source {self._source}: the lake has a transaction at {lsn.render(one.commit_lsn)} that is not in"
+                " its WAL: an older backup was restored, or a standby took over that was late",
+                hint=errors.RESYNC_HINT,
+            )
+        if met:  # put in its place: the status clock of the loop looks at it meanwhile
+            self._expected = {at: one for at, one in self._expected.items() if at not in met}
 
     def _take(self, cut: Cut, message: messages.Message) -> None:
         match message:

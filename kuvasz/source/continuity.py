@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
+from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced
 
 if TYPE_CHECKING:
     from kuvasz.source.slots import SlotState
@@ -29,21 +30,27 @@ class Server:
     switches: Mapping[int, int] | None = None  #: timeline -> LSN at which it was left for ours; None: not asked
 
 
-def why_lost(standing: Standing, applied_lsn: int, server: Server) -> str | None:
-    """Return why the stream cannot be continued without a gap, with the range that is missing; None if it can.
+def lost(source: str, standing: Standing, applied_lsn: int, server: Server, file: object) -> SlotLost | None:
+    """Return the error of a stream that cannot be continued without a gap; None if it can.
 
     Args:
+        source: Its name.
         standing: What kuvasz noted of the source.
         applied_lsn: Everything before it may be in the lake; 0: nothing is.
         server: What answers now.
+        file: Holds what kuvasz noted.
     """
+    if (why := why_replaced(standing, applied_lsn, server)) is not None:
+        return SourceReplaced(f"source {source}: {why}", hint=RESYNC_HINT)
+    if (why := _why_slot(standing, applied_lsn, server)) is not None:
+        return SlotLost(f"source {source}: {why}", hint=hint(why, file))
+    return None
+
+
+def why_replaced(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+    """Return why what answers is not the source that it was, and lacks some of it; None if it is; see `lost`."""
     if standing.system_id and standing.system_id != server.system_id:
         return f"cluster {server.system_id} answers, not {standing.system_id}"
-    return _why_back(standing, applied_lsn, server) or _why_slot(standing, applied_lsn, server)
-
-
-def _why_back(standing: Standing, applied_lsn: int, server: Server) -> str | None:
-    """Return why the source lacks what the lake has."""
     lake = f"the lake has its changes up to {lsn.render(applied_lsn)}"
     cause = "an older backup was restored, or a standby took over that was late"
     if standing.timeline and server.timeline < standing.timeline:
@@ -59,7 +66,19 @@ def _why_back(standing: Standing, applied_lsn: int, server: Server) -> str | Non
             )
     if server.wal_lsn < applied_lsn:
         return f"its WAL ends at {lsn.render(server.wal_lsn)}, and {lake}: {cause}"
+    if server.wal_lsn < standing.confirmed_lsn and not is_rewound(standing, server):
+        confirmed = lsn.render(standing.confirmed_lsn)
+        return f"its WAL ends at {lsn.render(server.wal_lsn)}, and it was confirmed up to {confirmed}: {cause}"
     return None
+
+
+def is_rewound(standing: Standing, server: Server) -> bool:
+    """Whether the source went on from an earlier place than its end, on a timeline of its own.
+
+    A standby that took over lacks what the old primary wrote last. If the lake has none of that, the stream goes on
+    from the slot there; but what was confirmed to the old primary says nothing about the new one's WAL.
+    """
+    return 0 < standing.timeline < server.timeline
 
 
 def _why_slot(standing: Standing, applied_lsn: int, server: Server) -> str | None:
@@ -78,8 +97,6 @@ def _why_slot(standing: Standing, applied_lsn: int, server: Server) -> str | Non
         )
     return None
 
-
-RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: repair` or `resync`"
 
 _MOVED = "was advanced by someone else"
 
@@ -104,4 +121,4 @@ def switches(history: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["RESYNC_HINT", "Server", "hint", "switches", "why_lost"]
+__all__ = ["RESYNC_HINT", "Server", "hint", "is_rewound", "lost", "switches", "why_replaced"]

@@ -29,9 +29,9 @@ from kuvasz.source import continuity
 from kuvasz.source.connection import Connection, SystemIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
-    from kuvasz.model import Delivery, UInt8s, UInt32s
+    from kuvasz.model import Applied, Delivery, UInt8s, UInt32s
     from kuvasz.ports import Inbox, Routes
     from kuvasz.state.budget import Budget
     from kuvasz.state.progress import Progress
@@ -123,6 +123,7 @@ class Reader:
         system_id: The cluster the lake's positions belong to; None accepts any.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
+        applied: Tells the last transaction that each of its tables has in the lake.
         options: What may be tuned.
     """
 
@@ -143,6 +144,7 @@ class Reader:
         system_id: str | None = None,
         standing: StandingFile | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
+        applied: Callable[[], Iterable[Applied]] = lambda: (),
         options: ReaderOptions | None = None,
     ) -> None:
         self.source = source
@@ -167,6 +169,7 @@ class Reader:
         self._system_id = system_id
         self._standing = standing
         self._applied_lsn = applied_lsn
+        self._applied = applied
         self._options = options or ReaderOptions()
         self._random = random.Random()  # noqa: S311 - jitter
         self._assembler = Assembler(source, routes, types, self._options.spill_bytes, follow=follow)
@@ -318,7 +321,7 @@ class Reader:
     async def _greet(self, connection: Connection) -> None:
         identity = await connection.identify_system()
         if self._system_id is not None and identity.system_id != self._system_id:
-            raise errors.SlotLost(
+            raise errors.SourceReplaced(
                 f"{self.source}: cluster {identity.system_id} answers, not {self._system_id}",
                 hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
             )
@@ -339,6 +342,8 @@ class Reader:
         if self._standing is None:
             return
         known = self._standing.standing
+        # What is about to be confirmed counts as well.
+        confirmable = max(known.confirmed_lsn, self._progress.confirmable(self.source))
         is_later = 0 < known.timeline < identity.timeline
         server = continuity.Server(
             system_id=identity.system_id,
@@ -350,9 +355,18 @@ class Reader:
         )
         # What is on its way to the lake counts as there: it will be.
         applied_lsn = max(self._applied_lsn(), self._progress.routed_lsn(self.source))
-        why = continuity.why_lost(known, applied_lsn, server)
-        if why is not None:
-            raise errors.SlotLost(f"source {self.source}: {why}", hint=continuity.hint(why, self._standing.path))
+        compared = dataclasses.replace(known, confirmed_lsn=confirmable)
+        lost = continuity.lost(self.source, compared, applied_lsn, server, self._standing.path)
+        if lost is not None:
+            raise lost
+        # What the slot was not told comes again, so the source can prove that it still has what the lake has.
+        from_lsn = 0 if server.slot is None else server.slot.confirmed_flush_lsn or 0
+        self._assembler.expect(one for one in self._applied() if one.commit_lsn >= from_lsn)
+        if continuity.is_rewound(known, server) and server.slot is not None:
+            # What was confirmed to the old primary may lie beyond the WAL of this one.
+            known = dataclasses.replace(known, confirmed_lsn=from_lsn)
+            self._progress.begin_anew(self.source, known.confirmed_lsn)
+            self.confirmed_lsn = known.confirmed_lsn
         self._standing.update(dataclasses.replace(known, system_id=identity.system_id, timeline=identity.timeline))
 
     async def _stream(self, connection: Connection) -> None:
@@ -457,7 +471,7 @@ class Reader:
         self._clock = loop.call_later(self._tick_interval_s, self._tick)
         now = time.monotonic()
         since_status_s = now - (self.last_status_at or 0.0)
-        is_news = self._progress.confirmable(self.source) > self.confirmed_lsn
+        is_news = self._confirmable_lsn() > self.confirmed_lsn
         silence_s = 0.0 if self.is_paused else now - (self.last_message_at or now)
         if silence_s > self._options.silence_timeout_s:
             message = f"{self.source}: nothing came from the server for {silence_s:.0f} s"
@@ -474,7 +488,7 @@ class Reader:
         connection = self._connection
         if connection is None:
             return
-        confirmable = self._progress.confirmable(self.source)
+        confirmable = self._confirmable_lsn()
         try:
             failpoints.hit("before_status", errors.SourceError)
             if self._standing is not None:
@@ -489,6 +503,11 @@ class Reader:
             facts = {"event": "reader.confirmed", "source": self.source, "lsn": lsn.render(confirmable)}
             _log.debug("confirmed to a source", extra=facts)
         self.confirmed_lsn = confirmable
+
+    def _confirmable_lsn(self) -> int:
+        """Return what may be confirmed: nothing behind a transaction by which the source has yet to prove itself."""
+        confirmable, unproven = self._progress.confirmable(self.source), self._assembler.unproven_lsn
+        return confirmable if unproven is None else min(confirmable, unproven)
 
     def _fail(self, error: errors.SourceError) -> None:
         self._failure = error

@@ -245,6 +245,28 @@ def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = N
     )  # fmt: skip
 
 
+def timeline_history(url: str, timeline: int) -> str:
+    """Return the history file of a timeline (manual, section 55.4, TIMELINE_HISTORY).
+
+    Args:
+        url: Of the source.
+        timeline: Its number.
+
+    Raises:
+        SourceError: The server failed.
+    """
+    conninfo = conninfos.replication_conninfo(url)
+    pgconn = conninfos.connect_pq(conninfo, "read a timeline's history")
+    try:
+        result = pgconn.exec_(f"TIMELINE_HISTORY {int(timeline)}".encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            text = result.get_error_message()
+            raise failure.of(None, text, place=conninfos.location(conninfo), doing="read a timeline's history")
+        return (result.get_value(0, 1) or b"").decode()
+    finally:
+        pgconn.finish()
+
+
 def user(connection: psycopg.Connection[Any], pid: int) -> str:
     """Return in words the session that uses a slot.
 

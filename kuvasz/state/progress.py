@@ -1,8 +1,9 @@
 """What may be confirmed to each source: the LSN below which everything is durable in the lake.
 
 In: what the readers received and routed, what the workers made durable. Out: one LSN per source. It never passes a
-transaction any part of which is not durable (invariant 1 in ARCHITECTURE.md), never falls while the process
-lives, and follows the keepalives when nothing is pending, so that a quiet database holds no WAL (invariant 7).
+transaction any part of which is not durable (invariant 1 in ARCHITECTURE.md), never falls while the stream is
+the same (`begin_anew`), and follows the keepalives when nothing is pending, so that a quiet database holds no WAL
+(invariant 7).
 
 The reader's side of the bargain: it calls `routed` for every delivery a gulp completed and only then `received`.
 An entry therefore remembers how far the source had been received when it was routed: all that ended before is
@@ -96,6 +97,17 @@ class Progress:
             entry = self._source(source)
             entry.epoch = epoch
             entry.received = entry.confirmable
+            entry.lanes.clear()
+
+    def begin_anew(self, source: str, lsn: int) -> None:
+        """Note that a source's stream begins at an LSN, whatever was received, routed or confirmed of it before.
+
+        Its slot is another one, or its WAL was cut off. Only while nothing reads it; who holds it goes on to.
+        """
+        with self._lock:
+            entry = self._source(source)
+            entry.received = entry.confirmable = lsn
+            entry.routed = 0
             entry.lanes.clear()
 
     def durable(self, source: str, worker: int, through: int, epoch: int) -> None:

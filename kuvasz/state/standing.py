@@ -32,6 +32,7 @@ class Standing:
 
     system_id: str = ""  #: of the cluster; empty: unknown
     timeline: int = 0  #: 0: unknown
+    history: int = 0  #: as `Position.history`
     confirmed_lsn: int = 0  #: told to the server, or about to be; 0: unknown
 
 
@@ -61,6 +62,7 @@ class StandingFile:
             is_sound = found["is_closed"] or (bool(self._boot_id) and found["boot_id"] == self._boot_id)
             return Standing(
                 system_id=found["system_id"], timeline=int(found["timeline"]),
+                history=int(found.get("history", 0)),
                 confirmed_lsn=lsn.parse(found["confirmed"]) if is_sound else 0,
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError):
@@ -94,7 +96,7 @@ class StandingFile:
     def _write(self, *, is_closed: bool) -> None:
         standing = self.standing
         record = json.dumps({
-            "system_id": standing.system_id, "timeline": standing.timeline,
+            "system_id": standing.system_id, "timeline": standing.timeline, "history": standing.history,
             "confirmed": lsn.render(standing.confirmed_lsn), "boot_id": self._boot_id, "is_closed": is_closed,
         })  # fmt: skip
         try:

@@ -141,7 +141,8 @@ class Copies:
         begin = time.monotonic()
         self._roster.note(spec, copy_total=len(ranges), copy_done=0)
         progress = self._progress(spec, len(ranges), abandoned)
-        position = Position(lsn=taken.consistent_point, system_id=system_id, taken_us=taken.taken_us)
+        position = Position(lsn=taken.consistent_point, system_id=system_id, history=self._slot.history,
+                            taken_us=taken.taken_us)  # fmt: skip
         if not self._needs_copy(spec, table):
             self._repair(spec, table, ranges, position, progress)
             return

@@ -27,6 +27,9 @@ class Forgetting:
     """
 
     def __init__(self, basis: Basis, *, drop_parked: Callable[[str], None]) -> None:
+        #: what answers is another source than the lake has rows of: its columns count for nothing either
+        self.is_replaced = False
+        self.strangers: frozenset[str] = frozenset()  #: the same of single tables, by `SourceTableSpec.key`
         self._basis = basis
         self._around = basis.around
         self._roster = basis.roster
@@ -36,8 +39,9 @@ class Forgetting:
         """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
         around, roster, target, name = self._around, self._roster, spec.identifier, self._roster.name(spec)
         to_repair = roster.look(spec).is_repair
+        is_gone = self.is_replaced or spec.key in self.strangers
         try:
-            around.lake.forget(target, name, to_repair=to_repair)
+            around.lake.forget(target, name, to_repair=to_repair, is_gone=is_gone)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in around.states.sources_of(target):

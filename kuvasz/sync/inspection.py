@@ -20,6 +20,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync import keyless
 from kuvasz.sync.admission import Admission
 from kuvasz.sync.basis import Basis
+from kuvasz.sync.forgetting import Forgetting
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.partition_watch import PartitionWatch
 from kuvasz.sync.publications import Publications
@@ -49,6 +50,7 @@ class Inspection:
         partitions: Looks at partitions.
         publications: Made to fit.
         slot: Checked, and created.
+        forgetting: Has tables copied again.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Inspection:
         partitions: PartitionWatch,
         publications: Publications,
         slot: Slot,
+        forgetting: Forgetting,
     ) -> None:
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
         self._source = basis.source.name
@@ -72,6 +75,7 @@ class Inspection:
         self._partitions = partitions
         self._publications = publications
         self._slot = slot
+        self._forgetting = forgetting
 
     def start(self) -> Start:
         """Look at all tables, and have everything ready for the stream.
@@ -88,6 +92,11 @@ class Inspection:
         ):
             facts = introspect.server(connection)
             self._check_server(connection, facts)
+            self._partitions.take_members(connection)
+            # Before anything of the tables is looked at: another source's columns must not be taken for these.
+            has_slot = self._slot.check(connection, facts)
+            self._forgetting.is_replaced |= self._slot.is_replaced
+            self._forgetting.strangers = self._slot.stale
             usable, prepared = self._admit_all(connection)
             specs = [spec for spec, _ in prepared]
             ready = {spec.key for spec in specs}
@@ -96,7 +105,7 @@ class Inspection:
                 self._publications.withdraw(connection, usable)
                 raise self._none_usable()
             self._partitions.check(connection, prepared)
-            has_slot = self._slot.check(connection, [*specs, *held], facts)
+            self._forgetting.is_replaced = False
             self._members.forget_gone(self._roster.source)
             partial = self._publications.fit(connection, usable, specs)
             prepared = self._without_refused(prepared)
@@ -126,7 +135,6 @@ class Inspection:
     ) -> tuple[Sequence[tuple[SourceTableSpec, SourceTable]], Sequence[tuple[SourceTableSpec, SourceTable]]]:
         """Return the tables that are usable, and those of them that the lake is ready for."""
         seen_at = wal_end(connection)
-        self._partitions.take_members(connection)
         tables = self._roster.source.tables
         found = introspect.load_relations(connection, [spec.table for spec in tables])
         usable = [(spec, table) for spec in tables if (table := self._admission.usable(spec, found)) is not None]

@@ -6,7 +6,6 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SlotLost, SourceError
-from kuvasz.model import Position
+from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced
+from kuvasz.model import Applied, Position
 from kuvasz.source import conninfo, continuity, introspect, publication, slots
 from kuvasz.state.standing import Standing, StandingFile
+from kuvasz.sync import identity, keyless
 from kuvasz.sync.basis import Basis
 
 _log = logging.getLogger(__name__)
@@ -43,33 +43,45 @@ class Slot:
         self._lake = basis.around.lake
         self._roster = basis.roster
         self._lifetime = basis.lifetime
+        self._progress = basis.around.progress
+        self.history = 0  #: number of the source's past that the slot belongs to; see `Position.history`
+        self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
+        self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
         self._standing = standing
         self._parked_lsn = parked_lsn
 
     def check(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        specs: Sequence[SourceTableSpec],
         facts: introspect.ServerFacts,
     ) -> bool:
         """Return whether there is a slot that the lake's positions can go on from; False: nothing was copied yet.
 
+        Asked before anything of the source's tables is looked at or changed in the lake. Tables that are about to
+        be copied again need nothing of the old stream; but if what answers is another source, `is_replaced` says so.
+
         Raises:
+            SourceReplaced: What answers lacks some of what the lake has.
             SlotLost: The source does not go on from where the lake stands.
             SourceError: It is in use.
+            LakeError: The lake cannot be reached.
         """
-        system_id = str(facts.system_identifier)
-        known = [(spec, position) for spec in specs if (position := self._roster.position(spec)) is not None]
-        self._check_cluster(system_id, [*known, *self._positions_of_members(specs)])
+        known = self._known()
+        needed = [(spec, position) for spec, position, is_needed in known if is_needed]
         state = slots.describe(connection, self.name)
+        server = self._server(connection, state, facts)
+        error = self._replaced(known, server)
+        self.is_replaced = error is not None
+        if error is not None and needed:
+            raise error
         if state is not None and state.why_foreign:
             raise SlotLost(
                 f"source {self._source}: slot {self.name} cannot be used: {state.why_foreign}",
                 hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')) and start again",
             )
-        if known:
-            self._compare(connection, state, facts)
-        elif state is not None and state.why_lost:
+        if needed:
+            self._compare(connection, [position for _, position in needed], server)
+        elif state is not None and (state.why_lost or self.is_replaced):
             slots.drop(connection, self.name)
             return False
         if state is None:
@@ -80,61 +92,126 @@ class Slot:
                 f"source {self._source}: slot {self.name} is in use by {user}",
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
-        standing = self._standing.standing if known else Standing()
-        confirmed_lsn = max(standing.confirmed_lsn, state.confirmed_flush_lsn or 0)
-        self._standing.update(dataclasses.replace(standing, system_id=system_id, confirmed_lsn=confirmed_lsn))
+        self._go_on(server, state, is_known=bool(needed))
         return True
 
-    def _check_cluster(self, system_id: str, positions: Sequence[tuple[SourceTableSpec, Position]]) -> None:
-        for spec, position in positions:
-            if position.system_id and position.system_id != system_id:
-                raise SlotLost(
-                    f"source {self._source}: cluster {system_id} answers, but table {spec.identifier} holds rows"
-                    f" of cluster {position.system_id}",
-                    hint=f"check the url; if the cluster was replaced: {continuity.RESYNC_HINT}",
-                )
+    def _known(self) -> list[tuple[SourceTableSpec, Position, bool]]:
+        """Return how far the source is in the lake: table, position, and whether the stream goes on from it.
 
-    def _positions_of_members(self, specs: Sequence[SourceTableSpec]) -> list[tuple[SourceTableSpec, Position]]:
-        """Return the positions of all members of collapses, those that are gone as well."""
-        return [
-            (spec, position)
-            for spec in specs
-            if spec.member
-            for name, position in self._lake.positions(spec.identifier).items()
-            if names.source_of(name) == self._source
-        ]
+        Of collapses those of all members count, also of those that are gone. What belongs to an earlier past of the
+        source, because its table was not in the map when that ended, is copied again and counts for nothing.
+        """
+        found: list[tuple[SourceTableSpec, Position, bool]] = []
+        tables = self._roster.source.tables
+        recorded = {target: self._lake.recorded(target) for target in {spec.identifier for spec in tables}}
+        for spec in tables:
+            mine = recorded[spec.identifier].get(self._roster.name(spec))
+            look = self._roster.look(spec)
+            if mine is not None:
+                found.append((spec, mine, not look.is_resync_due or look.is_paused))
+            elif spec.member:
+                found += [
+                    (spec, position, False)
+                    for name, position in recorded[spec.identifier].items()
+                    if names.source_of(name) == self._source
+                ]
+        self.history = max([self._standing.standing.history, *(position.history for _, position, _ in found)])
+        stale = {spec.key: spec for spec, position, _ in found if position.history < self.history}
+        for spec in stale.values():
+            self._roster.resync(spec, is_due=True)
+            _log.warning("a table has rows of an earlier past of its source and is copied again", extra={
+                "event": "copied_again", "source": self._source, "table": spec.identifier})  # fmt: skip
+        self.stale = frozenset(stale)
+        return [entry for entry in found if entry[1].history == self.history]
 
-    def _compare(
+    def _server(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         slot: slots.SlotState | None,
         facts: introspect.ServerFacts,
-    ) -> None:
-        """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
-        standing, applied_lsn = self._standing.standing, self.applied_lsn()
-        server = continuity.Server(
+    ) -> continuity.Server:
+        is_later = 0 < self._standing.standing.timeline < facts.timeline
+        return continuity.Server(
             system_id=str(facts.system_identifier),
             timeline=facts.timeline,
             wal_lsn=introspect.wal_end(connection),
             slot_name=self.name,
             slot=slot,
+            switches=continuity.switches(slots.timeline_history(self._url, facts.timeline)) if is_later else None,
         )
-        why = continuity.why_lost(standing, applied_lsn, server)
-        if why is None and publication.load(connection, self.name) is None:
+
+    def _replaced(
+        self, known: Sequence[tuple[SourceTableSpec, Position, bool]], server: continuity.Server
+    ) -> SourceReplaced | None:
+        """Return the error of a source that is another one than the lake has rows of; None if it is not."""
+        if not known:
+            return None
+        positions = [(spec.identifier, position) for spec, position, _ in known]
+        if (error := identity.stranger(self._source, server.system_id, positions)) is not None:
+            return error
+        applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
+        why = continuity.why_replaced(self._standing.standing, applied_lsn, server)
+        return None if why is None else SourceReplaced(f"source {self._source}: {why}", hint=RESYNC_HINT)
+
+    def _compare(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        positions: Sequence[Position],
+        server: continuity.Server,
+    ) -> None:
+        """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
+        standing = self._standing.standing
+        applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
+        error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.path)
+        if error is None and publication.load(connection, self.name) is None:
             since = lsn.render(standing.confirmed_lsn or applied_lsn)
             why = f"publication {self.name} was dropped: changes after {since} may be missing"
-        if why is not None:
-            raise SlotLost(f"source {self._source}: {why}", hint=continuity.hint(why, self._standing.path))
+            error = SlotLost(f"source {self._source}: {why}", hint=RESYNC_HINT)
+        if error is not None:
+            raise error
+
+    def _go_on(self, server: continuity.Server, slot: slots.SlotState, *, is_known: bool) -> None:
+        """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
+        standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
+        if not is_known or continuity.is_rewound(standing, server):
+            standing = Standing(confirmed_lsn=confirmed_lsn)
+            self._progress.begin_anew(self._source, confirmed_lsn)
+        self._standing.update(
+            Standing(
+                system_id=server.system_id, timeline=server.timeline, history=self.history,
+                confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn),
+            )
+        )  # fmt: skip
 
     def applied_lsn(self) -> int:
         """Return how far the source is in the lake, or in what is parked."""
-        tables = self._roster.source.tables
-        positions = (self._roster.position(spec) for spec in tables)
-        applied = (position.lsn for position in positions if position is not None)
-        return max([0, *applied, *(self._parked_lsn(spec.identifier) for spec in tables)])
+        parked = (self._parked_lsn(spec.identifier) for spec in self._roster.source.tables)
+        return max([0, *(position.lsn for _, position in self._positions()), *parked])
+
+    def applied(self, *, with_inserts: bool) -> list[Applied]:
+        """Return the last transaction of each table in the lake, or in what is parked, as far as it is known.
+
+        Args:
+            with_inserts: Whether the stream has the tables of which only INSERTs are published.
+        """
+        found = []
+        for spec, position in self._positions():
+            table = self._roster.tables.get(spec.key)
+            if table is None or (keyless.has_only_inserts(table) and not with_inserts):
+                continue
+            if position.commit_lsn:
+                found.append(Applied(position.commit_lsn, position.xid, position.commit_us))
+            if not spec.member and (parked := self._parked_lsn(spec.identifier)):
+                found.append(Applied(parked))
+        return sorted(found)  # of two at one place the one of which more is known counts
+
+    def _positions(self) -> list[tuple[SourceTableSpec, Position]]:
+        """Return how far each table is in the lake, of those with rows of the source's past that goes on."""
+        found = [(spec, self._roster.position(spec)) for spec in self._roster.source.tables]
+        return [(spec, p) for spec, p in found if p is not None and p.history == self.history]
 
     def create(self, facts: introspect.ServerFacts) -> slots.ExportedSnapshot:
-        """Create the slot; what is confirmed begins with it.
+        """Create the slot; what is received and confirmed begins with it, whatever was before.
 
         Raises:
             SourceError: It cannot be created now.
@@ -142,7 +219,12 @@ class Slot:
         can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery
         taken = self._new(self.name, temporary=False, failover=can_fail_over)
         system_id = str(facts.system_identifier)
-        self._standing.update(Standing(system_id=system_id, confirmed_lsn=taken.consistent_point))
+        point = taken.consistent_point
+        self._progress.begin_anew(self._source, point)
+        self.history += 1
+        self._standing.update(
+            Standing(system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point)
+        )
         return taken
 
     def drop(self) -> None:

@@ -26,6 +26,7 @@ from kuvasz.errors import (
     RowsUnlogged,
     SchemaHeld,
     SlotLost,
+    SourceReplaced,
     TableError,
 )
 from kuvasz.route.hashing import worker_of
@@ -104,7 +105,7 @@ class SourceSync:
         self._partitions = PartitionWatch(basis, members, watch, is_streaming=lambda: self.reader is not None)
         self._admission = admission = Admission(basis, consent, members, parking, self._forgetting)
         self._inspection = inspection = Inspection(
-            basis, admission, watch, members, self._partitions, self._publications, slot
+            basis, admission, watch, members, self._partitions, self._publications, slot, self._forgetting
         )
         self._copies = Copies(basis, slot, watch, consent, look=inspection.look)
         self._stream = stream = Stream(
@@ -205,6 +206,9 @@ class SourceSync:
         if self._lifetime.is_ending:
             return
         self.error = None  # it is cured by what comes now; an error that stays would be taken for hopeless
+        if isinstance(error, SourceReplaced):
+            self._forgetting.is_replaced = True
+            self._inspection.target_lsn = None  # that of another past is never reached
         self._is_starting_over = True
         await self._lifetime.sleep(_FIRST_BACKOFF_S)
 

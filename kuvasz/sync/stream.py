@@ -8,6 +8,7 @@ position (invariant 3 in ARCHITECTURE.md), this one begins at the position of it
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
@@ -134,6 +135,7 @@ class Stream:
             system_id=system_id,
             standing=self._standing,
             applied_lsn=self._slot.applied_lsn,
+            applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
             options=ReaderOptions(spill_bytes=around.spill_bytes, gulp_bytes=around.gulp_bytes),
         )
         reader.epoch = self._epoch

@@ -5,24 +5,28 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.errors import KuvaszError, SourceError
+from kuvasz.errors import KuvaszError, SourceError, SourceReplaced
 from kuvasz.source import conninfo, introspect
 from kuvasz.source.finding import Finding, Severity
 from kuvasz.source.preflight import check_source
-from kuvasz.sync import fitness, keyless, members
+from kuvasz.sync import fitness, identity, keyless, members
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
+    from kuvasz.model import Position
+    from kuvasz.verbs.lakeview import LakeTableView
 
 _LAKE = "lake"
+_CLUSTER = "cluster"
 
 #: Sources that are looked at side by side; each waits for its own server.
 THREADS = 16
@@ -40,19 +44,17 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
         place_of: Where an option stands; see `kuvasz.config.load.Loaded.place_of`.
     """
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
-        lake = pool.submit(_lake, config)
+        lake, known = pool.submit(_lake, config), _Known(config, place_of)
         return [
             *lake.result(),
-            *(
-                one
-                for found in pool.map(lambda source: _source(source, place_of), config_sources.resolve(config))
-                for one in found
-            ),
+            *(one for found in pool.map(known.source, config_sources.resolve(config)) for one in found),
         ]
 
 
 def exit_code(found: Sequence[Finding]) -> int:
-    """Return 3 if something required is missing, 0 otherwise."""
+    """Return 5 if a source is another one than the lake has rows of, 3 if something required is missing, else 0."""
+    if any(finding.is_blocking and finding.check == _CLUSTER for finding in found):
+        return SourceReplaced.exit_code
     return FAILED if any(finding.is_blocking for finding in found) else 0
 
 
@@ -94,6 +96,51 @@ def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
         }
         for finding in found
     ]
+
+
+class _Known:
+    """What the lake has of sources, read when it is asked for first; nothing if the lake does not answer."""
+
+    def __init__(self, config: Config, place_of: PlaceOf) -> None:
+        self._config = config
+        self._place_of = place_of
+        self._lock = threading.Lock()
+        self._tables: dict[str, LakeTableView | None] | None = None
+
+    def source(self, source: Source) -> list[Finding]:
+        """Return the findings of one source: if it is another one than the lake has rows of, that alone."""
+        try:
+            return _stranger(source, self._positions) or _source(source, self._place_of)
+        except KuvaszError as error:  # a secret file that is gone
+            return [_failed(source.object_name, "url", "a url", error)]
+
+    def _positions(self, target: str) -> Mapping[str, Position]:
+        with self._lock:
+            if self._tables is None:
+                self._tables = self._read()
+        return lakeview.positions_in(self._tables.get(target))
+
+    def _read(self) -> dict[str, LakeTableView | None]:
+        sources = config_sources.resolve(self._config)
+        try:
+            view = lakeview.LakeView(self._config)
+            targets = {spec.identifier for source in sources for spec in source.tables}
+            return lakeview.without_due(self._config, {target: view.table(target) for target in targets})
+        except KuvaszError:  # the check of the lake says so
+            return {}
+
+
+def _stranger(source: Source, positions: Callable[[str], Mapping[str, Position]]) -> list[Finding]:
+    known = identity.of_source(source, positions)
+    if not known:
+        return []
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            system_id = str(introspect.server(connection).system_identifier)
+    except SourceError:  # the check of the source says so
+        return []
+    error = identity.stranger(source.name, system_id, known)
+    return [] if error is None else [_failed(source.object_name, _CLUSTER, "the one of the lake's rows", error)]
 
 
 def _source(source: Source, place_of: PlaceOf) -> list[Finding]:

@@ -22,6 +22,7 @@ from kuvasz.errors import LakeError
 from kuvasz.lake import positions
 from kuvasz.lake.datafile import file_io
 from kuvasz.model import Position
+from kuvasz.state.notes import NoteFile
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -71,6 +72,27 @@ class LakeView:
             raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
         columns = frozenset(field.name for field in found.schema().fields)
         return LakeTableView(columns=columns, positions=positions.parse(found.properties, name))
+
+
+def positions_in(view: LakeTableView | None) -> Mapping[str, Position]:
+    """Return how far each source is in a table; nothing if there is none."""
+    return {} if view is None else view.positions
+
+
+def without_due(config: Config, tables: Mapping[str, LakeTableView | None]) -> dict[str, LakeTableView | None]:
+    """Return tables as the next start takes them: without the positions of what is to be copied again.
+
+    Raises:
+        StateError: The state folder cannot be read.
+    """
+    notes = NoteFile(config.pipeline.state_folder).load()
+    found = dict(tables)
+    for (target, name), note in notes.items():
+        view = found.get(target)
+        if view is not None and note.is_resync_due and note.paused_at is None:
+            kept = {source: position for source, position in view.positions.items() if source != name}
+            found[target] = dataclasses.replace(view, positions=kept)
+    return found
 
 
 def prove_catalog(config: Config) -> str:

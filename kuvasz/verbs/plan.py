@@ -15,10 +15,10 @@ from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
-from kuvasz.sync import fitness, keyless
+from kuvasz.sync import fitness, identity, keyless
 from kuvasz.sync import members as source_members
 from kuvasz.sync.targets import narrowed, target_of
-from kuvasz.verbs import text, typetable
+from kuvasz.verbs import lakeview, text, typetable
 from kuvasz.verbs.check import THREADS
 from kuvasz.verbs.lakeview import LakeView
 
@@ -90,9 +90,10 @@ def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
     """
     sources = config_sources.resolve(config)
     lake = LakeView(config)
-    names = {spec.identifier for source in sources for spec in source.tables}
+    targets = {spec.identifier for source in sources for spec in source.tables}
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="plan") as pool:
-        tables = dict(zip(names, pool.map(lake.table, names), strict=True))
+        tables = dict(zip(targets, pool.map(lake.table, targets), strict=True))
+        tables = lakeview.without_due(config, tables)
         return list(pool.map(lambda source: _plan(source, tables, place_of), sources))
 
 
@@ -108,6 +109,7 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
         url = source.url.get()
         plan = dataclasses.replace(plan, location=conninfo.location(url))
         with contextlib.closing(conninfo.connect(url)) as connection:
+            _refuse_stranger(source, connection, lake)
             source = source_members.found(source, connection)
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
             tables = [
@@ -124,6 +126,18 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
         return _with_slot(plan, source, state, lake)
     except KuvaszError as error:
         return dataclasses.replace(plan, error=error.message, hint=error.hint, error_code=error.exit_code)
+
+
+def _refuse_stranger(
+    source: Source,
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    lake: Mapping[str, LakeTableView | None],
+) -> None:
+    """Refuse another cluster before its tables are looked at."""
+    system_id = str(introspect.server(connection).system_identifier)
+    positions = identity.of_source(source, lambda target: lakeview.positions_in(lake[target]))
+    if (error := identity.stranger(source.name, system_id, positions)) is not None:
+        raise error
 
 
 def _publications(

@@ -13,6 +13,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from tests.fix_lake import LakeFolder, Pipeline, wait_until
 from tests.fix_postgres import Database
+from tests.fix_restore import Confirmations, times_lost
 from tests.oracle import source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -96,6 +97,53 @@ def test_a_promoted_standby_is_followed(
             assert pipeline.app.states.get("shop.items", "shop").copies == 1, "nothing was copied again"
             found = pipeline.app.lake.table("shop.items").notes.gaps("shop")
             assert len(found) == (0 if keeps_slots else 1)
+    finally:
+        standby.stop("immediate")
+        standby.remove()
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["keepalives", "rows"])
+def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
+    primary: EmbeddedPostgres, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture, is_ahead: bool
+) -> None:
+    source = Database(primary, "postgres")
+    source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    source.execute("INSERT INTO items SELECT i, 0 FROM generate_series(1, 300) i")
+    standby = make_standby(primary, keeps_slots=True)
+    after = Database(standby, "postgres")
+    try:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        config = lake_folder.config(
+            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
+        )
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
+            wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")
+            catch_up(primary, standby)
+            standby.stop()
+            source.execute("CREATE TABLE unmapped AS SELECT repeat('x', 100) FROM generate_series(1, 20000)")
+            if is_ahead:
+                source.execute("UPDATE items SET n = 1 WHERE id < 10")
+            ((end,),) = source.execute("SELECT pg_current_wal_insert_lsn()::text")
+            told = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+            wait_until(lambda: source.execute(told, (end, SLOT)) == [(True,)], "all of it is confirmed")
+            primary.stop("immediate")
+            standby.start()
+            standby._run("pg_ctl", "-D", str(standby.folder), "-w", "promote")
+            ((now,),) = after.execute("SELECT %s::pg_lsn - pg_current_wal_insert_lsn()", (end,))
+            assert now > 0, "it is late"
+            with Confirmations(after):
+                after.execute("UPDATE items SET n = 2 WHERE id BETWEEN 5 AND 20")
+                wait_until(lambda: (20, 2) in pipeline.rows("items"), f"it is followed: {pipeline.errors()}")
+                standby.restart("immediate")
+                after.execute("UPDATE items SET n = 3 WHERE id = 30")
+                wait_until(lambda: (30, 3) in pipeline.rows("items"), f"it streams: {pipeline.errors()}")
+            pipeline.assert_equal("items", source_rows(after.url, "items"))
+            assert pipeline.app.states.get("shop.items", "shop").copies == 1, "nothing was copied again"
+            assert len(pipeline.app.lake.table("shop.items").notes.gaps("shop")) == int(is_ahead)
+            assert times_lost(caplog) == int(is_ahead)
     finally:
         standby.stop("immediate")
         standby.remove()

@@ -40,7 +40,9 @@ def test_insert_update_delete(world: World) -> None:
     assert world.of("eu") == {1: (10, "one"), 3: (0, "b")}
     assert (receipt.target, receipt.rows, receipt.rows_of) == (TARGET, 4, {"eu": 4})
     assert receipt.commit_us == 12000
-    assert receipt.positions["eu"] == Position(lsn=1208, commit_lsn=1200, rows=2, system_id="7001")
+    assert receipt.positions["eu"] == Position(
+        lsn=1208, commit_lsn=1200, rows=2, system_id="7001", xid=1, commit_us=12000
+    )  # fmt: skip
     assert world.lake.positions(TARGET) == receipt.positions
     world.applied(work(eu.one(update(1, 11, None), delete(3))))
     assert world.of("eu") == {1: (11, None)}

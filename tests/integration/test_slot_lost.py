@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.source.reader import ReaderState
 from kuvasz.state.tables import State
+from kuvasz.verbs import check, offline, plan
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from tests.fix_postgres import Database, create_database, drop_database
+from tests.fix_restore import Backup, Confirmations, times_lost
+from tests.oracle import open_table, source_rows
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -121,8 +123,6 @@ def test_a_publication_dropped_while_streaming(scene: Scene) -> None:
 def test_a_person_has_a_lost_source_copied_again_while_another_streams(
     scene: Scene, lake_folder: LakeFolder, postgres16
 ) -> None:
-    from tests.fix_postgres import create_database, drop_database
-
     other = create_database(postgres16)
     try:
         fill(other)
@@ -167,19 +167,13 @@ def test_a_slot_that_the_server_gave_up(server: EmbeddedPostgres, lake_folder: L
 def test_an_older_backup_and_another_cluster(server: EmbeddedPostgres, lake_folder: LakeFolder) -> None:
     scene = Scene(Database(server, "postgres"), lake_folder)
     scene.first_run()
-    server.stop()
-    backup = server.folder.with_name("backup")
-    shutil.copytree(server.folder, backup, symlinks=True)
-    server.start()
+    backup = Backup(server)
     with scene.pipeline() as pipeline:
         pipeline.wait_streaming()
         scene.change()
         pipeline.wait_applied(scene.database)
-    server.stop()
-    shutil.rmtree(server.folder)
-    backup.rename(server.folder)
-    give_away(server.folder)
-    server.start()
+    backup.put_back()
+    backup.remove()
     error = scene.told()
     assert "source shop_eu: its WAL ends at " in error
     assert "an older backup was restored" in error
@@ -193,14 +187,170 @@ def test_an_older_backup_and_another_cluster(server: EmbeddedPostgres, lake_fold
         scene.assert_cured()
 
 
-def give_away(folder: Path) -> None:
-    """Have every file belong to the server's account again."""
-    import os
-    import pwd
+def reconnect(pipeline: Pipeline) -> None:
+    """Have the reader connect anew."""
+    reader = pipeline.app.sync("shop_eu").reader
+    epoch = reader.epoch
+    pipeline._loop.call_soon_threadsafe(reader.rewind)
+    wait_until(lambda: reader.epoch > epoch, "the reader connects anew")
 
-    from kuvasz.demo import postgres
 
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(postgres.SERVER_ACCOUNT)
-        for path in [folder, *folder.rglob("*")]:
-            os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+def wait_heard(pipeline: Pipeline) -> None:
+    """Wait until the reader has connected again."""
+
+    def is_heard() -> bool:
+        reader = pipeline.app.sync("shop_eu").reader
+        return reader is not None and reader.state is ReaderState.STREAMING and not pipeline.errors()
+
+    wait_until(is_heard, "the source is heard again")
+
+
+def write_wal(database: Database) -> None:
+    """WAL that says nothing of a mapped table: keepalives confirm it."""
+    database.execute("CREATE TABLE unmapped AS SELECT repeat('x', 100) FROM generate_series(1, 20000)")
+    database.execute("DROP TABLE unmapped")
+
+
+@pytest.mark.parametrize("policy", ["resync", "repair"])
+@pytest.mark.parametrize("is_applied", [True, False], ids=["rows", "keepalives"])
+def test_a_source_restored_while_it_streams_is_copied_once(
+    server: EmbeddedPostgres,
+    lake_folder: LakeFolder,
+    caplog: pytest.LogCaptureFixture,
+    policy: str,
+    is_applied: bool,
+) -> None:
+    scene = Scene(Database(server, "postgres"), lake_folder)
+    with scene.pipeline(policy) as pipeline:
+        pipeline.wait_streaming()
+        backup = Backup(server)
+        wait_heard(pipeline)
+        write_wal(scene.database)
+        if is_applied:
+            scene.change()
+        pipeline.wait_applied(scene.database)
+        with Confirmations(scene.database):
+            backup.put_back()
+            backup.remove()
+            scene.database.execute("UPDATE items SET n = 5 WHERE id = 5")
+            wait_until(lambda: times_lost(caplog) == 1, "it begins anew")
+            wait_heard(pipeline)
+            pipeline.wait_streaming()
+            scene.database.execute("INSERT INTO items VALUES (1001, 1)")
+            reconnect(pipeline)
+            scene.database.execute("INSERT INTO items VALUES (1002, 2)")
+            scene.wait_equal(pipeline)
+            server.restart("immediate")
+            scene.database.execute("INSERT INTO items VALUES (1003, 3)")
+            wait_heard(pipeline)
+            scene.wait_equal(pipeline)
+        assert times_lost(caplog) == 1
+        assert pipeline.app.states.get("shop.items", "shop_eu").copies == (2 if policy == "resync" else 1)
+
+
+def test_an_older_backup_that_has_grown_beyond_what_the_lake_has(
+    server: EmbeddedPostgres, lake_folder: LakeFolder
+) -> None:
+    scene = Scene(Database(server, "postgres"), lake_folder)
+    scene.first_run()
+    backup = Backup(server)
+    with scene.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        scene.change()
+        pipeline.wait_applied(scene.database)
+        end = scene.database.execute("SELECT pg_current_wal_insert_lsn()::text")[0]
+    backup.put_back()
+    backup.remove()
+    scene.database.execute("UPDATE items SET n = 8 WHERE id > 90")
+    while scene.database.execute("SELECT pg_current_wal_flush_lsn() <= %s::pg_lsn", end) == [(True,)]:
+        write_wal(scene.database)
+    error = scene.told()
+    assert "source shop_eu: the lake has a transaction at " in error
+    assert "that is not in its WAL: an older backup was restored" in error
+    assert "hint: copy the source again: kuvasz resync" in error
+    assert "the lake has a transaction at " in scene.told(), "nothing was confirmed behind it"
+    scene.assert_cured()
+
+
+def metadata(folder: LakeFolder, table: str) -> str:
+    """Where the table's metadata is: each change of anything makes another file."""
+    return open_table(folder.pyiceberg, f"shop.{table}", catalog=folder.catalog).metadata_location
+
+
+def lake_columns(folder: LakeFolder, table: str) -> list[str]:
+    return [
+        field.name for field in open_table(folder.pyiceberg, f"shop.{table}", catalog=folder.catalog).schema().fields
+    ]
+
+
+def test_another_cluster_behind_a_known_sid_changes_nothing(
+    database: Database, lake_folder: LakeFolder, postgres16: EmbeddedPostgres
+) -> None:
+    def config(source: Database):
+        return lake_folder.config(group({"eu": source}, {"customers": None}))
+
+    database.execute("CREATE TABLE customers (id int PRIMARY KEY, credit_limit int, note text)")
+    database.execute("INSERT INTO customers VALUES (1, 100, 'a'), (2, 200, 'b')")
+    with Pipeline(config(database), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    rows = source_rows(database.url, "customers", sid="eu")
+    another = create_database(postgres16)
+    try:
+        another.execute("CREATE TABLE customers (id int PRIMARY KEY, created int, note text)")
+        another.execute("INSERT INTO customers VALUES (1, 7, 'x'), (3, 8, 'y')")
+        before = metadata(lake_folder, "customers")
+        (planned,) = plan.plans(config(another))
+        assert "answers, but table shop.customers holds rows of cluster" in planned.error
+        assert plan.exit_code([planned]) == 5
+        found = check.findings(config(another))
+        assert check.exit_code(found) == 5
+        assert [one.check for one in found if one.source == SLOT] == ["cluster"]
+        with Pipeline(config(another), lake_folder) as pipeline:
+            wait_until(lambda: pipeline.exit_code is not None, f"kuvasz ends: {pipeline.errors()}")
+            assert pipeline.exit_code == 5
+            assert "answers, but table shop.customers holds rows of cluster" in pipeline.errors()[0]
+            pipeline.assert_equal("customers", rows)
+        assert metadata(lake_folder, "customers") == before, "nothing was changed"
+        assert (
+            another.execute("SELECT 1 FROM pg_publication")
+            == another.execute("SELECT 1 FROM pg_replication_slots")
+            == []
+        )
+
+        offline.command(config(another), "resync", table=None, sid="eu")
+        assert plan.plans(config(another))[0].tables[0].action == "copy"
+        assert check.exit_code(check.findings(config(another))) == 0
+        with Pipeline(config(another), lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            another.execute("INSERT INTO customers VALUES (4, 9, 'z')")
+            pipeline.wait_applied(another)
+            assert sorted(pipeline.rows("customers")) == [(1, None, "x", 7), (3, None, "y", 8), (4, None, "z", 9)]
+        assert lake_columns(lake_folder, "customers") == ["sid", "id", "credit_limit", "note", "created"]
+    finally:
+        drop_database(another)
+
+
+def test_a_stopped_source_is_copied_again_with_one_start(
+    database: Database, lake_folder: LakeFolder, postgres16: EmbeddedPostgres
+) -> None:
+    other = create_database(postgres16)
+    try:
+        for source in (database, other):
+            fill(source)
+        config = lake_folder.config(group({"eu": database, "us": other}, dict.fromkeys(TABLES)))
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+        for attempt in range(3):  # which of the two sources comes first is a matter of luck
+            database.execute(f"UPDATE items SET n = {attempt} WHERE id < 10")
+            database.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
+            offline.command(config, "resync", table=None, sid="eu")
+            with Pipeline(config, lake_folder) as pipeline:
+                pipeline.wait_streaming()
+                assert pipeline.app.states.get("shop.items", "shop_eu").copies == 1
+                assert pipeline.app.states.get("shop.items", "shop_us").copies == 0
+                pipeline.wait_applied(database, other)
+                for table in TABLES:
+                    rows = [source_rows(d.url, table, sid=sid) for sid, d in (("eu", database), ("us", other))]
+                    pipeline.assert_equal(table, *rows, key=("sid", "id"))
+    finally:
+        drop_database(other)

@@ -102,10 +102,10 @@ def test_reached_never_goes_back_and_counts_what_did_not_touch_the_table() -> No
     known = {"eu": Position(lsn=500, system_id="7"), "us": Position(lsn=900, commit_lsn=890, rows=3)}
     through = {"eu": 1500, "us": 800, "new": 70}
     assert chunks.reached(cut, through, known) == {
-        "eu": Position(lsn=1500, commit_lsn=1100, rows=1, system_id="7"),
+        "eu": Position(lsn=1500, commit_lsn=1100, rows=1, system_id="7", commit_us=11_000),
         "us": Position(lsn=900, commit_lsn=890, rows=3),
     }
-    assert chunks.reached(cut, {}, {}) == {"eu": Position(lsn=1108, commit_lsn=1100, rows=1)}
+    assert chunks.reached(cut, {}, {}) == {"eu": Position(lsn=1108, commit_lsn=1100, rows=1, commit_us=11_000)}
 
 
 def test_an_era_only_moves_forward() -> None:

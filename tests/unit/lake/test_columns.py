@@ -152,7 +152,6 @@ def test_columns_are_read_from_the_table_again(world: World) -> None:
     assert Columns(world.table, Expressions()).of("eu") == world.columns.of("eu")
     world.columns.forget("eu")
     assert world.columns.of("eu") is None
-    assert Columns(world.table, Expressions()).of("eu") is None
     world.columns.forget("eu")
 
 

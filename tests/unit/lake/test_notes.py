@@ -67,6 +67,18 @@ def test_a_position_goes_with_what_stood_beside_it(table: Table) -> None:
     assert table.properties == {positions.PREFIX + "us": positions.render(HERE)}
 
 
+@pytest.mark.parametrize(("to_repair", "has_position"), [(False, True), (True, True), (True, False)])
+def test_of_another_source_the_columns_go_in_the_same_commit(
+    table: Table, to_repair: bool, has_position: bool
+) -> None:
+    table.properties["kuvasz.columns.eu"] = "{}"
+    if not has_position:
+        del table.properties[positions.PREFIX + "eu"]
+    Notes(table).drop_position("eu", to_repair=to_repair, is_gone=True)
+    assert not {positions.PREFIX + "eu", "kuvasz.columns.eu"} & table.properties.keys()
+    assert table.commits == 1
+
+
 def test_a_gap_opens_where_the_position_was(table: Table) -> None:
     notes = Notes(table)
     notes.park("eu", "a" * 32)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz import errors
-from kuvasz.model import Delivery, PgType, Relation, Segment, Truncation
+from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.route.assembler import Assembler
 from tests.unit.route import wire
 from tests.unit.route.wire import begin, commit, keepalive, relation, row, truncate
@@ -332,3 +332,34 @@ def test_damaged_streams_raise_only_decode_errors(messages: list[bytes], data: s
     except errors.DecodeError:
         target.reset(2)
         assert target.feed(stream, lengths) is not None
+
+
+def test_a_transaction_that_the_lake_has_must_come_again():
+    target = assembler()
+    target.expect([Applied(100, 7, 55), Applied(200), Applied(300, 9, 0)])
+    assert target.unproven_lsn == 100
+    feed(target, begin(50), relation(1), commit(50), begin(100, xid=7, us=55))
+    assert target.unproven_lsn == 200
+    feed(target, row(1, "a"), commit(100, 148), keepalive(200))
+    feed(target, begin(200, xid=8), row(1, "b"), commit(200, 248), begin(300, xid=9, us=3), commit(300))
+    assert target.unproven_lsn is None
+    target.expect([Applied(400)])
+    target.reset(2)
+    assert target.unproven_lsn is None
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [keepalive(101)],
+        [begin(101, xid=7, us=55)],
+        [begin(100, xid=8, us=55)],
+        [begin(100, xid=7, us=56), commit(100)],
+        [begin(50), commit(50, 120)],
+    ],
+)
+def test_a_source_that_sends_what_comes_behind_it_is_another_one(messages: list[bytes]):
+    target = assembler()
+    target.expect([Applied(100, 7, 55)])
+    with pytest.raises(errors.SourceReplaced, match="a transaction at 0/64 that is not in its WAL"):
+        feed(target, *messages)

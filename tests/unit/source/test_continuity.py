@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from kuvasz.errors import SlotLost, SourceReplaced
 from kuvasz.source import continuity
-from kuvasz.source.continuity import Server, why_lost
+from kuvasz.source.continuity import Server
 from kuvasz.source.slots import SlotState
 from kuvasz.state.standing import Standing
 
@@ -16,6 +17,11 @@ SLOT = SlotState(
 KNOWN = Standing(system_id="71", timeline=2, confirmed_lsn=0x100)
 SERVER = Server(system_id="71", timeline=2, wal_lsn=0x200, slot_name=SLOT.name, slot=SLOT)
 APPLIED = 0xF0
+
+
+def why_lost(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+    error = continuity.lost("eu", standing, applied_lsn, server, "/x/file")
+    return None if error is None else error.message.removeprefix("source eu: ")
 
 
 def changed(**facts: object) -> Server:
@@ -32,8 +38,9 @@ def slot(**facts: object) -> Server:
         SERVER,
         slot(confirmed_flush_lsn=0x80),  # a server that crashed may forget what it was told
         slot(confirmed_flush_lsn=None),
-        changed(wal_lsn=APPLIED),
+        changed(wal_lsn=0x100),
         changed(timeline=3, switches={1: 0x10, 2: APPLIED}),  # a standby that had everything took over
+        changed(timeline=3, switches={2: APPLIED}, wal_lsn=APPLIED),  # that nothing of it was confirmed is known
         changed(timeline=3),  # the history is asked for by the reader
     ],
 )
@@ -66,6 +73,10 @@ def test_what_is_not_known_is_not_compared() -> None:
             changed(timeline=3, switches={2: APPLIED - 1}),
             "its timeline 3 left timeline 2 at 0/EF, and the lake has its changes up to 0/F0",
         ),
+        (
+            changed(wal_lsn=0xF8),
+            "its WAL ends at 0/F8, and it was confirmed up to 0/100: an older backup was restored",
+        ),
         (changed(wal_lsn=0xE0), "its WAL ends at 0/E0, and the lake has its changes up to 0/F0: an older backup"),
     ],
 )
@@ -73,6 +84,16 @@ def test_tells_why_it_cannot_go_on(server: Server, told: str) -> None:
     why = why_lost(KNOWN, APPLIED, server)
     assert why is not None
     assert told in why
+
+
+@pytest.mark.parametrize(("server", "kind"), [
+    (changed(system_id="72"), SourceReplaced), (changed(wal_lsn=0xE0), SourceReplaced),
+    (changed(slot=None), SlotLost), (slot(wal_status="lost"), SlotLost),
+])  # fmt: skip
+def test_tells_another_source_from_a_slot_that_is_lost(server: Server, kind: type[SlotLost]) -> None:
+    error = continuity.lost("eu", KNOWN, APPLIED, server, "/x/file")
+    assert type(error) is kind
+    assert continuity.lost("eu", KNOWN, APPLIED, SERVER, "/x/file") is None
 
 
 def test_without_a_note_the_lake_says_what_is_missing() -> None:

@@ -187,3 +187,19 @@ def test_members_of_a_target_hold_one_by_one() -> None:
     assert progress.confirmable("a") == 0
     progress.release("a/2", "shop.all")
     assert progress.confirmable("a") == 10
+
+
+def test_a_stream_that_begins_anew_confirms_nothing_of_before():
+    progress = Progress()
+    progress.restarted("a", 3)
+    progress.hold("a", "t")
+    progress.routed("a", 0, 90)
+    progress.received("a", 100)
+    progress.begin_anew("a", 40)
+    assert (progress.confirmable("a"), progress.received_lsn("a"), progress.routed_lsn("a")) == (40, 40, 0)
+    assert progress.held("a") == {"t"}
+    progress.durable("a", 0, 90, 2)
+    progress.release("a", "t")
+    assert progress.confirmable("a") == 40
+    progress.received("a", 50)
+    assert progress.confirmable("a") == 50

@@ -52,7 +52,7 @@ class World(Scene):
         self.consent = Consent(b"")
         self.looked: list[str] = []
         self.failures: list[Exception] = []
-        slot: Any = SimpleNamespace(snapshot=self._snapshot)
+        slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
         self.copies = Copies(self.basis, slot, watch, self.consent, look=self._look)
         self.seen: SourceTable = self.table(self.items)

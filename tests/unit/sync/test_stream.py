@@ -24,7 +24,7 @@ class World(Scene):
         self.parking_from: dict[str, int] = {}
         self.unknown: set[str] = set()
         parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self.parking_from.__setitem__)
-        slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0)
+        slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, applied=list)
         self.stream = Stream(
             self.basis, parking, slot, StandingFile(folder, self.source.name),
             follow=lambda relation, *_: relation, is_unknown=lambda spec: spec.key in self.unknown,
