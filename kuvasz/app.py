@@ -99,7 +99,7 @@ class App:
         self._until_caught_up = until_caught_up
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        sources = config_sources.resolve(config)
+        self._map = sources = config_sources.resolve(config)
         self._targets = Targets(sources, config.pipeline.workers)
         pipeline, progress = config.pipeline, self.progress
         self.lot = ParkingLot(pipeline.state_folder, pipeline.park_bytes, progress.hold, progress.release)
@@ -180,8 +180,22 @@ class App:
         begin = time.monotonic()
         _log.info("starting spark", extra={"event": "lake_opening"})
         self._lake.open()
+        self._let_go_unmapped()
         seconds = round(time.monotonic() - begin, 1)
         _log.info("the lake is open", extra={"event": "lake_open", "seconds": seconds})
+
+    def _let_go_unmapped(self) -> None:
+        """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
+
+        Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted.
+        """
+        feeds = {source.name: {spec.identifier for spec in source.tables} for source in self._map}
+        for target, source in self._lake.unmapped(feeds):
+            # Members of a group have files of their own, which nobody compares: they are copied again.
+            self._lake.forget(target, source, to_repair=not names.member_of(source))
+            self.lot.drop(target, names.source_of(source))
+            _log.warning("a table is not in the map any more: its changes are not kept", extra={
+                "event": "table_unmapped", "source": source, "table": target})  # fmt: skip
 
     async def _source(self, sync: SourceSync) -> None:
         try:

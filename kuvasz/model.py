@@ -179,6 +179,9 @@ class Position:
     xid: int = 0  #: of that transaction, 0 if not known: with its time it proves that a source has it
     commit_us: int = 0  #: when it committed, µs since 2000-01-01 UTC
     taken_us: int = 0  #: of a snapshot to be copied: by the source's clock, µs since 1970 UTC; not stored
+    #: of a snapshot to be copied: by which catalog rows the table was published before it was taken
+    #: (`kuvasz.source.membership`); stored beside the position (`kuvasz.ports.Lake.published`)
+    published: str = ""
 
 
 class Applied(NamedTuple):

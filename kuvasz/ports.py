@@ -8,7 +8,7 @@ of it may be confirmed to a source.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kuvasz.errors import KuvaszError
@@ -188,8 +188,21 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """Load a target that exists, so that positions, columns and notes of its sources can be asked for.
+
+        For a source table that cannot be prepared: what the lake has of it is needed all the same. Changes nothing.
+
+        Returns:
+            Whether there is such a table in the lake.
+
+        Raises:
+            SchemaError: The table is not what the map says.
+            LakeError: Catalog or storage failed.
+        """
+
     def columns(self, target: str, source: str) -> SourceColumns | None:
-        """Return what is remembered of a source's columns since `prepare`, None if nothing is."""
+        """Return what is remembered of a source's columns; None if nothing is. Of a target that is attached."""
 
     def positions(self, target: str) -> Mapping[str, Position]:
         """Return how far each source is in a target; a source that was never copied is missing."""
@@ -268,6 +281,27 @@ class Lake(Protocol):
 
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """Store by what names a source's table has its partitions, of which the target has all rows.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+    def published(self, target: str, source: str) -> str | None:
+        """Return by which catalog rows a source's table was published since its rows are here; None: nobody said."""
+
+    def remember_published(self, target: str, source: str, published: str) -> None:
+        """Store that, for a table that was copied when nobody asked. A copy and a repair bring it with the position.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+        """Return targets with the name of a source each that has a position there and feeds them no more.
+
+        Args:
+            feeds: Source -> the targets that it feeds. Other sources are not looked at, and no other namespaces than
+                those of the targets and the lake's own.
 
         Raises:
             LakeError: Catalog or storage failed.

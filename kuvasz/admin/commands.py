@@ -62,7 +62,8 @@ class Selection:
     def has(self, state: TableState, sid: str | None) -> bool:
         """Whether a table of a source with this sid is meant."""
         is_source = self.sid is None or self.sid in {sid, state.database}
-        return is_source and (self.table is None or self.table in _names(state.target, state.table))
+        names = {name for table in (state.table, state.mapped) for name in _names(state.target, table)}
+        return is_source and (self.table is None or self.table in names)
 
     def describe(self) -> str:
         """Return it in words."""

@@ -112,6 +112,7 @@ def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
 def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "table": table.table,
+        "mapped_as": table.mapped or None,
         "target": table.target,
         "state": table.state.value,
         "since": _at(table.since, snapshot),

@@ -77,6 +77,14 @@ class Catalog:
             if not self._handle.namespaceExists(handle):
                 self._handle.createNamespace(handle)
 
+    def tables(self, namespace: str) -> list[str]:
+        """Return the names of the tables in a namespace; none if there is no such namespace."""
+        with translated(f"namespace {namespace}"):
+            handle = self._namespace(namespace)
+            if not self._handle.namespaceExists(handle):
+                return []
+            return [f"{namespace}.{found.name()}" for found in self._handle.listTables(handle)]
+
     def load(self, name: str) -> IcebergTable | None:
         """Return a table by its name, `namespace.table`; None if there is none."""
         with translated(f"table {name}"):

@@ -12,6 +12,7 @@ from kuvasz.errors import LakeError
 from kuvasz.lake import positions as position_properties
 from kuvasz.lake.commit import Commit
 from kuvasz.lake.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
+from kuvasz.lake.notes import PUBLISHED_PREFIX
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -108,6 +109,8 @@ class Draft:
         properties |= changeset.properties
         for source, position in positions.items():
             properties[position_properties.PREFIX + source] = position_properties.render(position)
+            if position.published:
+                properties[PUBLISHED_PREFIX + source] = position.published
         known = [files[file.number] for file in delete_files if file.number in files]
         dropped = [files[number] for number in sorted(changeset.dropped)]
         return Commit(

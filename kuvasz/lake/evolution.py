@@ -157,7 +157,7 @@ def refuse_another(known: SourceColumns, relation: Relation, place: str, target:
         f"{place}: this is not the table that was copied (OID {known.oid}, now {relation.oid}):"
         " it was dropped and created again, or the map names another"
     )
-    raise SchemaError(message, hint=f"drop the table {target} from the lake and start again: it is copied anew")
+    raise SchemaError(message, hint=f"kuvasz resync --table {target} copies it in place of the one it has")
 
 
 def by_name(

@@ -12,19 +12,21 @@ import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kuvasz.config import names as config_names
 from kuvasz.config.model import Config
 from kuvasz.errors import KuvaszError, LakeError, TableGone
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import gaps, layout, origin, positions, spark
+from kuvasz.lake import gaps, layout, origin, spark
+from kuvasz.lake import positions as position_properties
 from kuvasz.lake.binding import Feeds
 from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.commit_stage import CommitStage
@@ -188,6 +190,17 @@ class IcebergLake:
             self._pool.submit(self._read_index, table)
         return done
 
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """See `kuvasz.ports.Lake.attach`."""
+        with self._lock:
+            self._feeds.add(feed)
+            if target.name not in self._tables:
+                found = self._catalog.load(target.name)
+                if found is None:
+                    return False
+                self._tables[target.name] = self._table(found, target)
+            return True
+
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`."""
         return self._tables[target].columns.of(source)
@@ -198,12 +211,14 @@ class IcebergLake:
             table.follow()
 
     def _load(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
-        expressions = Expressions(self.session)
         found = self._catalog.load(target.name)
         if found is None:
             place = f"source {feed.source}, table {feed.table}"
-            found = self._create(target, expressions.project(target, relation, place).relation)
-        folder = self._state / "index"
+            found = self._create(target, Expressions(self.session).project(target, relation, place).relation)
+        return self._table(found, target)
+
+    def _table(self, found: IcebergTable, target: Target) -> LakeTable:
+        folder, expressions = self._state / "index", Expressions(self.session)
         return LakeTable(
             found, target, self._properties, folder, self._readers.keys, expressions, self._readers.versions
         )
@@ -238,7 +253,7 @@ class IcebergLake:
         if table is not None:
             return dict(table.positions)
         found = self._catalog.load(target)
-        return {} if found is None else positions.parse(found.properties, target)
+        return {} if found is None else position_properties.parse(found.properties, target)
 
     # The two stages
 
@@ -287,6 +302,34 @@ class IcebergLake:
         table = self._tables[target]
         with table.lock:
             table.notes.remember_parts(source, parts)
+
+    def published(self, target: str, source: str) -> str | None:
+        """See `kuvasz.ports.Lake.published`."""
+        return self._tables[target].notes.published(source)
+
+    def remember_published(self, target: str, source: str, published: str) -> None:
+        """See `kuvasz.ports.Lake.remember_published`."""
+        table = self._tables[target]
+        with table.lock:
+            table.notes.remember_published(source, published)
+
+    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+        """See `kuvasz.ports.Lake.unmapped`."""
+        targets = {target for fed in feeds.values() for target in fed}
+        namespaces = {self._config.lake.namespace, *(target.rpartition(".")[0] for target in targets)}
+        fed_by_all = {target for target in targets if all(target in fed for fed in feeds.values())}
+        names = {name for namespace in namespaces for name in self._catalog.tables(namespace)} - fed_by_all
+        found = zip(sorted(names), self._pool.map(self._sources_in, sorted(names)), strict=True)
+        return [
+            (target, source)
+            for target, sources in found
+            for source in sources
+            if target not in feeds.get(config_names.source_of(source), (target,))
+        ]
+
+    def _sources_in(self, target: str) -> list[str]:
+        found = self._catalog.load(target)
+        return [] if found is None else sorted(position_properties.parse(found.properties, target))
 
     def parked(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.Lake.parked`."""

@@ -10,7 +10,7 @@ import dataclasses
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +112,7 @@ class _Table:
         self.positions: dict[str, Position] = {}
         self.parts: dict[str, frozenset[str]] = {}
         self.parked: dict[str, str] = {}
+        self.published: dict[str, str] = {}
         self.era = Era.begin(self.positions)
         self.gaps: dict[str, Gap] = {}  #: open ones, by source
         self.forgotten: dict[str, int] = {}  #: source -> how often its position was
@@ -203,6 +204,7 @@ class _Table:
             else:
                 self.rows.pop(key, None)
         self.positions.update(positions)
+        self.published |= {source: position.published for source, position in positions.items() if position.published}
         self.begin()
         if is_same:
             return None
@@ -264,6 +266,13 @@ class MemoryLake(Lake):
         return ()
 
     @override
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """See `kuvasz.ports.Lake.attach`."""
+        with self._lock:
+            self._feeds.add(feed)
+            return target.name in self._tables
+
+    @override
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`: this lake goes by names."""
         return None
@@ -321,6 +330,26 @@ class MemoryLake(Lake):
         receipt = self._copy(feed, relation, wanted, position, tell, keeps=table.is_growing)
         table.gaps.pop(feed.source, None)
         return receipt
+
+    @override
+    def published(self, target: str, source: str) -> str | None:
+        """See `kuvasz.ports.Lake.published`."""
+        return self._tables[target].published.get(source)
+
+    @override
+    def remember_published(self, target: str, source: str, published: str) -> None:
+        """See `kuvasz.ports.Lake.remember_published`."""
+        self._tables[target].published[source] = published
+
+    @override
+    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+        """See `kuvasz.ports.Lake.unmapped`."""
+        return [
+            (target, source)
+            for target, table in self._tables.items()
+            for source in table.positions
+            if target not in feeds.get(names.source_of(source), (target,))
+        ]
 
     @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:

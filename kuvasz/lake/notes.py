@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.partitions` names them.
 PARTS_PREFIX = "kuvasz.partitions."
 
+#: Begins a table property with the catalog rows by which a source's table was published without interruption.
+PUBLISHED_PREFIX = "kuvasz.published."
+
 #: Begins a table property with the id of the log that holds what the table lacks of a source.
 PARKED_PREFIX = "kuvasz.parked."
 
@@ -55,6 +58,15 @@ class Notes:
         """Store them."""
         if parts != self.parts(source):
             self._table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
+
+    def published(self, source: str) -> str | None:
+        """Return by which catalog rows a source's table was published all the time; None: nobody said."""
+        return self._table.properties.get(PUBLISHED_PREFIX + source)
+
+    def remember_published(self, source: str, published: str) -> None:
+        """Store it."""
+        if published != self.published(source):
+            self._table.set_properties({PUBLISHED_PREFIX + source: published})
 
     def gaps(self, source: str) -> tuple[Gap, ...]:
         """Return what is missing of a source's changes, oldest first; the last one may be open."""

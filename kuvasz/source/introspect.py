@@ -138,6 +138,20 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
     AS wal_end
 """
 
+_NAMES = """
+SELECT c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY(%s::oid[]) AND c.relkind IN ('r', 'p')
+"""
+
+_NAMED = """
+SELECT n.nspname::text AS schema, c.relname::text AS name
+FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+JOIN pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+WHERE c.relkind IN ('r', 'p')
+"""
+
 _UNSUPPORTED = {"v": "it is a view", "m": "it is a materialized view", "f": "it is a foreign table"}
 
 
@@ -196,6 +210,28 @@ def list_tables(connection: psycopg.Connection[Any], *, partitions: bool = False
     """
     rows = _rows(connection, "list the tables", _TABLES, partitions)
     return [TableName(schema=row.schema, name=row.name) for row in rows]
+
+
+def names_of(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, TableName]:
+    """Return the names that tables have now by their OIDs; those that are gone are left out.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    rows = _rows(connection, "read the names of tables", _NAMES, sorted(set(oids)))
+    return {row.oid: TableName(schema=row.schema, name=row.name) for row in rows}
+
+
+def tables_named(connection: psycopg.Connection[Any], tables: Iterable[TableName]) -> frozenset[TableName]:
+    """Return those of the names under which there is a table; views and foreign tables are none.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    wanted = list(dict.fromkeys(tables))
+    names = [table.schema for table in wanted], [table.name for table in wanted]
+    rows = _rows(connection, "look for tables", _NAMED, *names)
+    return frozenset(TableName(schema=row.schema, name=row.name) for row in rows)
 
 
 def load_relation(connection: psycopg.Connection[Any], table: TableName) -> SourceTable | None:

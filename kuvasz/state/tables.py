@@ -42,6 +42,7 @@ class TableState:
     target: str
     source: str  #: or `names.member_name`, for one of several tables that are one target
     table: str
+    mapped: str = ""  #: the name in the map, if the table has another one at its source
     state: State = State.NEW
     error: KuvaszError | None = None
     since: float = 0.0  #: monotonic seconds of the last change of state; of an error that comes again, of its first
@@ -142,10 +143,11 @@ class TableStates:
             if self._notes.pop((target, source), None) is not None and self._file is not None:
                 self._file.save(self._notes)
 
-    def rename(self, target: str, source: str, table: str) -> None:
-        """Note that a table has another name at its source."""
+    def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
+        """Note that a table has another name at its source, and perhaps not the one in the map."""
         with self._lock:
-            self._states[target, source].table = table
+            found = self._states[target, source]
+            found.table, found.mapped = table, mapped
 
     def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
         """Change a table's state, unless it was removed meanwhile.

@@ -67,6 +67,20 @@ class Admission:
         """Whether nobody knows if the lake has rows of a table; of a member's target another one may have told."""
         return spec.key in self._unprepared and not (spec.member and self._lake.positions(spec.identifier))
 
+    def attach(self, spec: SourceTableSpec) -> int:
+        """Have the lake load a table's target; return the OID of the table whose rows it has, 0 if it has none.
+
+        Raises:
+            LakeError: The lake cannot be read.
+        """
+        try:
+            is_there = self._lake.attach(self._consent.target_of(spec), feed_of(self._map, spec))
+        except TableError:  # `prepare` says why
+            self._unprepared.add(spec.key)
+            return 0
+        known = self._lake.columns(spec.identifier, self._roster.name(spec)) if is_there else None
+        return 0 if known is None else known.oid
+
     def usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         """Return a table with its key; None if it cannot be replicated, which puts it into error.
 
@@ -106,9 +120,13 @@ class Admission:
         lake, roster = self._lake, self._roster
         try:
             if roster.look(spec).is_resync_due and not roster.is_paused(spec):
-                self._forgetting.forget(spec)
+                known = lake.columns(spec.identifier, roster.name(spec)) if self.attach(spec) else None
+                is_other = known is not None and known.oid != table.relation.oid
+                self._forgetting.forget(spec, is_other=is_other)
             done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
             tell(self._map, spec, done, at)
+            if not spec.member:
+                self._basis.around.routes.bind(self._map.name, spec, table.relation.oid)
             self._admit(spec)
         except TableError as error:
             self._check_map(spec, error)

@@ -51,6 +51,7 @@ class Copies:
         watch: Told what a snapshot has.
         consent: What a person has agreed to.
         look: Looks at a table anew; in threads.
+        published: Returns by which catalog rows a table was published at its last look.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Copies:
         consent: Consent,
         *,
         look: Callable[[SourceTableSpec], bool],
+        published: Callable[[SourceTableSpec], str],
     ) -> None:
         self._source = basis.source
         self._url = basis.url
@@ -72,6 +74,7 @@ class Copies:
         self._watch = watch
         self._consent = consent
         self._look = look
+        self._published = published
 
     async def first(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
         """Copy a table with the snapshot of the slot that the stream begins with.
@@ -141,8 +144,10 @@ class Copies:
         begin = time.monotonic()
         self._roster.note(spec, copy_total=len(ranges), copy_done=0)
         progress = self._progress(spec, len(ranges), abandoned)
-        position = Position(lsn=taken.consistent_point, system_id=system_id, history=self._slot.history,
-                            taken_us=taken.taken_us)  # fmt: skip
+        position = Position(
+            lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
+            published=self._published(spec),
+        )  # fmt: skip
         if not self._needs_copy(spec, table):
             self._repair(spec, table, ranges, position, progress)
             return

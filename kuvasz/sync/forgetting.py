@@ -35,13 +35,18 @@ class Forgetting:
         self._roster = basis.roster
         self._drop_parked = drop_parked
 
-    def forget(self, spec: SourceTableSpec) -> None:
-        """Have the lake know that a table is to be copied again: from now on that survives the loss of all else."""
+    def forget(self, spec: SourceTableSpec, *, is_other: bool = False) -> None:
+        """Have the lake know that a table is to be copied again: from now on that survives the loss of all else.
+
+        Args:
+            spec: The table.
+            is_other: Another table takes its place: what is known of its columns goes, too.
+        """
         around, roster, target, name = self._around, self._roster, spec.identifier, self._roster.name(spec)
         to_repair = roster.look(spec).is_repair
-        is_gone = self.is_replaced or spec.key in self.strangers
+        is_gone = self.is_stranger(spec)
         try:
-            around.lake.forget(target, name, to_repair=to_repair, is_gone=is_gone)
+            around.lake.forget(target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in around.states.sources_of(target):
@@ -51,6 +56,10 @@ class Forgetting:
         self._drop_parked(target)
         failpoints.hit("position_forgotten", SourceError)
         roster.resync(spec, is_due=False)
+
+    def is_stranger(self, spec: SourceTableSpec) -> bool:
+        """Whether what the lake has of a table is of another source than the one that answers."""
+        return self.is_replaced or spec.key in self.strangers
 
     def forget_all(self) -> None:
         """Have every table copied again; with `on_slot_lost: repair` only what differs, unless a person wants all.

@@ -24,6 +24,7 @@ from kuvasz.sync.forgetting import Forgetting
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.partition_watch import PartitionWatch
 from kuvasz.sync.publications import Publications
+from kuvasz.sync.renames import Renames
 from kuvasz.sync.schema_watch import SchemaWatch
 from kuvasz.sync.slot import Slot
 
@@ -76,6 +77,7 @@ class Inspection:
         self._publications = publications
         self._slot = slot
         self._forgetting = forgetting
+        self._renames = Renames(basis, admission.attach)
 
     def start(self) -> Start:
         """Look at all tables, and have everything ready for the stream.
@@ -93,6 +95,8 @@ class Inspection:
             facts = introspect.server(connection)
             self._check_server(connection, facts)
             self._partitions.take_members(connection)
+            for spec in self._roster.source.tables:
+                self._admission.attach(spec)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
             has_slot = self._slot.check(connection, facts)
             self._forgetting.is_replaced |= self._slot.is_replaced
@@ -135,6 +139,12 @@ class Inspection:
     ) -> tuple[Sequence[tuple[SourceTableSpec, SourceTable]], Sequence[tuple[SourceTableSpec, SourceTable]]]:
         """Return the tables that are usable, and those of them that the lake is ready for."""
         seen_at = wal_end(connection)
+        for spec in self._roster.source.tables:
+            if self._forgetting.is_stranger(spec):  # what was known of its names goes with the rest
+                self._roster.rename(spec, self._roster.mapped(spec))
+        known = [spec for spec in self._roster.source.tables if not self._forgetting.is_stranger(spec)]
+        self._renames.take(connection, known)
+        self._watch.know(self._roster.source)
         tables = self._roster.source.tables
         found = introspect.load_relations(connection, [spec.table for spec in tables])
         usable = [(spec, table) for spec in tables if (table := self._admission.usable(spec, found)) is not None]
@@ -179,6 +189,9 @@ class Inspection:
             failure.translated(f"source {self._source}", f"look at table {spec.table}"),
         ):
             seen_at = wal_end(connection)
+            self._renames.take(connection, [spec])
+            self._watch.know(roster.source)
+            (spec,) = roster.known([spec.key]) or [spec]
             table = self._admission.usable(spec, introspect.load_relations(connection, [spec.table]))
             if table is None:
                 roster.tables.pop(spec.key, None)

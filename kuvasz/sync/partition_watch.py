@@ -70,7 +70,8 @@ class PartitionWatch:
             SourceError: The catalog cannot be read.
         """
         roster = self._roster
-        before, roster.source = roster.source, self._members.look(connection)
+        before = roster.source
+        roster.take(self._members.look(connection))
         self._watch.know(roster.source)
         try:
             self._members.take(before, roster.source, is_streaming=self._is_streaming())

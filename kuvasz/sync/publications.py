@@ -1,5 +1,9 @@
 """The publications of one source: that of whole tables, and that of tables of which only INSERTs may be published.
 
+That a table was published without interruption is proved by the catalog's own rows (`kuvasz.source.membership`),
+which the lake has beside the table's position. Where it is not proved there is a gap: nobody knows how many changes
+are in no stream.
+
 Called in threads, never on the event loop.
 """
 
@@ -14,7 +18,7 @@ from typing import Any
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.model import TableName
-from kuvasz.source import conninfo, inserts, publication, slots
+from kuvasz.source import conninfo, inserts, membership, publication, slots
 from kuvasz.source.table import SourceTable
 from kuvasz.sync import keyless
 from kuvasz.sync.basis import Basis
@@ -29,17 +33,30 @@ class Publications:
     Args:
         basis: Of the source.
         forget: Has a table copied again.
+        on_interrupted: Called for a table that streams and was not published all the time: it has to be looked at.
     """
 
-    def __init__(self, basis: Basis, *, forget: Callable[[SourceTableSpec], None]) -> None:
+    def __init__(
+        self,
+        basis: Basis,
+        *,
+        forget: Callable[[SourceTableSpec], None],
+        on_interrupted: Callable[[SourceTableSpec], None],
+    ) -> None:
         self.name = basis.source.object_name
         self.inserts_name = inserts.object_name(self.name)
         self._source = basis.source.name
         self._url = basis.url
+        self._lake = basis.around.lake
         self._roster = basis.roster
-        self._requests = basis.requests
         self._forget = forget
         self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
+        self._on_interrupted = on_interrupted
+        self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
+
+    def seen(self, spec: SourceTableSpec) -> str:
+        """Return by which catalog rows a table was published when it was last looked at; see `Position.published`."""
+        return self._seen.get(spec.key, "")
 
     def fit(
         self,
@@ -59,12 +76,18 @@ class Publications:
             SourceError: They cannot be changed.
         """
         # A column list made by hand may leave out what the map does.
+        for spec in self._interrupted(connection, usable):
+            if spec in specs:
+                self._open_gap(spec)
+            elif self._roster.is_streaming(spec):
+                self._on_interrupted(spec)
         full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
         partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
-        self._fit(connection, self.name, full, specs)
+        self._fit(connection, self.name, full)
         if partial or publication.load(connection, self.inserts_name) is not None:
-            self._fit(connection, self.inserts_name, partial, specs, inserts.OPERATIONS)
+            self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
+        self._see(connection, [(spec, table) for spec, table in usable if spec in specs])
         return partial
 
     def _refuse(
@@ -85,6 +108,77 @@ class Publications:
             raise next(iter(found.values()))
         self.refused = {spec.key: found[spec.table] for spec in self._roster.source.tables if spec.table in found}
 
+    def patrol(self) -> None:
+        """Look whether all tables that follow the stream were published all the time.
+
+        Raises:
+            SourceError: The source does not answer.
+        """
+        roster = self._roster
+        streaming = [(spec, table) for spec, table in roster.usable() if roster.is_streaming(spec)]
+        if streaming:
+            with contextlib.closing(conninfo.connect(self._url)) as connection:
+                for spec in self._interrupted(connection, streaming):
+                    self._on_interrupted(spec)
+
+    def _members(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> dict[str, membership.Membership]:
+        """Return how tables are published now, by their keys; those that are not are left out."""
+        found: dict[str, membership.Membership] = {}
+        for name, is_partial in ((self.name, False), (self.inserts_name, True)):
+            mine = {
+                table.relation.oid: spec.key
+                for spec, table in tables
+                if keyless.has_only_inserts(table) is is_partial
+            }
+            members = membership.load(connection, name, mine)
+            found |= {mine[oid]: member for oid, member in members.items()}
+        return found
+
+    def _interrupted(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> list[SourceTableSpec]:
+        """Return the tables with rows in the lake that are not proved to have been published since."""
+        followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
+        members = self._members(connection, followed)
+        lake, broken = self._lake, []
+        for spec, _ in followed:
+            name, now = self._roster.name(spec), members.get(spec.key)
+            known = lake.published(spec.identifier, name)
+            if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
+                broken.append(spec)
+            elif known != now.render():
+                # An earlier version did not note it, or one of several clauses came or went.
+                lake.remember_published(spec.identifier, name, now.render())
+        return broken
+
+    def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+        """Whether the lake has rows of a table, and not those of another one that had its name."""
+        known = self._lake.columns(spec.identifier, self._roster.name(spec))
+        is_same = known is None or known.oid == table.relation.oid
+        return is_same and self._roster.position(spec) is not None
+
+    def _see(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Note by which rows tables are published, for whoever copies them from here on."""
+        self._seen |= {key: member.render() for key, member in self._members(connection, tables).items()}
+
+    def _open_gap(self, spec: SourceTableSpec) -> None:
+        """Have a table come over what it missed; the lake remembers the gap before it is published again."""
+        _log.warning("a table was not published without interruption, and is compared with its source", extra={
+            "event": "gap_found", "source": self._source, "table": spec.identifier})  # fmt: skip
+        # After a crash nothing else would tell of the gap.
+        self._roster.resync(spec, is_due=True, is_repair=True)
+        self._forget(spec)
+
     def withdraw(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -104,24 +198,13 @@ class Publications:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         name: str,
         tables: Sequence[SourceTable],
-        specs: Sequence[SourceTableSpec],
         operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> None:
-        """Make a publication fit; tables that were copied once and are not in it now missed changes."""
+        """Make a publication fit."""
         refused = {spec.table for spec in self._roster.source.tables if spec.key in self.refused}
         left = [table for table in tables if table.table in refused]
         tables = [table for table in tables if table.table not in refused]
         planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
-        for spec in self._roster.source.tables:
-            if spec.table in planned.added and self._roster.position(spec) is not None:
-                _log.warning("a table was not published for a while and is copied again", extra={
-                    "event": "copied_again", "source": self._source, "table": spec.identifier})  # fmt: skip
-                # Before it is published again: after a crash nothing else would tell of the gap.
-                if spec in specs:
-                    self._forget(spec)
-                else:  # it streams beside what is looked at
-                    self._roster.resync(spec, is_due=True)
-                    self._requests.send(spec.key)
         done = publication.carry_out(connection, name, planned)
         if done.statements or done.tidying:
             _log.info("publication changed", extra={"event": "publication", "source": self._source,

@@ -9,9 +9,10 @@ import dataclasses
 import logging
 from collections.abc import Iterable
 
+from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import KuvaszError, SchemaHeld
-from kuvasz.model import Position
+from kuvasz.model import Position, TableName
 from kuvasz.ports import Lake
 from kuvasz.source.table import SourceTable
 from kuvasz.state.progress import Progress
@@ -38,6 +39,8 @@ class Roster:
         self._states = states
         self._progress = progress
         self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
+        self._mapped = {spec.key: spec.table for spec in self.source.tables}
+        self._names: dict[str, TableName] = {}  #: of tables that are called otherwise than the map says, by key
         for spec in self.source.tables:
             states.add(spec.identifier, self.name(spec), str(spec.table))
 
@@ -46,6 +49,37 @@ class Roster:
     def spec(self, key: str) -> SourceTableSpec:
         """Return the table of a key."""
         return next(spec for spec in self.source.tables if spec.key == key)
+
+    def take(self, source: Source) -> None:
+        """Take over which tables there are, each by the name that it has now."""
+        tables = tuple(
+            spec if spec.member else dataclasses.replace(spec, table=self._names.get(spec.key, spec.table))
+            for spec in source.tables
+        )
+        self.source = dataclasses.replace(source, tables=tables)
+
+    def mapped(self, spec: SourceTableSpec) -> TableName:
+        """Return the name that the map has of a table; of one that a collapse takes in, its own."""
+        return self._mapped.get(spec.key, spec.table)
+
+    def rename(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:
+        """Take note that a table is called otherwise at its source; return it by that name."""
+        if name == self.spec(spec.key).table:
+            return dataclasses.replace(spec, table=name)
+        mapped = self.mapped(spec)
+        self._names = {key: known for key, known in self._names.items() if key != spec.key}
+        if name != mapped:
+            self._names[spec.key] = name
+            hint = f"write {names.render_table(name)} with `target: {spec.identifier}` into the map"
+            _log.warning("a source table has another name than in the map, and is followed under it", extra={
+                "event": "table_renamed", "source": self.source.name, "table": spec.identifier,
+                "mapped": str(mapped), "now": str(name), "hint": hint})  # fmt: skip
+        before = self.source
+        self.take(dataclasses.replace(before, tables=tuple(
+            dataclasses.replace(one, table=mapped) if one.key == spec.key else one for one in before.tables
+        )))  # fmt: skip
+        self._states.rename(spec.identifier, self.name(spec), str(name), "" if name == mapped else str(mapped))
+        return dataclasses.replace(spec, table=name)
 
     def known(self, keys: Iterable[str]) -> list[SourceTableSpec]:
         """Return the tables of these keys; one of several that are one target may have left."""

@@ -25,7 +25,7 @@ from kuvasz.model import Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.ports import Lake, Target
 from kuvasz.source import conninfo, fingerprint, introspect
 from kuvasz.source.look import Look, look
-from kuvasz.source.table import SourceTable
+from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.containment import unforeseen
 from kuvasz.sync.targets import feed_of
@@ -57,6 +57,7 @@ class SchemaWatch:
         checked: Returns a table with its key, or raises why it cannot be replicated.
         on_trouble: Told of a table that cannot go on as it is.
         on_followed: Told of a table whose changes the lake has followed.
+        on_renamed: Told of a table's new name; returns the table with it.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class SchemaWatch:
         checked: Callable[[SourceTableSpec, SourceTable | None], SourceTable],
         on_trouble: OnTrouble,
         on_followed: Callable[[SourceTableSpec], None],
+        on_renamed: Callable[[SourceTableSpec, TableName], SourceTableSpec],
     ) -> None:
         self._source = source
         self._lake = lake
@@ -77,6 +79,7 @@ class SchemaWatch:
         self._checked = checked
         self._on_trouble = on_trouble
         self._on_followed = on_followed
+        self._on_renamed = on_renamed
         self._specs: dict[TableName, SourceTableSpec] = {}
         self._members: dict[int, SourceTableSpec] = {}  # by OID: whatever they are called
         self._looks: dict[int, Look] = {}
@@ -103,9 +106,9 @@ class SchemaWatch:
             SourceError: The catalog cannot be read: the stream has to begin again.
             LakeError: The lake cannot be changed now.
         """
-        spec = self._specs.get(relation.table) or self._members.get(relation.oid)
+        # Whatever it is called: a name is how a table is found for the first time.
+        spec = self._members.get(relation.oid) or self._spec_of.get(relation.oid) or self._specs.get(relation.table)
         if spec is None:
-            self._note_renamed(relation)
             return relation
         if not self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
             return relation  # its rows are not applied; when they are, the stream begins again
@@ -164,7 +167,8 @@ class SchemaWatch:
                 self._looks.pop(oid, None)  # once for each change
                 return True
             if table is None or table.relation.oid != oid:
-                self._refuse_moved(spec, look(round_.connection, spec.table, oid, 0), oid)
+                spec, seen = self._see(round_.connection, spec, oid, 0)
+                table = seen.table
             usable = self._checked(spec, table)
             self._refuse_keyless(spec, table, oid)
             if is_streaming and not is_unfit and self._has_changed(spec, table, round_):
@@ -205,12 +209,28 @@ class SchemaWatch:
             # Transactions that committed just before this may not be in it: the LSN stays that of the earlier look.
             self._follow_catalog(spec, dataclasses.replace(seen, table=table), seen.lsn)
 
-    def _refuse_moved(self, spec: SourceTableSpec, seen: Look, oid: int) -> None:
-        if seen.moved is not None:
-            raise renamed(self._source, spec, str(seen.moved))
+    def _see(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        oid: int,
+        xid: int,
+    ) -> tuple[SourceTableSpec, Look]:
+        """Look at a table under the name that it has now; return it with that.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+            SchemaError: Another table has its name.
+        """
+        seen = look(connection, spec.table, oid, xid)
+        is_free = seen.table is None or seen.table.kind is TableKind.OTHER
+        if seen.moved is not None and (spec.member or is_free):
+            renamed = dataclasses.replace(spec, table=seen.moved)
+            spec = renamed if spec.member else self._on_renamed(spec, seen.moved)
+            seen = look(connection, spec.table, oid, xid)
         if seen.table is not None and oid not in (0, seen.table.relation.oid):
-            message = f"source {self._source.name}, table {spec.table}: it was dropped and created again"
-            raise SchemaError(message, hint=f"drop the table {spec.identifier} from the lake: it is copied anew")
+            raise replaced(self._source, spec, None if seen.moved is None else str(seen.moved))
+        return spec, seen
 
     def _refuse_keyless(self, spec: SourceTableSpec, table: SourceTable | None, oid: int) -> None:
         """Refuse a table that may do without a key, but whose UPDATEs fail at the source while they are published."""
@@ -219,11 +239,6 @@ class SchemaWatch:
             return
         message = f"source {self._source.name}, table {spec.table}: it has lost what identifies its rows"
         raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
-
-    def _note_renamed(self, relation: Relation) -> None:
-        spec = self._spec_of.get(relation.oid)
-        if spec is not None and self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
-            self._on_trouble(spec, renamed(self._source, spec, str(relation.table)))
 
     def _follow(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         position = self._lake.positions(spec.identifier).get(self._source.name_of(spec))
@@ -257,11 +272,7 @@ class SchemaWatch:
 
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
-            seen = look(connection, spec.table, relation.oid, xid)
-            if spec.member and seen.moved is not None:
-                spec = dataclasses.replace(spec, table=seen.moved)
-                seen = look(connection, spec.table, relation.oid, xid)
-        self._refuse_moved(spec, seen, relation.oid)
+            spec, seen = self._see(connection, spec, relation.oid, xid)
         fresh = dataclasses.replace(seen, table=self._checked(spec, seen.table))
         self._follow_catalog(spec, fresh, commit_lsn)
         return fresh
@@ -281,10 +292,17 @@ def _key(relation: Relation) -> set[int]:
     return {column.attnum for column in relation.columns if column.is_key}
 
 
-def renamed(source: Source, spec: SourceTableSpec, name: str) -> SchemaError:
-    """Return the error of a table that has another name than the map says."""
-    message = f"source {source.name}, table {spec.table}: it was renamed to {name}"
-    hint = f"change the name in the map to {name}, with `target: {spec.identifier}`, or rename it back"
+def replaced(source: Source, spec: SourceTableSpec, name: str | None) -> SchemaError:
+    """Return the error of a table whose name another one has now; `name` is its own, None if it is gone."""
+    place, resync = f"source {source.name}, table {spec.table}", f"kuvasz resync --table {spec.identifier}"
+    if name is None:
+        return SchemaError(
+            f"{place}: it was dropped and created again", hint=f"{resync} copies the new one in its place"
+        )
+    message = f"{place}: it was renamed to {name}, and another table has its name"
+    hint = (
+        f"write {name} with `target: {spec.identifier}` into the map; or {resync} copies the other one in its place"
+    )
     return SchemaError(message, hint=hint)
 
 
@@ -296,4 +314,4 @@ def tell(source: Source, spec: SourceTableSpec, done: Iterable[str], at: int) ->
             "lsn": lsn.render(at), "what": what})  # fmt: skip
 
 
-__all__ = ["SchemaWatch", "renamed", "tell"]
+__all__ = ["SchemaWatch", "replaced", "tell"]

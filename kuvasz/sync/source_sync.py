@@ -29,6 +29,7 @@ from kuvasz.errors import (
     SourceReplaced,
     TableError,
 )
+from kuvasz.model import TableName
 from kuvasz.route.hashing import worker_of
 from kuvasz.source import slots
 from kuvasz.source.reader import Reader
@@ -94,6 +95,7 @@ class SourceSync:
             checked=functools.partial(fitness.checked, source.name),
             on_trouble=self._on_trouble,
             on_followed=consent.followed,
+            on_renamed=self._on_renamed,
         )
         members = MemberWatch(
             source, around.lake, around.states, around.progress, settle=basis.settle, readmit=self._requests.send
@@ -101,13 +103,15 @@ class SourceSync:
         self._parking = parking = self._make_parking()
         self._forgetting = Forgetting(basis, drop_parked=parking.drop)
         self._slot = slot = Slot(basis, standing, parked_lsn=parking.last_lsn)
-        self._publications = Publications(basis, forget=self._forgetting.forget)
+        self._publications = publications = Publications(
+            basis, forget=self._forgetting.forget, on_interrupted=self._on_interrupted
+        )
         self._partitions = PartitionWatch(basis, members, watch, is_streaming=lambda: self.reader is not None)
         self._admission = admission = Admission(basis, consent, members, parking, self._forgetting)
         self._inspection = inspection = Inspection(
             basis, admission, watch, members, self._partitions, self._publications, slot, self._forgetting
         )
-        self._copies = Copies(basis, slot, watch, consent, look=inspection.look)
+        self._copies = Copies(basis, slot, watch, consent, look=inspection.look, published=publications.seen)
         self._stream = stream = Stream(
             basis, parking, slot, standing, follow=watch.follow, is_unknown=admission.is_unknown
         )
@@ -296,12 +300,19 @@ class SourceSync:
             await self._lifetime.sleep(PATROL_S)
             try:
                 due = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._admission.unfit)
+                await asyncio.to_thread(self._publications.patrol)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.debug("the catalog cannot be looked at", extra={
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
             else:
                 for key in due:
                     self._requests.add(key)
+
+    def _on_interrupted(self, spec: SourceTableSpec) -> None:
+        """Have a table looked at anew that was not published all the time, or is gone; from any thread."""
+        self._roster.hold(spec)
+        self._roster.set(spec, State.NEW)
+        self._requests.send(spec.key)
 
     async def _await_inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
@@ -375,6 +386,12 @@ class SourceSync:
             self._roster.fail(spec, error)
         if not isinstance(error, SchemaHeld):
             self._requests.send(spec.key)
+
+    def _on_renamed(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:
+        """Take over the name that a table has now; return the table by that."""
+        renamed = self._roster.rename(spec, name)
+        self._watch.know(self._roster.source)
+        return renamed
 
     def retry_later(self, key: str) -> None:
         """Try a table again by itself after a while, longer each time; called from any thread."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from kuvasz.config.model import WhenParkedFull
 from kuvasz.parking.lot import ParkingLot
-from kuvasz.ports import Inbox, Lake, Routes
+from kuvasz.ports import Inbox, Lake
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
+from kuvasz.sync.targets import Targets
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class Surroundings:
     """What all sources share."""
 
     lake: Lake
-    routes: Routes
+    routes: Targets
     inboxes: Sequence[Inbox]
     progress: Progress
     budget: Budget

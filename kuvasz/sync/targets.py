@@ -26,27 +26,48 @@ class Targets:
         self._workers = workers
         self._sources = {source.name: source for source in sources}
         self._specs: dict[tuple[str, TableName], SourceTableSpec | None] = {}
+        self._by_oid: dict[tuple[str, int], SourceTableSpec] = {}
+        self._oids: dict[tuple[str, str], int] = {}  # (source, target) -> OID of the table that feeds it
+
+    def bind(self, source: str, spec: SourceTableSpec, oid: int) -> None:
+        """Have the changes of the table with this OID go to an entry's target, whatever the table is called.
+
+        From then on no other table does so for having the name that the map says.
+        """
+        key = source, spec.identifier
+        before = self._oids.get(key)
+        if before == oid:
+            return
+        self._oids[key] = oid
+        self._by_oid[source, oid] = spec
+        if before is not None:
+            del self._by_oid[source, before]
 
     def find(self, source: str, relation: Relation) -> tuple[str, str] | None:
         """Return the target a relation feeds, and the name it knows the relation's source by; None: the map has none.
 
-        A table that a collapse takes in is known by its OID, whatever it is called when its changes come.
+        A table is known by its OID, once the lake has its rows, whatever it is called when its changes come.
         """
-        spec = self._spec(source, relation.table)
+        spec = self._spec(source, relation)
         if spec is None:
             return None
         return spec.identifier, names.member_name(source, str(relation.oid) if spec.is_collapse else "")
 
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
-        spec = self._spec(source, relation.table)
+        spec = self._spec(source, relation)
         return None if spec is None else worker_of(spec.identifier, self._workers)
 
-    def _spec(self, source: str, table: TableName) -> SourceTableSpec | None:
-        key = (source, table)
+    def _spec(self, source: str, relation: Relation) -> SourceTableSpec | None:
+        bound = self._by_oid.get((source, relation.oid))
+        if bound is not None:
+            return bound
+        key = (source, relation.table)
         if key not in self._specs:
-            self._specs[key] = self._sources[source].find(table)
-        return self._specs[key]
+            self._specs[key] = self._sources[source].find(relation.table)
+        named = self._specs[key]
+        is_taken = named is not None and (source, named.identifier) in self._oids
+        return None if is_taken else named  # else it has the name of a table that was copied, and is another one
 
 
 def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.errors import KuvaszError, SourceError, SourceReplaced
+from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced
 from kuvasz.source import conninfo, introspect
 from kuvasz.source.finding import Finding, Severity
 from kuvasz.source.preflight import check_source
-from kuvasz.sync import fitness, identity, keyless, members
+from kuvasz.sync import fitness, identity, keyless, members, renames
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class _Known:
     def source(self, source: Source) -> list[Finding]:
         """Return the findings of one source: if it is another one than the lake has rows of, that alone."""
         try:
-            return _stranger(source, self._positions) or _source(source, self._place_of)
+            return _stranger(source, self._positions) or _source(self._config, source, self._place_of)
         except KuvaszError as error:  # a secret file that is gone
             return [_failed(source.object_name, "url", "a url", error)]
 
@@ -143,15 +143,21 @@ def _stranger(source: Source, positions: Callable[[str], Mapping[str, Position]]
     return [] if error is None else [_failed(source.object_name, _CLUSTER, "the one of the lake's rows", error)]
 
 
-def _source(source: Source, place_of: PlaceOf) -> list[Finding]:
+def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
     try:
         source, empty = _with_members(source)
+        mapped, source = source, _with_names(config, source)
         tables = [spec.table for spec in source.tables]
         inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
         return [
             *check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of),
+            *(
+                _renamed(source, old, new)
+                for old, new in zip(mapped.tables, source.tables, strict=True)
+                if old != new
+            ),
         ]
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
@@ -191,6 +197,31 @@ def _with_members(source: Source) -> tuple[Source, list[SourceTableSpec]]:
         return dataclasses.replace(source, tables=plain), []
     full = {spec.identifier for spec in found.tables if spec.member}
     return found, [spec for spec in collapses if spec.identifier not in full]
+
+
+def _with_names(config: Config, source: Source) -> Source:
+    """Return a source with the tables that were renamed by the names they have now; the lake knows their OIDs."""
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            there = introspect.tables_named(connection, [spec.table for spec in source.tables])
+            lost = [spec for spec in source.tables if spec.table not in there]
+            if not lost:
+                return source
+            lake = lakeview.LakeView(config)
+            views = {spec.key: (view, source.name_of(spec)) for spec in lost if (view := lake.table(spec.identifier))}
+            oids = {key: view.oids.get(name, 0) for key, (view, name) in views.items()}
+            return renames.renamed(connection, source, oids)
+    except (SourceError, LakeError):  # the checks of both say so
+        return source
+
+
+def _renamed(source: Source, mapped: SourceTableSpec, now: SourceTableSpec) -> Finding:
+    entry = f"{names.render_table(now.table)} with `target: {now.identifier}`"
+    return Finding(
+        source=source.object_name, check="name", value=f"{now.table} now", ok=False, severity=Severity.ADVICE,
+        needed=f"{mapped.table}, as in the map", table=now.table,
+        fix=f"write {entry} into the map; it is followed as it is, too",
+    )  # fmt: skip
 
 
 def _without_members(source: Source, spec: SourceTableSpec) -> Finding:

@@ -19,6 +19,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
+from kuvasz.evolve import known as known_columns
 from kuvasz.lake import positions
 from kuvasz.lake.datafile import file_io
 from kuvasz.model import Position
@@ -37,6 +38,7 @@ class LakeTableView:
 
     columns: frozenset[str]
     positions: Mapping[str, Position]  #: by source
+    oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
 
 
 class LakeView:
@@ -71,7 +73,8 @@ class LakeView:
                 return None
             raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
         columns = frozenset(field.name for field in found.schema().fields)
-        return LakeTableView(columns=columns, positions=positions.parse(found.properties, name))
+        oids = {source: known.oid for source, known in known_columns.parse(found.properties, name).items()}
+        return LakeTableView(columns=columns, positions=positions.parse(found.properties, name), oids=oids)
 
 
 def positions_in(view: LakeTableView | None) -> Mapping[str, Position]:

@@ -15,7 +15,7 @@ from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.lake.schema import SID, source_type
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
-from kuvasz.sync import fitness, identity, keyless
+from kuvasz.sync import fitness, identity, keyless, renames
 from kuvasz.sync import members as source_members
 from kuvasz.sync.targets import narrowed, target_of
 from kuvasz.verbs import lakeview, text, typetable
@@ -56,6 +56,7 @@ class TablePlan:
     columns: tuple[ColumnPlan, ...] = ()
     error: str | None = None
     hint: str | None = None
+    mapped: str = ""  #: the name in the map, if the table has another one now
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,13 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
         plan = dataclasses.replace(plan, location=conninfo.location(url))
         with contextlib.closing(conninfo.connect(url)) as connection:
             _refuse_stranger(source, connection, lake)
-            source = source_members.found(source, connection)
+            mapped = source
+            source = _renamed(connection, source_members.found(source, connection), lake)
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
             tables = [
                 _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of) for spec in source.tables
             ]
+            tables = [_with_name(table, spec, mapped) for table, spec in zip(tables, source.tables, strict=True)]
             usable = [
                 dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
                 for spec, one in zip(source.tables, tables, strict=True)
@@ -138,6 +141,22 @@ def _refuse_stranger(
     positions = identity.of_source(source, lambda target: lakeview.positions_in(lake[target]))
     if (error := identity.stranger(source.name, system_id, positions)) is not None:
         raise error
+
+
+def _renamed(
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    source: Source,
+    lake: Mapping[str, LakeTableView | None],
+) -> Source:
+    """Return a source with its tables by the names that they have now."""
+    views = {spec.key: (view, source.name_of(spec)) for spec in source.tables if (view := lake[spec.identifier])}
+    return renames.renamed(connection, source, {key: view.oids.get(name, 0) for key, (view, name) in views.items()})
+
+
+def _with_name(table: TablePlan, spec: SourceTableSpec, source: Source) -> TablePlan:
+    """Note the name that the map has of a table which is called otherwise."""
+    mapped = next((one.table for one in source.tables if one.key == spec.key), spec.table)
+    return table if mapped == spec.table else dataclasses.replace(table, mapped=str(mapped))
 
 
 def _publications(
@@ -270,6 +289,11 @@ def _render_table(table: TablePlan) -> list[str]:
     if table.action == "error":
         return [f"  error: table {table.table}: {table.error}", *([f"    hint: {table.hint}"] if table.hint else [])]
     lines = []
+    if table.mapped:
+        lines.append(
+            f"  follow {table.mapped} as {table.table}, which is its name now: write that into the map, with"
+            f" `target: {table.target}`"
+        )
     if table.action == "copy":
         rows = "" if table.rows is None else f", about {table.rows:,} rows"
         made = " (to be made)" if table.is_new_target else ""

@@ -564,6 +564,37 @@ def test_a_source_column_called_sid_is_refused(world: World) -> None:
         world.lake.prepare(Target(name=TARGET, has_sid=True), feed("eu"), taken)
 
 
+def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    assert world.lake.published(TARGET, "eu") is None
+    at = Position(lsn=1000, system_id="7001", published="5:700, table 6:701")
+    world.lake.copy(feed("eu"), ITEMS, [], at, lambda *_: None)
+    assert world.lake.published(TARGET, "eu") == "5:700, table 6:701"
+    world.applied(work(Sender().one(insert(1))))
+    assert world.lake.published(TARGET, "eu") == "5:700, table 6:701"
+    world.lake.remember_published(TARGET, "eu", "5:700, table 6:800")
+    assert world.lake.published(TARGET, "eu") == "5:700, table 6:800"
+
+
+def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
+    assert not world.lake.attach(target(), feed("eu"))
+    world.prepare("eu")
+    assert world.lake.attach(target(), feed("eu"))
+    assert world.lake.positions(TARGET)["eu"].lsn == 1000
+
+
+def test_a_source_that_feeds_a_target_no_more_is_told(world: World) -> None:
+    world.prepare("eu", "us", "eu/7")
+    world.prepare("eu", name=OTHER)
+    assert world.lake.unmapped({"eu": {TARGET, OTHER}, "us": {TARGET}}) == []
+    found = world.lake.unmapped({"eu": {OTHER}, "us": {TARGET}})
+    assert sorted(found) == [(TARGET, "eu"), (TARGET, "eu/7")]
+    assert world.lake.unmapped({"ap": {TARGET, OTHER}}) == [], "other sources are someone else's"
+    for name, source in found:
+        world.lake.forget(name, source, to_repair=True)
+    assert world.lake.unmapped({"eu": {OTHER}, "us": {TARGET}}) == []
+
+
 def test_what_is_parked_of_a_source_is_known_until_it_is_replayed_or_forgotten(world: World) -> None:
     world.prepare("eu", "us")
     assert world.lake.parked(TARGET, "eu") is None

@@ -326,4 +326,4 @@ def test_another_table_of_the_name_stops_it(database: Database, lake_folder: Lak
         pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
         errors = "\n".join(pipeline.errors())
         assert "dropped and created again" in errors
-        assert "copied anew" in errors
+        assert "kuvasz resync --table shop.items copies" in errors

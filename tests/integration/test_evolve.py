@@ -298,8 +298,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        (["ALTER TABLE items RENAME TO things", "INSERT INTO things (id) VALUES (901)"], "renamed to public.things"),
-        (["ALTER TABLE items RENAME TO things"], "renamed to public.things"),
         (["DROP TABLE items", ITEMS, "INSERT INTO items (id) VALUES (901)"], "dropped and created again"),
         (["DROP TABLE items"], "there is no such table"),
     ],

@@ -206,7 +206,10 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STOPS = {
-    "renamed": ("ALTER TABLE {t} RENAME TO {t}_new", "was renamed to public.{t}_new"),
+    "renamed": (
+        "ALTER TABLE {t} RENAME TO {t}_new; CREATE TABLE {t} (id int PRIMARY KEY)",
+        "was renamed to public.{t}_new, and another table has its name",
+    ),
     "recreated": ("DROP TABLE {t}; CREATE TABLE {t} (id int PRIMARY KEY)", "was dropped and created again"),
     "rekeyed": ("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey, ADD PRIMARY KEY (id, n)", "is not copied again"),
     "unkeyed": ("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey", "key"),

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "failpoints.py": "acceptance/test_crash.py",
     "sync/inspection.py": "integration/test_clone.py",
     "sync/source_sync.py": "integration/test_clone.py",
+    "sync/renames.py": "integration/test_continuity.py",
     "sync/verification.py": "integration/test_verify.py",
     "sync/report.py": "integration/test_verify.py",
     "sync/alignment.py": "integration/test_verify_stuck.py",

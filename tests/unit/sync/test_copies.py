@@ -54,7 +54,7 @@ class World(Scene):
         self.failures: list[Exception] = []
         slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
-        self.copies = Copies(self.basis, slot, watch, self.consent, look=self._look)
+        self.copies = Copies(self.basis, slot, watch, self.consent, look=self._look, published=lambda _: "")
         self.seen: SourceTable = self.table(self.items)
         self.roster.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import SourceRefused
-from kuvasz.source import inserts, publication, slots
+from kuvasz.source import conninfo, inserts, membership, publication, slots
+from kuvasz.source.membership import Membership
 from kuvasz.source.publication import Changes
 from kuvasz.sync.forgetting import Forgetting
 from kuvasz.sync.publications import Publications
@@ -22,16 +23,27 @@ class World(Scene):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
         self.there: dict[str, Any] = {}
+        self.xid = 701  #: that put the tables into the publication
         self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
         self.forgotten: list[str] = []
         self.refused: dict[Any, SourceRefused] = {}
         self.left: list[str] = []
         forgetting = Forgetting(self.basis, drop_parked=self.forgotten.append)
-        self.publications = Publications(self.basis, forget=forgetting.forget)
+        self.interrupted: list[str] = []
+        self.publications = Publications(
+            self.basis, forget=forgetting.forget,
+            on_interrupted=lambda spec: self.interrupted.append(spec.identifier),
+        )  # fmt: skip
         monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
         monkeypatch.setattr(publication, "plan", self._plan)
         monkeypatch.setattr(publication, "refusals", self._refusals)
         monkeypatch.setattr(publication, "carry_out", self._carry_out)
+        monkeypatch.setattr(membership, "load", self._members)
+
+    def _members(self, _: object, name: str, oids: Any) -> dict[int, Membership]:
+        tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
+        there = [oid for oid in oids if tables[oid] in self.there.get(name, ())]
+        return {oid: Membership(publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"})) for oid in there}
 
     def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any) -> Changes:
         self.left = [table.table.name for table in left]
@@ -92,28 +104,58 @@ def test_nothing_is_withdrawn_where_nothing_was_published(world: World) -> None:
     assert world.fitted == [(world.publications.name, [], publication.ALL_OPERATIONS)]
 
 
-def test_a_table_that_was_not_published_for_a_while_is_copied_again(world: World) -> None:
-    async def run() -> list[str]:
-        world.lifetime.begin()
-        usable = [(spec, world.table(spec)) for spec in world.source.tables]
-        for spec in world.source.tables:
-            world.copy(spec)
-        # One is looked at, the other one streams.
-        await asyncio.to_thread(world.publications.fit, None, usable, [world.items])
-        return await asyncio.wait_for(world.requests.next(), 10)
-
-    assert asyncio.run(run()) == ["shop.others"]
-    assert world.forgotten == ["shop.items"]
+def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    for spec in world.source.tables:
+        world.copy(spec)
+    # One is looked at, the other one does not follow; once it does, it is to be looked at.
+    world.publications.fit(None, usable, [world.items])
+    assert (world.forgotten, world.interrupted) == (["shop.items"], [])
     assert world.roster.position(world.items) is None
     assert world.roster.position(world.others) is not None
-    assert world.roster.look(world.others).is_resync_due
+    world.states.activate("shop.others", world.source.name, 1)
+    world.there.clear()
+    world.publications.fit(None, usable, [world.items])
+    assert world.interrupted == ["shop.others"]
+    assert world.lake.gap("shop.items", world.source.name) is not None
 
 
 def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
     world.copy(world.items)
     world.there[world.publications.name] = [world.items.table]
-    world.publications.fit(None, [(world.items, world.table(world.items))], [world.items])
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [world.items])
     assert world.roster.position(world.items) is not None
+    assert world.lake.published("shop.items", world.source.name) == world.publications.seen(world.items) != ""
+    world.publications.fit(None, usable, [world.items])
+    assert world.roster.position(world.items) is not None
+
+
+def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
+    world.copy(world.items)
+    world.there[world.publications.name] = [world.items.table]
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [world.items])
+    world.xid += 1
+    world.publications.fit(None, usable, [world.items])
+    assert world.roster.position(world.items) is None
+    assert world.lake.gap("shop.items", world.source.name) is not None
+
+
+def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(contextlib, "closing", lambda connection: connection)
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    world.roster.tables = {spec.key: table for spec, table in usable}
+    world.there[world.publications.name] = [spec.table for spec in world.source.tables]
+    for spec in world.source.tables:
+        world.copy(spec)
+    world.states.activate("shop.items", world.source.name, 1)
+    world.publications.patrol()
+    assert world.interrupted == []
+    world.xid += 1
+    world.publications.patrol()
+    assert world.interrupted == ["shop.items"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import SchemaError, SchemaHeld
-from kuvasz.model import Position
+from kuvasz.model import Position, TableName
 from kuvasz.state.tables import State
 from kuvasz.sync.roster import Roster
 from tests.unit.sync.scene import Scene
@@ -52,6 +52,23 @@ def test_every_table_is_known_to_the_states_and_the_lake_by_one_name(scene: Scen
     roster.retry_at(scene.others, 7.0)
     roster.note(scene.others, copies=1)
     assert (roster.look(scene.others).retry_at, roster.look(scene.others).copies) == (7.0, 1)
+
+
+def test_a_renamed_table_is_the_same_under_its_new_name(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    roster, things = scene.roster, TableName(schema="public", name="things")
+    state = lambda: (roster.look(scene.items).table, roster.look(scene.items).mapped)  # noqa: E731
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert roster.rename(scene.items, things).table == things
+    assert [record.__dict__["event"] for record in caplog.records] == ["table_renamed"]
+    assert (roster.spec("shop.items").table, roster.spec("shop.others")) == (things, scene.others)
+    assert state() == ("public.things", "public.items")
+    roster.take(scene.source)
+    assert roster.spec("shop.items").table == things, "another look at the map's tables changes nothing"
+    assert roster.mapped(roster.spec("shop.items")) == scene.items.table
+    roster.rename(roster.spec("shop.items"), scene.items.table)
+    assert roster.source.tables == scene.source.tables
+    assert state() == ("public.items", "")
 
 
 def test_a_held_table_holds_its_source(scene: Scene) -> None:

@@ -59,6 +59,22 @@ def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
     assert feed_of(sources[0], spec) == Feed(target="shop.items", source=f"{eu}/7", sid="eu", table=found.table)
 
 
+def test_a_table_is_known_by_its_oid_once_it_is_bound(sources: list[config_sources.Source]) -> None:
+    targets, eu, us = Targets(sources, 4), sources[0].name, sources[1].name
+    items = sources[0].tables[0]
+    targets.bind(eu, items, 7)
+    renamed = relation(oid=7, table=TableName(schema="public", name="things"))
+    assert targets.find(eu, renamed) == ("shop.items", eu)
+    assert targets.worker(eu, renamed) == worker_of("shop.items", 4)
+    another = relation(oid=8)
+    assert targets.find(eu, another) is None, "it only has the name"
+    assert targets.find(us, another) == ("shop.items", us), "that of another source is not bound"
+    targets.bind(eu, items, 8)
+    assert targets.find(eu, another) == ("shop.items", eu)
+    assert targets.find(eu, renamed) is None
+    assert targets.find(eu, dataclasses.replace(another, oid=7)) is None
+
+
 def test_all_sources_of_a_target_share_its_worker(sources: list[config_sources.Source]) -> None:
     targets = Targets(sources, 4)
     assert targets.worker(sources[0].name, relation()) == targets.worker(sources[1].name, relation())

@@ -1,0 +1,278 @@
+"""A table that does not follow for a while: when it follows again the lake equals its source, whatever happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from kuvasz.config.names import object_name
+from kuvasz.state.tables import State
+from kuvasz.verbs import check, plan
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database
+from tests.integration.test_control import confirmed, lake_counts
+from tests.oracle import open_table, source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+EU = "shop_eu"
+ITEMS, OTHERS = "shop.items", "shop.others"
+PUBLICATION = object_name("shop", "eu")
+
+
+def fill(database: Database, rows: int = 100) -> None:
+    for table in ("items", "others"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int)")
+        database.execute(f"INSERT INTO {table} SELECT i, 0 FROM generate_series(1, {rows}) i")
+
+
+def publish_all(database: Database) -> None:
+    """Make the publication that a DBA makes: kuvasz neither adds tables to it nor takes any out."""
+    database.execute(f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+
+
+def pipeline_of(lake: LakeFolder, database: Database, tables: Mapping[str, object], **pipeline: object) -> Pipeline:
+    return Pipeline(lake.config(group({"eu": database}, dict(tables)), **pipeline), lake)
+
+
+def pass_by(pipeline: Pipeline, database: Database, table: str = "others") -> None:
+    """Have the source let go of everything up to now, with a change of a table that follows."""
+    database.execute(f"UPDATE {table} SET n = n + 1 WHERE id = 1")
+    ((now,),) = database.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+    wait_until(lambda: confirmed(database) >= now, f"the source lets go of its WAL: {pipeline.errors()}")
+
+
+def assert_same(pipeline: Pipeline, database: Database, target: str, table: str) -> None:
+    pipeline.wait_streaming()
+    pipeline.wait_applied(database)
+    pipeline.assert_equal(target, source_rows(database.url, table, sid="eu"))
+
+
+def change(database: Database, table: str, value: int) -> None:
+    database.execute(f"INSERT INTO {table} SELECT max(id) + 1, {value} FROM {table}")
+    database.execute(f"UPDATE {table} SET n = {value} WHERE id % 7 = 0")
+    database.execute(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})")
+
+
+# Renamed
+
+
+@pytest.mark.parametrize("is_for_all", [False, True], ids=["own publication", "for all tables"])
+def test_a_table_renamed_while_it_is_paused_loses_nothing(
+    database: Database, lake_folder: LakeFolder, *, is_for_all: bool
+) -> None:
+    fill(database)
+    if is_for_all:
+        publish_all(database)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", ITEMS, EU)
+        change(database, "items", 1)
+        database.execute("ALTER TABLE items RENAME TO things")
+        change(database, "things", 2)
+        pass_by(pipeline, database)
+    with pipeline_of(lake_folder, database, {"things": {"target": "items"}, "others": None}) as pipeline:
+        pipeline.wait_state(EU, OTHERS, State.STREAMING)
+        change(database, "things", 3)
+        pass_by(pipeline, database)
+        pipeline.tell("resume", ITEMS, EU)
+        assert_same(pipeline, database, "items", "things")
+
+
+def test_a_table_renamed_while_it_streams_is_followed(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    fill(database)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("UPDATE items SET n = 1 WHERE id < 10")
+            session.execute("ALTER TABLE items RENAME TO things")
+            session.execute("UPDATE things SET n = 2 WHERE id < 5")
+        change(database, "things", 3)
+        assert_same(pipeline, database, "items", "things")
+        copies = pipeline.app.states.get(ITEMS, EU).copies
+        state = pipeline.app.states.get(ITEMS, EU)
+        assert (state.table, state.mapped) == ("public.things", "public.items")
+        database.execute("ALTER TABLE things ADD extra text")
+        change(database, "things", 4)
+        assert_same(pipeline, database, "items", "things")
+        assert pipeline.app.states.get(ITEMS, EU).copies == copies
+        change(database, "things", 5)
+    database.execute("CREATE SCHEMA elsewhere")
+    database.execute("ALTER TABLE things SET SCHEMA elsewhere")
+    change(database, "elsewhere.things", 6)
+    ((planned, _),) = [plan.tables for plan in plan.plans(pipeline.config)]
+    assert (planned.table, planned.mapped, planned.action) == ("elsewhere.things", "public.items", "follow")
+    (found,) = [found for found in check.findings(pipeline.config) if found.check == "name"]
+    assert not found.is_blocking
+    assert "write elsewhere.things with `target: shop.items` into the map" in found.fix
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        change(database, "elsewhere.things", 7)
+        assert_same(pipeline, database, "items", "elsewhere.things")
+        pipeline.tell("resync", ITEMS, EU)
+        wait_until(lambda: pipeline.app.states.get(ITEMS, EU).copies == 1, "the table is copied again")
+        change(database, "elsewhere.things", 8)
+        assert_same(pipeline, database, "items", "elsewhere.things")
+    with pipeline_of(lake_folder, database, {"elsewhere.things": {"target": "items"}, "others": None}) as pipeline:
+        change(database, "elsewhere.things", 9)
+        assert_same(pipeline, database, "items", "elsewhere.things")
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0
+    assert not [record for record in caplog.records if record.__dict__.get("event") == "table_failed"]
+
+
+def test_another_table_that_takes_the_name_is_not_taken_for_it(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    publish_all(database)
+    tables = {"items": None, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect() as session:
+            session.execute("ALTER TABLE items RENAME TO things")
+            session.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+            session.execute("INSERT INTO items VALUES (1, -1)")
+            session.execute("UPDATE things SET n = 2 WHERE id < 5")
+        change(database, "things", 3)
+        wait_until(pipeline.errors, "the map's name is another table now")
+        pass_by(pipeline, database)
+        change(database, "things", 4)
+        pass_by(pipeline, database)
+    with pipeline_of(lake_folder, database, {"things": {"target": "items"}, "others": None}) as pipeline:
+        change(database, "things", 5)
+        assert_same(pipeline, database, "items", "things")
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        wait_until(pipeline.errors, "the map's name is another table")
+        assert "kuvasz resync --table shop.items" in pipeline.errors()[0]
+        pipeline.tell("resync", ITEMS, EU)
+        change(database, "items", 6)
+        wait_until(lambda: not pipeline.errors(), "the other table is copied in its place")
+        change(database, "items", 7)
+        assert_same(pipeline, database, "items", "items")
+
+
+def test_a_view_under_the_old_name_does_not_hide_a_renamed_table(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+    database.execute("ALTER TABLE items RENAME TO things")
+    database.execute("CREATE VIEW items AS SELECT * FROM things")
+    change(database, "things", 1)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        assert_same(pipeline, database, "items", "things")
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0
+
+
+# Out of the map, or not fit for a while
+
+
+@pytest.mark.parametrize("kind", ["clone", "append"])
+def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
+    database: Database, lake_folder: LakeFolder, kind: str
+) -> None:
+    fill(database)
+    publish_all(database)
+    tables = {"items": {"type": kind}, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+    with pipeline_of(lake_folder, database, {"others": None}) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "items", 1)
+        pass_by(pipeline, database)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        if kind == "append":
+            wait_until(pipeline.errors, "the gap is told")
+            assert "are lost" in pipeline.errors()[0]
+            assert "kuvasz retry --table shop.items goes on with the gap" in pipeline.errors()[0]
+            return
+        assert_same(pipeline, database, "items", "items")
+        change(database, "items", 2)
+        assert_same(pipeline, database, "items", "items")
+
+
+def test_a_table_that_is_unfit_at_one_start_loses_nothing(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    publish_all(database)
+    tables = {"items": None, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+    change(database, "items", 7)
+    with pipeline_of(lake_folder, database, {"items": {"exclude": ["gone"]}, "others": None}) as pipeline:
+        pipeline.wait_state(EU, ITEMS, State.ERROR)
+        change(database, "items", 8)
+        pass_by(pipeline, database)
+        assert lake_counts(pipeline, "items", "n = 8") == 0
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        change(database, "items", 9)
+        assert_same(pipeline, database, "items", "items")
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0
+
+
+# Out of the publication for a while
+
+
+def miss(database: Database, way: str) -> None:
+    """Change rows while they are not published."""
+    alter = f"ALTER PUBLICATION {PUBLICATION}"
+    out, back = {
+        "table": ("DROP TABLE items", "ADD TABLE items"),
+        "operations": ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
+        "filter": ("SET TABLE items WHERE (id < 0), others", "SET TABLE items, others"),
+    }[way]
+    database.execute(f"{alter} {out}")
+    change(database, "items", 7)
+    database.execute(f"{alter} {back}")
+    change(database, "items", 8)
+
+
+@pytest.mark.parametrize("way", ["table", "operations", "filter"])
+def test_a_table_out_of_the_publication_for_a_while_is_made_right(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    fill(database)
+    tables = {"items": None, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        miss(database, way)
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 7") > 0, "rows that no stream carried are there")
+        assert_same(pipeline, database, "items", "items")
+        pipeline.tell("pause", ITEMS, EU)
+        pass_by(pipeline, database)
+        database.execute("UPDATE items SET n = 0 WHERE n = 7")
+        miss(database, way)
+        pass_by(pipeline, database)
+        pipeline.tell("resume", ITEMS, EU)
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 7") > 0, "rows that no log holds are there")
+        assert_same(pipeline, database, "items", "items")
+    database.execute("UPDATE items SET n = 0 WHERE n = 7")
+    miss(database, way)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        assert_same(pipeline, database, "items", "items")
+        assert_same(pipeline, database, "others", "others")
+
+
+@pytest.mark.parametrize("kind", ["append", "changelog", "history"])
+def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    fill(database)
+    with pipeline_of(lake_folder, database, {"items": {"type": kind}, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        miss(database, "table")
+        if kind != "history":
+            wait_until(pipeline.errors, "the gap is told")
+            assert "are lost" in pipeline.errors()[0]
+            pipeline.tell("retry", ITEMS, EU)
+        wait_until(lambda: gaps(pipeline, "items"), "the gap is noted")
+        pipeline.wait_streaming()
+        assert all("to" in gap for gap in gaps(pipeline, "items"))
+
+
+def gaps(pipeline: Pipeline, table: str) -> list[dict]:
+    found = open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
+    return json.loads(found.properties.get(f"kuvasz.gap.{EU}", "[]"))
