@@ -9,7 +9,7 @@ MAP ?= config/map.yaml
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check setup-demo setup-dev jars fuzz soak bench bench-quick clean
+.PHONY: help run test test-all check setup-demo setup-dev jars fuzz neglect soak bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -40,6 +40,11 @@ fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_fuzz.py
+
+neglect: setup-dev ## tables paused, renamed, unmapped, unpublished at random for MINUTES=10, or those of SEED=1,2 again
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" NEGLECT=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
+		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars

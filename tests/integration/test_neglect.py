@@ -1,0 +1,311 @@
+"""Random neglect: tables paused, renamed, unmapped, unpublished, changed; never streaming with a difference.
+
+Each program draws steps that happen to a source, its publication, the map and kuvasz itself, and writes between them.
+Whenever every table streams, the lake has to become what the source is; at the end every table has to stream, after
+what the hints of those that stopped say. An error with a hint is no failure, silence with a difference is one.
+
+The suite runs a few seeds, always the same. `make neglect MINUTES=10` draws new ones for as long, and `make neglect
+SEED=7` runs one again; a failure prints its seed and its steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kuvasz.config.names import object_name
+from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.state.tables import State
+from tests import oracle
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database, create_database, drop_database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+SEEDS = (1, 2)
+STEPS = 14
+PATIENCE_S = 120.0
+EU = "shop_eu"
+PUBLICATION = object_name("shop", "eu")
+OPERATIONS = "insert, update, delete, truncate"
+
+
+class Table:
+    """A source table under whatever name it has now."""
+
+    def __init__(self, target: str, *, has_key: bool) -> None:
+        self.target = target
+        self.name = target
+        self.mapped = target
+        self.has_key = has_key
+        self.columns = ["n"]
+        self.is_mapped = True
+        self.is_paused = False
+
+    @property
+    def identifier(self) -> str:
+        return f"shop.{self.target}"
+
+
+class Neglect:
+    """One program on one database."""
+
+    def __init__(self, seed: int, database: Database, lake: LakeFolder) -> None:
+        self.random = random.Random(seed)  # noqa: S311 (programs, not secrets)
+        self.database = database
+        self.lake = lake
+        self.tables = [Table("items", has_key=True), Table("others", has_key=True), Table("bag", has_key=False)]
+        self.pipeline: Pipeline | None = None
+        self.done: list[str] = []
+        self._stack = contextlib.ExitStack()
+        self._number = 0
+
+    # The source
+
+    def execute(self, *statements: str) -> None:
+        self.done += statements
+        with self.database.connect() as session:
+            for statement in statements:
+                session.execute(statement)
+
+    def create(self) -> None:
+        if self.random.random() < 0.3:
+            self.execute(f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+        for table in self.tables:
+            key = " PRIMARY KEY" if table.has_key else ""
+            self.execute(f"CREATE TABLE {table.name} (id int{key}, n text)")
+            self.execute(f"INSERT INTO {table.name} SELECT i, 'first' FROM generate_series(1, 50) i")
+            if not table.has_key:
+                self.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY FULL")
+
+    def write(self) -> None:
+        """Change every table a little, some of them much."""
+        for table in self.tables:
+            self._number += 1
+            column, value = self.random.choice(table.columns), f"'{self._number}'"
+            some = self.random.randrange(2, 9)
+            statements = [
+                f"INSERT INTO {table.name} (id, {column}) SELECT max(id) + i, {value}"
+                f" FROM {table.name}, generate_series(1, 3) i GROUP BY i",
+                f"UPDATE {table.name} SET {column} = {value} WHERE id % {some} = 0",
+                f"DELETE FROM {table.name} WHERE id % {self.random.randrange(20, 40)} = 1",
+                f"UPDATE {table.name} SET id = (SELECT max(id) + 1 FROM {table.name})"
+                f" WHERE id = (SELECT min(id) FROM {table.name})",
+            ]
+            self.execute(*self.random.sample(statements, self.random.randrange(1, 4)))
+
+    def some(self) -> Table:
+        return self.random.choice(self.tables)
+
+    def rename(self) -> None:
+        table = self.some()
+        self._number += 1
+        name = self.random.choice([f"{table.target}_{self._number}", table.target])
+        if name != table.name:
+            self.execute(f"ALTER TABLE {table.name} RENAME TO {name}")
+            table.name = name
+
+    def unpublish(self) -> None:
+        """Take a table out of the publication, or what it sends of it, for a while."""
+        if not self.database.execute(f"SELECT 1 FROM pg_publication WHERE pubname = '{PUBLICATION}'"):
+            return
+        ((is_for_all,),) = self.database.execute(
+            f"SELECT puballtables FROM pg_publication WHERE pubname = '{PUBLICATION}'"
+        )
+        alter, name = f"ALTER PUBLICATION {PUBLICATION}", self.some().name
+        ways = [(f"{alter} SET (publish = 'insert')", f"{alter} SET (publish = '{OPERATIONS}')")]
+        published = {row[0] for row in self.database.execute("SELECT tablename FROM pg_publication_tables")}
+        if not is_for_all and name in published:
+            ways.append((f"{alter} DROP TABLE {name}", f"{alter} ADD TABLE ONLY {name}"))
+        out, back = self.random.choice(ways)
+        self.execute(out)
+        self.write()
+        # Meanwhile kuvasz may have put it right.
+        with contextlib.suppress(Exception):
+            self.execute(back)
+
+    def change_columns(self) -> None:
+        table = self.some()
+        self._number += 1
+        column = f"c{self._number}"
+        if len(table.columns) > 1 and self.random.random() < 0.4:
+            old = self.random.choice(table.columns)
+            if self.random.random() < 0.5:
+                self.execute(f"ALTER TABLE {table.name} DROP {old}")
+                table.columns.remove(old)
+            else:
+                self.execute(f"ALTER TABLE {table.name} RENAME {old} TO {column}")
+                table.columns[table.columns.index(old)] = column
+            return
+        default = self.random.choice(["", " DEFAULT 'some'", " DEFAULT md5(random()::text)"])
+        self.execute(f"ALTER TABLE {table.name} ADD {column} text{default}")
+        table.columns.append(column)
+
+    # kuvasz
+
+    def start(self) -> None:
+        """Start with a map that lacks a table now and then, or has a name of before."""
+        for table in self.tables:
+            table.is_mapped = self.random.random() < 0.85
+            if self.random.random() < 0.5:
+                table.mapped = table.name
+        self._start()
+
+    def _start(self) -> None:
+        if not any(table.is_mapped for table in self.tables):
+            self.tables[0].is_mapped = True
+        mapped = {table.mapped: {"target": table.target} for table in self.tables if table.is_mapped}
+        self.done.append(f"start with {mapped}")
+        config = self.lake.config(group({"eu": self.database}, mapped))
+        self.pipeline = self._stack.enter_context(Pipeline(config, self.lake))
+
+    def stop(self) -> None:
+        self.done.append("stop")
+        self._stack.close()
+        self._stack = contextlib.ExitStack()
+        self.pipeline = None
+
+    def restart(self) -> None:
+        self.stop()
+        for _ in range(self.random.randrange(3)):
+            self.random.choice([self.write, self.rename, self.change_columns, self.unpublish])()
+        self.start()
+
+    def pause(self) -> None:
+        table = self.some()
+        if table.is_mapped:
+            verb = "resume" if table.is_paused else "pause"
+            self.done.append(f"{verb} {table.target}")
+            self.pipeline.tell(verb, table.identifier, EU)
+            table.is_paused = not table.is_paused
+
+    def resync(self) -> None:
+        table = self.some()
+        if table.is_mapped:
+            self.done.append(f"resync {table.target}")
+            self.pipeline.tell("resync", table.identifier, EU)
+
+    def wait(self) -> None:
+        """Have kuvasz get on for a while, and look at what it shows."""
+        self.look(self.random.choice([0.5, 5.0, 20.0]))
+
+    # What has to be true
+
+    def difference(self, table: Table) -> str:
+        source = oracle.source_rows(self.database.url, table.name, sid="eu")
+        lake = oracle.lake_rows_pyiceberg(self.lake.pyiceberg, table.identifier, catalog=self.lake.catalog)
+        # A column that was dropped stays in the lake, and one that the source has with NULLs alone may come late.
+        lake = lake.select(source.columns)
+        return "" if source.rows == lake.rows else oracle.difference(source, lake, key=("id",))
+
+    def states(self) -> dict[str, State]:
+        return {target: state for (_, target), state in self.pipeline.states().items()}
+
+    def look(self, patience_s: float) -> bool:
+        """Return whether every table streams and is as its source within a while; a difference that stays fails."""
+        mapped = [table for table in self.tables if table.is_mapped]
+        differing: dict[str, str] = {}
+        streaming_since, end = time.monotonic(), time.monotonic() + patience_s
+        while time.monotonic() < end or (differing and time.monotonic() < streaming_since + PATIENCE_S):
+            if any(self.states().get(table.identifier) is not State.STREAMING for table in mapped):
+                streaming_since, differing = time.monotonic(), {}
+                if time.monotonic() >= end:
+                    return False
+            else:
+                differing = {table.target: found for table in mapped if (found := self.difference(table))}
+                if not differing and all(state is State.STREAMING for state in self.states().values()):
+                    return True
+            time.sleep(0.2)
+        assert not differing, f"streaming with a difference: {differing}"
+        return False
+
+    def finish(self) -> None:
+        """Have everything as it should be, do what hints say, and compare."""
+        self.stop()
+        for table in self.tables:
+            table.is_mapped, table.mapped = True, table.name
+        self._start()
+        for table in self.tables:
+            if table.is_paused:
+                self.pipeline.tell("resume", table.identifier, EU)
+        self.write()
+        end = time.monotonic() + 4 * PATIENCE_S
+        while not self.look(30.0):
+            assert time.monotonic() < end, f"never at rest: {self.states()} {self.pipeline.errors()}"
+            for state in self.pipeline.app.states.snapshot():
+                if state.state is State.ERROR:
+                    assert state.error.hint, f"an error without a hint: {state.error}"
+                    verb = "resync" if "kuvasz resync" in str(state.error) else "retry"
+                    self.done.append(f"{verb} {state.target}: {state.error}")
+                    self.pipeline.tell(verb, state.target, EU)
+        self.write()
+        assert self.look(PATIENCE_S), f"never equal: {self.states()} {self.pipeline.errors()}"
+
+    def run(self) -> None:
+        steps: list[Callable[[], None]] = [
+            self.write, self.write, self.rename, self.unpublish, self.change_columns, self.restart, self.pause,
+            self.resync, self.wait, self.wait,
+        ]  # fmt: skip
+        with contextlib.ExitStack() as end:
+            end.callback(self.stop)
+            self.create()
+            self._start()
+            for _ in range(STEPS):
+                self.random.choice(steps)()
+                self.write()
+            self.finish()
+
+
+def run(server: EmbeddedPostgres, session: object, seed: int) -> None:
+    database, lake = create_database(server), LakeFolder(session)
+    program = Neglect(seed, database, lake)
+    try:
+        program.run()
+    except BaseException:
+        print(f"\nseed {seed}:", *program.done, sep="\n  ")
+        raise
+    finally:
+        with contextlib.suppress(Exception):
+            drop_database(database)
+        shutil.rmtree(lake.folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at what the stream does not tell often, and try again soon."""
+    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.5)
+    monkeypatch.setattr("kuvasz.sync.requests._FIRST_RETRY_S", 2.0)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_neglected_tables_come_back_right(postgres18: EmbeddedPostgres, spark_session: object, seed: int) -> None:
+    run(postgres18, spark_session, seed)
+
+
+@pytest.mark.skipif("NEGLECT" not in os.environ, reason="make neglect")
+@pytest.mark.timeout(0)
+def test_new_neglect_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: object) -> None:
+    wanted = os.environ["NEGLECT"]
+    if wanted.startswith("seed="):
+        for seed in wanted.removeprefix("seed=").split(","):
+            run(postgres18, spark_session, int(seed))
+        return
+    end = time.monotonic() + float(wanted) * 60
+    tried, failed = 0, []
+    while time.monotonic() < end:
+        seed = random.SystemRandom().randint(1, 10**6)
+        tried += 1
+        try:
+            run(postgres18, spark_session, seed)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are tried all the same)
+            failed.append(seed)
+            print(f"seed {seed}: {error}")
+    print(f"{tried} programs, {len(failed)} failed: {failed}")
+    assert not failed
