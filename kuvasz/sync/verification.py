@@ -58,6 +58,7 @@ from kuvasz.source.window import Window, split
 from kuvasz.sync import fitness, keyless
 from kuvasz.sync.alignment import Alignment
 from kuvasz.sync.plan import copy_ranges
+from kuvasz.sync.renames import located
 from kuvasz.sync.report import SHOWN, DifferingKey, Report
 from kuvasz.sync.targets import feed_of, narrowed, target_of
 
@@ -216,6 +217,7 @@ class Verification:
             connection = stack.enter_context(contextlib.closing(self._connect()))
             stack.enter_context(failure.translated(f"source {self._source.name}", f"compare {spec.table}"))
             self._check_cluster(connection, spec, table)
+            spec = self._located(connection, spec, table)
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
@@ -234,6 +236,14 @@ class Verification:
             if keys is None and table.target.type is TableType.HISTORY:
                 done = _with_faults(done, comparison)
             return done
+
+    def _located(self, connection: Any, spec: SourceTableSpec, table: LakeTable) -> SourceTableSpec:  # noqa: ANN401 (psycopg's)
+        """Return a table by the name that it has now."""
+        known = table.columns.of(self._source.name_of(spec))
+        if known is None or spec.member:
+            return spec
+        names = located(connection, {spec.key: (spec.table, known.oid)})
+        return dataclasses.replace(spec, table=names.get(spec.key, spec.table))
 
     def _compared(self, stack: contextlib.ExitStack, one: _Compared, keys: Keys | None) -> _Round:
         table, comparison = one.table, one.comparison

@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.config.names import object_name
 from kuvasz.state.tables import State
-from kuvasz.verbs import check, plan
+from kuvasz.verbs import check, plan, verify
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.integration.test_control import confirmed, lake_counts
@@ -113,6 +113,8 @@ def test_a_table_renamed_while_it_streams_is_followed(
     with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
         change(database, "elsewhere.things", 7)
         assert_same(pipeline, database, "items", "elsewhere.things")
+        for report in verify.reports(pipeline.config, session=lake_folder.session):
+            assert (report.left, report.error, report.skipped) == (0, "", ""), report
         pipeline.tell("resync", ITEMS, EU)
         wait_until(lambda: pipeline.app.states.get(ITEMS, EU).copies == 1, "the table is copied again")
         change(database, "elsewhere.things", 8)
