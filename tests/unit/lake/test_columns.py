@@ -15,9 +15,9 @@ from kuvasz.lake.columns import Columns
 from kuvasz.lake.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.expressions import Projection
 from kuvasz.lake.schema import LakeSchema, wanted
-from kuvasz.model import Position, Relation
+from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import Feed, Target
-from tests.unit.evolve.tables import BIGINT, NAME, TEXT, SourceTable
+from tests.unit.evolve.tables import BIGINT, INT, NAME, TEXT, SourceTable
 
 TARGET = Target(name="shop.items")
 HERE = Position(lsn=1, commit_lsn=1, rows=0, system_id="1")
@@ -247,3 +247,93 @@ def test_names_that_columns_had_lead_to_their_fields(world: World) -> None:
     world.source.alter(2, name="width")
     world.evolve(is_streaming=True)
     assert world.columns.former_names() == {"n": "width", "size": "width"}
+
+
+class Reading(Expressions):
+    """A map whose filter looks at the column n, or at m if its text names that."""
+
+    def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+        plain = super().project(target, relation, place, key)
+        reads = () if target.filter is None else ("m",) if "m" in target.filter else ("n",)
+        return dataclasses.replace(plain, reads=reads)
+
+
+def follow(world: World, *, is_streaming: bool = False, **changed: object) -> tuple[str, ...]:
+    """Evolve with another map, which the table has from its start on."""
+    world.table.target = dataclasses.replace(TARGET, **changed)
+    return world.evolve(is_streaming=is_streaming, **changed)
+
+
+@pytest.fixture
+def reading(world: World) -> World:
+    world.columns._expressions = Reading()
+    world.source.add("m", INT)
+    follow(world, is_streaming=True, filter="n > 5")
+    assert world.columns.of("eu").reads == {"n": 2}
+    return world
+
+
+def swap(world: World) -> None:
+    number = world.source.number("m")
+    world.source.alter(2, name="m")
+    world.source.alter(number, name="n")
+
+
+def test_a_name_that_means_another_column_to_the_filter_has_a_clone_copied(reading: World) -> None:
+    swap(reading)
+    with pytest.raises(CopyNeeded, match="n in the map's expressions names another column than before"):
+        follow(reading, is_streaming=True, filter="n > 5")
+    told = follow(reading, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+    assert "its rows are copied again" in told[-1]
+    follow(reading, is_streaming=True, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_what_keeps_the_past_stops_until_the_map_goes_by_the_names_of_now(
+    reading: World, table_type: TableType
+) -> None:
+    swap(reading)
+    with pytest.raises(SchemaError, match="names another column than before") as caught:
+        follow(reading, filter="n > 5", type=table_type)
+    assert not isinstance(caught.value, CopyNeeded)
+    assert "kuvasz resync --table shop.items" in str(caught.value.hint)
+    follow(reading, filter="m > 5", type=table_type)
+    assert reading.columns.of("eu").reads == {"m": 2}
+    assert reading.forgotten == []
+
+
+def test_a_filter_that_goes_by_a_new_name_from_the_start_is_no_change(reading: World) -> None:
+    reading.source.alter(2, name="m2")
+    reading.source.alter(reading.source.number("m"), name="old")
+    reading.source.alter(2, name="m")
+    assert "its rows are copied again" not in str(follow(reading, filter="m > 5"))
+    assert reading.columns.of("eu").reads == {"m": 2}
+
+
+def test_properties_that_do_not_say_what_was_read_go_by_the_names_of_then(reading: World) -> None:
+    known = dataclasses.replace(reading.columns.of("eu"), reads={}, expressions="")
+    reading.columns._known["eu"] = known
+    assert follow(reading, is_streaming=True, filter="n > 5") == ()
+    reading.columns._known["eu"] = known
+    swap(reading)
+    with pytest.raises(CopyNeeded):
+        follow(reading, is_streaming=True, filter="n > 5")
+
+
+def test_rows_of_a_backlog_are_seen_by_the_names_of_now(reading: World) -> None:
+    before = reading.source.catalog()
+    reading.source.alter(2, name="size")
+    follow(reading, filter="m > 5")
+    seen: list[tuple[str, ...]] = []
+    reading.table.target = dataclasses.replace(TARGET, filter="m > 5")
+
+    class Watching(Reading):
+        def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+            seen.append(tuple(column.name for column in relation.columns))
+            return super().project(target, relation, place, key)
+
+    reading.columns._expressions = Watching()
+    reading.columns.shape(feed(), dataclasses.replace(before, attributes=0))
+    assert seen == [("id", "size", "name", "m")]
