@@ -93,14 +93,14 @@ def lake_files(files: FileTable, source: str, sid: str | None, *, has_sid: bool)
     return [dataclasses.replace(file, rank=ranks[file.number]) for file in found]
 
 
-def batches(files: Sequence[LakeFile]) -> list[LakeFiles]:
-    """Put small files together."""
+def batches(files: Sequence[LakeFile], rows: int = _TASK_ROWS) -> list[LakeFiles]:
+    """Put small files together, up to so many rows."""
     found: list[list[LakeFile]] = []
     room = 0
     for file in sorted(files, key=lambda file: -file.wanted):
         if not found or file.wanted > room:
             found.append([])
-            room = _TASK_ROWS
+            room = rows
         found[-1].append(file)
         room -= file.wanted
     return [LakeFiles(files=tuple(batch)) for batch in found]

@@ -54,7 +54,7 @@ class GrowingComparison(Comparison):
         super().__init__(
             jobs, reading, requests, files, parallelism=parallelism, folder=folder, on_progress=on_progress
         )
-        self._parts["pieces"] = batches(sliced(files))
+        self._parts["pieces"] = batches(sliced(files), _TASK_ROWS)
         self._since = NEVER  #: a changelog's last TRUNCATE
 
     @override

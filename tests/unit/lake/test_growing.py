@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from kuvasz.fold.difference import Difference, Kind
-from kuvasz.fold.events import Fault
+from kuvasz.fold.events import Events, Fault
 from kuvasz.lake import growing
 from kuvasz.lake.comparing import LakeFile, Reading
 from kuvasz.lake.comparison import Comparison
 from kuvasz.lake.datafile import write_rows
 from kuvasz.lake.growing import GrowingComparison, sliced
 from kuvasz.lake.layout import PLAIN
+from kuvasz.lake.spill import Spill
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
 from kuvasz.modes.shape import Shape
@@ -177,3 +178,34 @@ def test_rows_of_a_clone_without_a_key_are_told_by_all_of_their_columns(tmp_path
     assert told(comparison, comparison.difference()) == {
         ("1", "1", "a"): Kind.DOUBLED, ("2", "NULL", ""): Kind.EXTRA, ("2", "NULL", "NULL"): Kind.MISSING,
     }  # fmt: skip
+
+
+def test_what_is_sorted_at_a_time_does_not_grow_with_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "_GROUP_ROWS", 500)
+    monkeypatch.setattr(growing, "_LEAST_GROUPS", 1)
+    monkeypatch.setattr(growing, "_TASK_ROWS", 300)
+    sizes: list[int] = []
+    load, add = Spill.events, Spill.add_events
+
+    def loaded(spill: Spill, side: str, group: int) -> Events:
+        found = load(spill, side, group)
+        sizes.append(len(found))
+        return found
+
+    def added(spill: Spill, side: str, group: int, events: Events) -> None:
+        assert len(events) <= 300, "a task's result"
+        add(spill, side, group, events)
+
+    monkeypatch.setattr(Spill, "events", loaded)
+    monkeypatch.setattr(Spill, "add_events", added)
+    of = test_changelog.ITEMS
+    for count in (1_000, 10_000):
+        bench = Bench(tmp_path, of)
+        rows = [(number, 1, "x") for number in range(count)]
+        bench.add(dispatch.apply_copy(of, next(Lines(rows).read(0)), 90).rows)
+        comparison = bench.against(*rows)
+        assert len(comparison.difference()) == 0
+        assert comparison.rows == {"source": count, "lake": count}
+    assert max(sizes) < 2 * 500
