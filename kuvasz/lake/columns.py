@@ -196,6 +196,7 @@ class Columns:
             relation = view
             planned = evolution.plan(
                 target, table.schema, table.key, view, known, others, place,
+                others_names=self._names_of_others(feed.source),
                 takes_defaults=table.format_version >= _DEFAULT_FORMAT,
             )  # fmt: skip
         else:
@@ -211,6 +212,14 @@ class Columns:
                 field = self._field_of(column)
                 if field is not None:
                     yield field
+
+    def _names_of_others(self, mine: str) -> dict[str, frozenset[int]]:
+        """Return name of a column of another source -> the fields that it fills."""
+        found: dict[str, set[int]] = {}
+        for source, columns in self._known.items():
+            for column in columns.live.values() if source != mine else ():
+                found.setdefault(column.name, set()).add(self._field_of(column) or 0)
+        return {name: frozenset(fields) for name, fields in found.items()}
 
     def _field_of(self, column: KnownColumn) -> int | None:
         if column.is_bound:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
 
 from kuvasz.errors import SchemaError
@@ -23,6 +24,9 @@ from kuvasz.model import Column, Relation, ValueType
 from kuvasz.model import Kind as ValueKind
 from kuvasz.modes import defaults
 from kuvasz.ports import Target
+
+#: No other source fills anything.
+NOBODY: Mapping[str, frozenset[int]] = MappingProxyType({})
 
 #: What `_Plan._set_aside` appends to names.
 _SET_ASIDE = re.compile(r"__old\d*$")
@@ -123,6 +127,7 @@ def plan(
     others: frozenset[int],
     place: str,
     *,
+    others_names: Mapping[str, frozenset[int]] = NOBODY,
     takes_defaults: bool = False,
 ) -> Evolution:
     """Return what makes the lake table hold a source table as its catalog shows it.
@@ -135,6 +140,7 @@ def plan(
         known: What was remembered of it; None for a source that is new to the table.
         others: Ids of fields that other sources fill.
         place: Source and table, for messages.
+        others_names: Name of a column of another source -> ids of the fields that it fills there.
         takes_defaults: Whether the lake's format knows defaults of fields.
 
     Raises:
@@ -143,6 +149,7 @@ def plan(
     if known is not None and known.oid != relation.oid:
         refuse_another(known, relation, place, target.name)
     made = _Plan(target, schema, key, relation, known, others, place)
+    made.others_names = others_names
     made.takes_defaults = takes_defaults
     return made.make()
 
@@ -239,10 +246,12 @@ class _Plan:
             if field is not None:
                 self._numbers[number] = field.field_id
         self._added: dict[int, Field] = {}
+        self._left: dict[int, str] = {}  #: number of a column that had to leave its field -> why
         self._widened: dict[int, ValueType] = {}
         self._told: list[str] = []
         self._why_copy = ""
         self._has_other_key = False
+        self.others_names: Mapping[str, frozenset[int]] = NOBODY
         self.takes_defaults = False
 
     def make(self) -> Evolution:
@@ -258,8 +267,11 @@ class _Plan:
             if column.name not in self._wanted:
                 self._numbers.pop(column.attnum, None)
         self._settle_names([column for column in columns if Kind.RENAME in kinds.get(column.attnum, {})])
-        for column in columns:
-            self._place_column(column, kinds.get(column.attnum, {}))
+        placed: set[int] = set()
+        while waiting := [column for column in columns if not self._is_placed(column, placed)]:
+            for column in waiting:
+                placed.add(column.attnum)
+                self._place_column(column, kinds.get(column.attnum, {}))
         for change in changes:
             if change.kind is Kind.DROP:
                 self._told.append(f"{change.describe()}: it stays and is no longer filled")
@@ -299,24 +311,49 @@ class _Plan:
     # Names
 
     def _settle_names(self, columns: Sequence[Column]) -> None:
+        """Have renamed columns fill fields of their new names.
+
+        A field follows its column, but never so that a column of another source is shown under the name of one that
+        this other source has beside it: then the values of the renamed column move, not the name.
+        """
+        for column in columns:
+            holder = self._by_name(column.name)
+            if column.attnum in self._numbers and holder is not None and holder.field_id in self._others:
+                if holder.field_id != self._numbers[column.attnum]:
+                    before = self._name_before(column)
+                    self._want_copy(f"column {before} was renamed to {column.name}, which other sources have too")
+                self._fill(column, holder)
+        moving = {self._numbers.get(one.attnum) for one in columns}
         for column in columns:
             field_id = self._numbers.get(column.attnum)
             field = None if field_id is None else self._fields.get(field_id)
             change = f"column {self._name_before(column)} was renamed to {column.name}"
-            if field is None or field.name == column.name:
+            if field is None:
+                continue  # `_place_column` finds another one
+            if field.name == column.name:
                 self._told.append(f"{change}: the lake has that name already")
-                continue
-            holder = self._by_name(column.name)
-            moving = {self._numbers.get(one.attnum) for one in columns}
-            if holder is not None and holder.field_id not in moving:
-                if holder.field_id in self._others:
-                    # Two fields, both in use: this source's values move to the one of the new name.
-                    self._numbers[column.attnum] = holder.field_id
-                    self._want_copy(f"{change}, which other sources have too")
-                    continue
-                self._set_aside(holder)
-            self._fields[field.field_id] = dataclasses.replace(field, name=column.name)
-            self._told.append(f"{change}: the lake's too")
+            elif self._is_of_another(column.name, field.field_id):
+                del self._numbers[column.attnum]
+                self._left[column.attnum] = f"{change}, and other sources go on filling {field.name}"
+            else:
+                holder = self._by_name(column.name)
+                if holder is not None and holder.field_id not in moving:
+                    self._set_aside(holder)
+                self._fields[field.field_id] = dataclasses.replace(field, name=column.name)
+                self._told.append(f"{change}: the lake's too")
+
+    def _fill(self, column: Column, field: Field) -> None:
+        """Have a column fill the field of its name; another column of this source that did so leaves it."""
+        names = {one.attnum: one.name for one in self._relation.columns}
+        for number, one in list(self._numbers.items()):
+            if one == field.field_id and number in names and number != column.attnum:
+                del self._numbers[number]
+                self._left[number] = f"column {names[number]} filled {field.name}, which is another one now"
+        self._numbers[column.attnum] = field.field_id
+
+    def _is_of_another(self, name: str, field_id: int) -> bool:
+        """Whether a field of another source would get the name of a column which that source has elsewhere."""
+        return field_id in self._others and bool(self.others_names.get(name, frozenset()) - {field_id})
 
     def _name_before(self, column: Column) -> str:
         assert self._known is not None
@@ -335,6 +372,10 @@ class _Plan:
         return name
 
     # Columns
+
+    def _is_placed(self, column: Column, placed: set[int]) -> bool:
+        """Whether a column was placed, and has not had to leave its field since."""
+        return column.attnum in placed and (column.attnum in self._numbers or column.attnum in self._added)
 
     def _place_column(self, column: Column, changes: Mapping[Kind, Change]) -> None:
         field_id = self._numbers.get(column.attnum)
@@ -360,12 +401,15 @@ class _Plan:
         if holder is None:
             self._add(column, default)
         else:
-            self._numbers[column.attnum] = holder.field_id
+            self._fill(column, holder)
             self._fit(column, holder, None)
         if added is not None:
             self._told.append(what if default is None else f"{what}: rows that were there have {default!r}")
             if default is None:
                 self._copy(added)
+        elif column.attnum in self._left:
+            self._told.append(self._left[column.attnum])
+            self._want_copy(self._left[column.attnum])
         elif self._known is not None and self._known.columns[column.attnum].is_bound:
             self._told.append(f"column {column.name} was left out until now")
             self._want_copy(f"column {column.name} was left out until now")
@@ -417,7 +461,7 @@ class _Plan:
             and holder.field_id in self._others
             and self._reads(column, holder)
         ):
-            self._numbers[column.attnum] = holder.field_id  # another source went first
+            self._fill(column, holder)  # another source went first
             to = holder.field_id
         else:
             if holder is not None:

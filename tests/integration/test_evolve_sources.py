@@ -93,6 +93,38 @@ def test_another_key_in_one_of_two_sources_stops_that_one(
         wait_until(lambda: rows_of(pipeline, "us", "id", "n", "name") == expected, "the other streams on")
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE items RENAME a TO x; ALTER TABLE items RENAME b TO a; ALTER TABLE items RENAME x TO b"],
+        ["ALTER TABLE items RENAME b TO c; ALTER TABLE items RENAME a TO b"],
+        ["ALTER TABLE items RENAME a TO c", "ALTER TABLE items RENAME b TO a"],
+    ],
+)
+def test_names_that_move_between_columns_of_one_source_leave_the_other_its_own(
+    database: Database, second: Database, lake_folder: LakeFolder, statements: list[str]
+) -> None:
+    for source in (database, second):
+        source.execute("CREATE TABLE items (id int PRIMARY KEY, a int, b int)")
+        source.execute("INSERT INTO items SELECT i, i, -i FROM generate_series(1, 20) i")
+    config = lake_folder.config(group({"eu": database, "us": second}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for statement in statements:
+            database.execute(statement)
+            database.execute("INSERT INTO items SELECT max(id) + 1, 100, -100 FROM items")
+            second.execute("UPDATE items SET a = a + 1, b = b - 1 WHERE id % 3 = 0")
+        pipeline.wait_applied(database, second)
+        names = [name for (name,) in database.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = 'items'::regclass AND attnum > 0"
+        )]  # fmt: skip
+        expected = sorted(database.execute(f"SELECT {', '.join(names)} FROM items"), key=repr)
+        assert rows_of(pipeline, "eu", *names) == expected
+        # What one source has renamed goes by its new name for all; nothing stands under another column's.
+        first = "c" if len(statements) > 1 else "a"
+        assert rows_of(pipeline, "us", "id", first, "b") == sorted(second.execute("SELECT * FROM items"), key=repr)
+
+
 DOWN = {
     "rename": (["ALTER TABLE items RENAME name TO label"], False),
     "default": (["ALTER TABLE items ADD c int DEFAULT 5"], True),

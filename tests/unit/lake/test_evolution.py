@@ -35,8 +35,14 @@ class LakeTable:
     def plan(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
         others = {field for name, columns in self.known.items() if name != source
                   for column in columns.live.values() for field in [column.field]}  # fmt: skip
-        known_now = self.known.get(source)
-        return plan(target, self.schema, self.key, table.catalog(), known_now, frozenset(others), "place")
+        names: dict[str, set[int]] = {}
+        for name, columns in self.known.items():
+            for column in columns.live.values() if name != source else ():
+                names.setdefault(column.name, set()).add(column.field)
+        return plan(
+            target, self.schema, self.key, table.catalog(), self.known.get(source), frozenset(others), "place",
+            others_names={name: frozenset(fields) for name, fields in names.items()},
+        )  # fmt: skip
 
     def follow(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
         planned = self.plan(table, source, target)
@@ -265,6 +271,48 @@ class TestTwoSources:
         assert (planned.steps, planned.why_copy) == ((), "")
         assert self.lake.field_of(self.us, "c", "us") == self.lake.field_of(self.eu, "c")
 
+    def check(self, source: SourceTable, name: str) -> None:
+        """No two columns share a field, and none is shown under the name of another one of its source."""
+        fields = {column.name: self.lake.field_of(source, column.name, name) for column in source.live.values()}
+        assert len({field.field_id for field in fields.values()}) == len(fields)
+        for column, field in fields.items():
+            assert field.name == column or field.name not in fields, (name, column, field.name)
+
+    def test_names_that_were_swapped_in_one(self) -> None:
+        self.eu.alter(2, name="x")
+        self.eu.alter(3, name="n")
+        self.eu.alter(2, name="name")
+        self.eu.alter(2, pg_type=TEXT)
+        self.eu.alter(3, pg_type=INT)
+        self.eu.rewrite()
+        assert self.lake.follow(self.eu).why_copy
+        self.check(self.eu, "eu")
+        self.check(self.us, "us")
+        assert self.lake.follow(self.us, "us").steps == ()
+        assert self.lake.field_of(self.us, "n", "us").name == "n"
+
+    def test_names_that_were_chained_in_one(self) -> None:
+        self.eu.alter(3, name="label")
+        self.eu.alter(2, name="name")
+        self.eu.alter(2, pg_type=TEXT)
+        self.eu.rewrite()
+        assert self.lake.follow(self.eu).why_copy
+        assert self.lake.names == ["id", "n", "name", "label"]
+        self.check(self.eu, "eu")
+        self.check(self.us, "us")
+
+    def test_names_that_were_chained_in_one_between_two_looks(self) -> None:
+        self.eu, self.us = (SourceTable(("id", INT), ("a", INT), ("b", INT)) for _ in range(2))
+        self.lake = LakeTable(self.eu)
+        self.lake.follow(self.us, "us")
+        self.eu.alter(2, name="c")
+        assert self.lake.follow(self.eu).why_copy == ""
+        self.eu.alter(3, name="a")
+        assert self.lake.follow(self.eu).why_copy
+        assert self.lake.names == ["id", "c", "b", "a"]
+        self.check(self.eu, "eu")
+        self.check(self.us, "us")
+
     def test_another_key_is_refused(self) -> None:
         self.eu.alter(1, is_key=False)
         self.eu.alter(3, is_key=True)
@@ -310,3 +358,47 @@ def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: 
                 assert planned.why_copy or values.get(number, field.field_id) == field.field_id
                 values[number] = field.field_id
             assert not lake.follow(table).steps
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["eu", "us"]), st.sampled_from(["add", "drop", "rename", "swap", "look"]),
+                          st.integers(0, 5), _names), max_size=20))  # fmt: skip
+def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
+    steps: list[tuple[str, str, int, str]],
+) -> None:
+    tables = {name: SourceTable(("id", INT), ("a", INT), ("b", INT)) for name in ("eu", "us")}
+    lake = LakeTable(tables["eu"])
+    lake.follow(tables["us"], "us")
+    where = {name: {number: lake.known[name].columns[number].field for number in (1, 2, 3)} for name in tables}
+    for source, what, place, name in [*steps, ("eu", "look", 0, ""), ("us", "look", 0, "")]:
+        table = tables[source]
+        names = {column.name for column in table.live.values()}
+        rest = [number for number in table.live if number != 1]
+        chosen = rest[place % len(rest)] if rest else None
+        if what == "add" and name not in names:
+            table.add(name, INT)
+        elif what == "drop" and chosen:
+            table.drop(chosen)
+        elif what == "rename" and chosen and name not in names:
+            table.alter(chosen, name=name)
+        elif what == "swap" and len(rest) > 1:
+            first, second = rest[0], rest[1 + place % (len(rest) - 1)]
+            mine, other = table.live[first].name, table.live[second].name
+            table.alter(first, name=other)
+            table.alter(second, name=mine)
+        elif what == "look":
+            planned = lake.follow(table, source)
+            for one, seen in tables.items():
+                live = lake.known[one].live
+                shown = {column: next(f for f in lake.fields if f.field_id == known.field)
+                         for column, known in live.items()}  # fmt: skip
+                assert len({field.field_id for field in shown.values()}) == len(shown)
+                for column, field in shown.items():
+                    assert field.name == column or field.name not in shown, (one, column, field.name)
+                    number = live[column].number
+                    is_copied = one == source and bool(planned.why_copy)
+                    assert is_copied or where[one].get(number, field.field_id) == field.field_id
+                    where[one][number] = field.field_id
+                assert seen.live
+            again = lake.follow(table, source)
+            assert (again.steps, again.why_copy) == ((), "")
