@@ -31,9 +31,9 @@ test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds opti
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points
+test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points and HISTORIES=2000 of schemas
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) \
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) \
 		exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again

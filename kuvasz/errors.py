@@ -15,6 +15,7 @@
     │   │   │   └── ExpressionRefused  2 human table   an expression of the map does not
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
     │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
+    │   │   ├── ColumnsUnclear   1   human   table     no look at the catalog proves what columns a row means
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
@@ -189,6 +190,22 @@ class SchemaHeld(SchemaError):
 
 class RowsUnlogged(SchemaError):
     """Rows of a table may change without a word in the write-ahead log; when that has ended, something is missing."""
+
+
+class ColumnsUnclear(SchemaError):
+    """Which columns a Relation message means is not proved; tried again, they may be taken as they probably are.
+
+    Args:
+        message: As of every error.
+        hint: What to do next.
+        through: Transactions that committed before this LSN are the ones in doubt.
+        likely: Whether there is an answer that all names and the order of the transactions speak for.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, through: int = 0, likely: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.through = through
+        self.likely = likely
 
 
 class CopyNeeded(SchemaError):

@@ -141,6 +141,19 @@ class TableName:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """When a catalog was looked at: what of the WAL it showed.
+
+    A transaction whose commit record starts before `lsn` was visible, unless it is in `running`; one whose record
+    starts at or after `until` was not.
+    """
+
+    lsn: int
+    until: int
+    running: frozenset[int] = frozenset()  #: xids that were not over, whatever the WAL says of them
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """A source table's shape: what catalog or stream say of it."""
 
@@ -152,6 +165,11 @@ class Relation:
     attributes: int = 0  #: pg_class.relnatts: the highest attnum so far; 0 in the stream
     dropped: tuple[int, ...] = ()  #: attnums of columns that are gone; empty in the stream
     leaf_files: int = 0  #: of a partitioned table: a number for its partitions and their files; else 0
+    generated: tuple[Column, ...] = ()  #: columns that COPY leaves out; empty in the stream
+    sent: tuple[int, ...] | None = None  #: attnums that its messages have, if a publication says so; None: `columns`
+    list_version: int = 0  #: of the publication's row that says so (xmin); 0 if there is none
+    described_lsn: int = 0  #: in the stream: commit LSN of the transaction in which the message came, if that counts
+    seen: Seen | None = dataclasses.field(default=None, compare=False)  #: when the catalog showed it
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
+from kuvasz.evolve import sights
 from kuvasz.evolve.known import KnownColumn, SourceColumns
 from kuvasz.model import Column, Relation
 from kuvasz.typemap import numeric_modifier
 
 _NUMERIC, _TEXT, _VARCHAR = 1700, 25, 1043
+_UNSENT = "messages of its table may have left it out"
 _CONSTANT = "rows that were there before have its default"
 
 
@@ -61,11 +63,13 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
     is_rewritten = _is_other(known.file, relation.file)
     is_written_anew = is_rewritten or _is_other(known.leaf_files, relation.leaf_files)
     numbers = set()
+    unsent = _unsent(known, relation)
     for column in relation.columns:
         numbers.add(column.attnum)
         before = known.columns.get(column.attnum)
         if before is None or not before.is_live:
             why = _why_values(known, column, relation, is_rewritten=is_rewritten)
+            why = _UNSENT if column.attnum in unsent and not why else why
             yield Change(
                 kind=Kind.ADD, number=column.attnum, name=column.name, why_copy=why, is_constant=why == _CONSTANT
             )
@@ -84,6 +88,8 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
             why = "the table was rewritten and the column altered"
             yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
+        elif column.attnum in unsent:
+            yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=_UNSENT)
     for number, before in known.columns.items():
         if before.is_live and number not in numbers:
             yield Change(kind=Kind.DROP, number=number, name=before.name)
@@ -92,6 +98,18 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
 def _is_other(before: int, now: int) -> bool:
     """Whether two files are known and differ."""
     return 0 not in (before, now) and before != now
+
+
+def _unsent(known: SourceColumns, relation: Relation) -> set[int]:
+    """Return the columns whose values may be missing in messages, for a publication has or had a column list."""
+    before, now = known.sights[-1] if known.sights else None, sights.of(relation)
+    if before is None or now is None:
+        return set()
+    is_other = before.list_version not in (0, now.list_version)
+    return {
+        number for number, face in now.columns.items()
+        if face.is_sent and (is_other or (number in before.columns and not before.columns[number].is_sent))
+    }  # fmt: skip
 
 
 def _why_values(known: SourceColumns, column: Column, relation: Relation, *, is_rewritten: bool) -> str:

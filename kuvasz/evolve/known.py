@@ -3,7 +3,8 @@
 ``kuvasz.columns.<source>`` holds JSON: the table's OID, ``columns`` (live ones: name -> number, which is all that
 earlier versions wrote), and ``details`` of every column there ever was. Names alone do not tell a renamed column from
 a dropped and an added one, nor a table from another that took its name; whoever goes by names then fills old rows
-wrongly, without an error. The numbers (``pg_attribute.attnum``, which are never used twice) tell.
+wrongly, without an error. The numbers (``pg_attribute.attnum``, which are never used twice) tell. ``looks`` says
+which column had which name and when, for rows that are still to come; see `kuvasz.evolve.sights`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kuvasz.errors import LakeError
-from kuvasz.model import Relation
+from kuvasz.evolve import sights
+from kuvasz.evolve.sights import Face, Sight
+from kuvasz.model import Relation, Seen
 
 PREFIX = "kuvasz.columns."
 
@@ -34,6 +37,7 @@ class KnownColumn:
     facts: tuple[str, ...] = ()  #: as `Column.facts`; empty may be unknown
     field: int = 0  #: id of the lake's field that takes its values
     is_live: bool = True  #: False once it was dropped
+    left: tuple[int, ...] = ()  #: ids of fields that took them before, the newest last: those of another type
 
     @property
     def is_bound(self) -> bool:
@@ -57,6 +61,7 @@ class SourceColumns:
     leaf_files: int = 0  #: as `Relation.leaf_files`
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: name in the map's expressions -> number
     expressions: str = ""  #: names the expressions; empty: there are none, or nobody wrote it down
+    sights: tuple[Sight, ...] = ()  #: looks that rows may still need, oldest first; the last one as it still is
 
     def moved(self, reads: Mapping[str, int], expressions: str) -> list[str]:
         """Return names that the same expressions read, and that mean other columns than they did."""
@@ -64,6 +69,31 @@ class SourceColumns:
             return []  # a person has written them anew
         before = self.reads if self.expressions else {name: column.number for name, column in self.live.items()}
         return sorted(name for name, number in reads.items() if before.get(name, number) != number)
+
+    def history(self, now: Relation) -> list[Sight]:
+        """Return the looks at the table, oldest first, with that at the catalog now."""
+        earlier = list(self.sights) or ([] if self.oid != now.oid else [self._always()])
+        last = sights.of(now)
+        return earlier if last is None else [*(one for one in earlier if one.seen.until <= last.seen.until), last]
+
+    def _always(self) -> Sight:
+        """Return what an earlier version of kuvasz remembered, as if it had been seen before everything."""
+        columns = {
+            column.number: Face(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
+            for column in self.columns.values() if column.is_live
+        }  # fmt: skip
+        return Sight(
+            seen=Seen(lsn=0, until=0), columns=dict(sorted(columns.items())), file=self.file,
+            attributes=self.attributes or max(self.columns, default=0),
+        )  # fmt: skip
+
+    @property
+    def sent(self) -> list[tuple[int, str, int]]:
+        """Number, name and type of the columns that messages have now."""
+        if self.sights:
+            last = self.sights[-1].columns
+            return [(number, face.name, face.type_oid) for number, face in last.items() if face.is_sent]
+        return sorted((column.number, column.name, column.type_oid) for column in self.live.values())
 
     @property
     def live(self) -> dict[str, KnownColumn]:
@@ -74,6 +104,11 @@ class SourceColumns:
     def fields(self) -> dict[int, int]:
         """Number -> id of the lake's field, dropped columns included, unknown ids left out."""
         return {number: column.field for number, column in self.columns.items() if column.field}
+
+    @property
+    def left(self) -> dict[int, tuple[int, ...]]:
+        """Number -> ids of fields that the column filled before, the newest last."""
+        return {number: column.left for number, column in self.columns.items() if column.left}
 
     def render(self) -> str:
         """Return the property's value."""
@@ -88,28 +123,41 @@ class SourceColumns:
                 "details": {
                     str(number): {
                         "names": column.names, "type": column.type_oid, "typmod": column.typmod,
-                        "version": column.version, "field": column.field,
+                        "version": column.version, "field": column.field, "left": column.left,
                         **({"facts": column.facts} if column.facts else {}),
                     }
                     for number, column in self.columns.items()
                 },
+                "looks": sights.render(self.sights),
             }
         )  # fmt: skip
 
 
-def of(relation: Relation, fields: Mapping[int, int], before: SourceColumns | None = None) -> SourceColumns:
+def of(
+    relation: Relation,
+    fields: Mapping[int, int],
+    before: SourceColumns | None = None,
+    from_lsn: int | None = None,
+) -> SourceColumns:
     """Return what is to be remembered of a relation as the catalog describes it.
 
     Args:
         relation: From the catalog.
         fields: Number -> id of the lake's field.
         before: What was remembered; its columns that are gone stay as dropped ones.
+        from_lsn: Rows that committed before it are in the lake; None: not known.
     """
-    earlier = {} if before is None or before.oid != relation.oid else before.columns
+    if before is not None and before.oid != relation.oid:
+        before = None
+    earlier = {} if before is None else before.columns
     columns = {number: dataclasses.replace(column, is_live=False) for number, column in earlier.items()}
     for column in relation.columns:
         names = [name for name in (earlier[column.attnum].names if column.attnum in earlier else ())
                  if name != column.name]  # fmt: skip
+        field, left = fields.get(column.attnum, 0), tuple[int, ...]()
+        if column.attnum in earlier:
+            before_ids = (*earlier[column.attnum].left, earlier[column.attnum].field)
+            left = tuple(dict.fromkeys(one for one in before_ids if one not in (0, field)))[-_NAMES_KEPT:]
         columns[column.attnum] = KnownColumn(
             number=column.attnum,
             names=(*names, column.name)[-_NAMES_KEPT:],
@@ -117,11 +165,13 @@ def of(relation: Relation, fields: Mapping[int, int], before: SourceColumns | No
             typmod=column.typmod,
             version=column.version,
             facts=column.facts,
-            field=fields.get(column.attnum, 0),
+            field=field,
+            left=left,
         )
     return SourceColumns(
         oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes,
         leaf_files=relation.leaf_files,
+        sights=sights.added(() if before is None else before.sights, sights.of(relation), from_lsn),
     )  # fmt: skip
 
 
@@ -155,6 +205,7 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
             version=int(detail["version"]),
             facts=tuple(map(str, detail.get("facts", ()))),
             field=int(detail["field"]),
+            left=tuple(map(int, detail.get("left", ()))),
             is_live=int(text) in live,
         )
     return SourceColumns(
@@ -165,4 +216,5 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
         leaf_files=int(facts.get("leaf_files", 0)),
         reads={str(name): int(number) for name, number in facts.get("reads", {}).items()},
         expressions=str(facts.get("expressions", "")),
+        sights=sights.parse(facts.get("looks", ())),
     )

@@ -1,87 +1,211 @@
-"""Which column of the catalog a Relation message means: its columns have names and types, but no numbers. Pure.
+"""Which columns of the catalog a Relation message means: its columns have names and types, but no numbers. Pure.
 
 A message lists the columns that were there at its time in the order of their numbers, and new columns are always at
-the end. The catalog is looked at after that time. So the message's columns are some of the numbers there ever were,
-in order, and every column that is there now and stands before the last of them is among them. Names that a column is
-known to have had settle the rest; what they leave open is not guessed.
+the end. Looks at the catalog before and after that time say which columns those can be:
+
+- one that both looks show was there, with its name and type of then if its row is the same in both (xmin);
+- one that only the earlier look shows may be there still;
+- one that only the later look shows is there if any column of a higher number is, for they came in that order;
+- one that neither shows may have come and gone;
+- while no row was rewritten (the table's file is the same), values keep what type they are of.
+
+Names that no look proves count for nothing: any column may have had any name meanwhile. What leaves more than one way
+is not guessed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from kuvasz.evolve.known import SourceColumns
+from kuvasz.evolve.sights import Face, Sight
 from kuvasz.model import Column, Relation
 
 #: Steps of the search before the answer is "cannot be told"; a table without dropped columns takes one a column.
-_MOST_STEPS = 20_000
+_MOST_STEPS = 40_000
+
+#: Types whose values PostgreSQL never takes for one another's without writing them anew; of others nothing is said.
+_KINDS = {
+    16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 26: "int4", 25: "text", 1042: "bpchar", 1043: "text",
+    142: "text", 114: "json", 3802: "jsonb", 700: "float4", 701: "float8", 1700: "numeric", 1082: "date",
+    1083: "time", 1266: "timetz", 1114: "timestamp", 1184: "timestamp", 1186: "interval", 2950: "uuid",
+}  # fmt: skip
 
 
-def number(message: Relation, now: Relation, known: SourceColumns | None) -> Relation | None:
-    """Return the message's relation with its columns numbered, None if more than one way or no way fits.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Time:
+    """When a message came: behind everything that committed before `from_lsn`, and before all from `to_lsn` on."""
+
+    from_lsn: int
+    to_lsn: int
+    xid: int = 0  #: the transaction's, if what it did itself counts
+
+    @classmethod
+    def of(cls, commit_lsn: int, xid: int) -> Time:
+        """Return that of a message in a transaction."""
+        return cls(from_lsn=commit_lsn, to_lsn=commit_lsn + 1, xid=xid)
+
+    @classmethod
+    def at(cls, lsn: int) -> Time:
+        """Return the time when everything that committed before an LSN was there, and nothing else."""
+        return cls(from_lsn=lsn, to_lsn=lsn)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a message means."""
+
+    relation: Relation | None = None  #: with its columns numbered, if there is one way
+    likely: Relation | None = None  #: with more than one: the one that names and xids speak for, if they do
+    is_open: bool = False  #: there is more than one way
+
+
+def number(message: Relation, sights: Sequence[Sight], time: Time, grids: Iterable[int] = ()) -> Answer:
+    """Return what a message's columns are.
 
     Args:
         message: As the stream describes the table.
-        now: As the catalog describes it, not before the message's time.
-        known: What is remembered of it.
+        sights: Looks at the catalog, oldest first, one of them not before the message's time.
+        time: The message's.
+        grids: Numbers of columns that are declared as arrays of several dimensions.
     """
-    numbers = _same(message.columns, now.columns) or _search(message.columns, now, known)
-    if numbers is None:
-        return None
-    grids = {column.attnum for column in now.columns if column.is_grid}
+    before, after = _around(sights, time)
+    if after is None:
+        return Answer()
+    places = _places(before, after)
+    ways = _ways(message.columns, places)
+    if len(ways) == 1:
+        return Answer(relation=_numbered(message, ways[0], grids))
+    likely = _likely(message, ways, before, after, time) if ways else None
+    return Answer(is_open=bool(ways), likely=None if likely is None else _numbered(message, likely, grids))
+
+
+def _around(sights: Sequence[Sight], time: Time) -> tuple[Sight | None, Sight | None]:
+    """Return the last look before a time, and the first one not before it."""
+    before = [one for one in sights if one.seen.until <= time.from_lsn]
+    after = [one for one in sights if one.shows(time.to_lsn - 1, time.xid)]
+    return (before[-1] if before else None), (after[0] if after else None)
+
+
+def _numbered(message: Relation, numbers: Sequence[int], grids: Iterable[int]) -> Relation:
+    wide = set(grids)
     columns = tuple(
-        dataclasses.replace(column, attnum=attnum, is_grid=attnum in grids)
+        dataclasses.replace(column, attnum=attnum, is_grid=attnum in wide)
         for column, attnum in zip(message.columns, numbers, strict=True)
     )
     return dataclasses.replace(message, columns=columns)
 
 
-def _same(message: Sequence[Column], now: Sequence[Column]) -> list[int] | None:
-    if [_face(column) for column in message] != [_face(column) for column in now]:
-        return None
-    return [column.attnum for column in now]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A column that a message may have."""
+
+    number: int
+    is_there: bool  #: and must have
+    is_late: bool  #: and must have, if it has one of a higher number
+    face: Face | None  #: its name and type at the time, if they are proved
+    kinds: frozenset[str]  #: what its values may be of; empty: anything
+
+    def fits(self, column: Column) -> bool:
+        """Whether a message's column may be it."""
+        if self.face is not None:
+            return self.face[:3] == (column.name, column.pg_type.oid, column.typmod)
+        kind = _KINDS.get(column.pg_type.oid)
+        return not self.kinds or kind is None or kind in self.kinds
 
 
-def _face(column: Column) -> tuple[str, int, int]:
-    return column.name, column.pg_type.oid, column.typmod
+def _places(before: Sight | None, after: Sight) -> list[_Place]:
+    known = 0 if before is None else before.attributes
+    is_rewritten = before is None or 0 in (before.file, after.file) or before.file != after.file
+    is_one_list = before is None or before.list_version == after.list_version
+    found = []
+    for number in range(1, max([after.attributes, *after.columns]) + 1):
+        old, new = None if before is None else before.columns.get(number), after.columns.get(number)
+        if old is None and number <= known:
+            continue  # it was gone
+        is_same = old is not None and new is not None and old[:4] == new[:4] and old.version != 0
+        seen = [face for face in (old, new) if face is not None]
+        # A column is in the messages if the look says so and nobody changed that since.
+        may_be_sent = not seen or any(face.is_sent for face in seen) or not is_one_list
+        if not may_be_sent and (is_same or old is None or new is None):
+            continue
+        is_sent = is_one_list and all(face.is_sent for face in seen)
+        kinds = frozenset(kind for face in seen if not is_rewritten and (kind := _KINDS.get(face.type_oid)))
+        found.append(
+            _Place(
+                number=number,
+                is_there=is_sent and old is not None and new is not None,
+                is_late=is_sent and old is None and new is not None,
+                face=old if is_same else None,
+                kinds=kinds if len(kinds) == 1 else frozenset(),
+            )
+        )
+    return found
 
 
-def _search(message: Sequence[Column], now: Relation, known: SourceColumns | None) -> list[int] | None:
-    names: dict[int, set[str]] = {column.attnum: {column.name} for column in now.columns}
-    for attnum, column in ({} if known is None else known.columns).items():
-        names.setdefault(attnum, set()).update(column.names)
-    live = {column.attnum for column in now.columns}
-    texts = [column.name for column in message]
-    ways = _ways(texts, names, live)
-    if not ways:
-        # A name that nobody remembers: any number may have had it, the other names tell which.
-        everything = {number: names.get(number, set()) for number in range(1, max([now.attributes, *names]) + 1)}
-        remembered = set().union(*names.values())
-        ways = _ways([text if text in remembered else None for text in texts], everything, live)
-        ways = ways or _ways([None] * len(texts), everything, live)
-    return ways[0] if len(ways) == 1 else None
-
-
-def _ways(wanted: Sequence[str | None], names: Mapping[int, set[str]], live: set[int]) -> list[list[int]]:
-    """Return up to two ways to number columns: ascending, by name where one is given, no live one passed over."""
-    numbers = sorted(names)
+def _ways(columns: Sequence[Column], places: Sequence[_Place]) -> list[list[int]]:
+    """Return the ways to number columns, none that must be there passed over; empty ones if there are too many."""
     found: list[list[int]] = []
     steps = 0
     waiting: list[tuple[list[int], int]] = [([], 0)]
-    while waiting and len(found) < 2:
+    needed = _needed(places)
+    while waiting:
         taken, start = waiting.pop()
-        if len(taken) == len(wanted):
-            found.append(taken)
+        left = len(columns) - len(taken)
+        if not left:
+            if not needed[start]:
+                found.append(taken)
             continue
-        name = wanted[len(taken)]
-        for index in range(start, len(numbers)):
-            attnum = numbers[index]
-            if name is None or name in names[attnum]:
-                waiting.append(([*taken, attnum], index + 1))
-            if attnum in live:
-                break
-        steps += 1
-        if steps > _MOST_STEPS:
+        if steps > _MOST_STEPS or len(found) >= _MOST_WAYS:
             return [[], []]
+        for index in range(start, len(places) - left + 1):
+            steps += 1
+            place = places[index]
+            if place.fits(columns[len(taken)]) and needed[index] <= left:
+                waiting.append(([*taken, place.number], index + 1))
+            if place.is_there or place.is_late:
+                break
     return found
+
+
+#: Ways that are looked at to find the likely one.
+_MOST_WAYS = 16
+
+
+def _needed(places: Sequence[_Place]) -> list[int]:
+    """Return, for each place and behind the last, how many of it and the later ones must be there."""
+    counts = [0]
+    for place in reversed(places):
+        counts.append(counts[-1] + place.is_there)
+    return counts[::-1]
+
+
+def _likely(
+    message: Relation, ways: Sequence[Sequence[int]], before: Sight | None, after: Sight, time: Time
+) -> list[int] | None:
+    """Return the one way that agrees with all names that looks have shown, and with the order of xids."""
+    good = [way for way in ways if way and _agrees(message, way, before, after, time)]
+    return list(good[0]) if len(good) == 1 else None
+
+
+def _agrees(message: Relation, way: Sequence[int], before: Sight | None, after: Sight, time: Time) -> bool:
+    taken = set(way)
+    for column, number in zip(message.columns, way, strict=True):
+        old, new = None if before is None else before.columns.get(number), after.columns.get(number)
+        if all(face is None or face.name != column.name for face in (old, new)):
+            return False
+        if old is None and new is not None and _is_younger(new.version, time.xid):
+            return False
+    known = 0 if before is None else before.attributes
+    if not time.xid:
+        return True
+    late = [face for number, face in after.columns.items() if number > known and number not in taken and face.is_sent]
+    return all(_is_younger(face.version, time.xid) for face in late)
+
+
+def _is_younger(xid: int, than: int) -> bool:
+    """Whether a transaction began to write after another one; xids go round (manual, section 25.1.5)."""
+    return bool(than) and 0 < (xid - than) % (1 << 32) < (1 << 31)
+
+
+__all__ = ["Answer", "Time", "number"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kuvasz import lsn
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
-from kuvasz.lake.schema import SID, LakeSchema, reading_type
-from kuvasz.model import Relation, ReplicaIdentity
+from kuvasz.lake.schema import SID, Field, LakeSchema, reading_type
+from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
 from kuvasz.modes import own
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -17,7 +17,7 @@ from kuvasz.ports import Feed, Target
 NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 
 
-def bind(
+def bind(  # noqa: PLR0913 (facts of both sides)
     target: Target,
     schema: LakeSchema,
     key: tuple[str, ...],
@@ -26,6 +26,7 @@ def bind(
     relation: Relation,
     fields: Mapping[int, int] = NO_FIELDS,
     live: frozenset[int] = frozenset(),
+    left: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> Shape:
     """Return how a relation's columns meet a table's fields.
 
@@ -39,17 +40,29 @@ def bind(
         fields: Number of a column -> id of the field it fills. A numbered column that is not in it came and went
             between two looks at the catalog: it is left out. Columns without a number are taken by name.
         live: Ids of the fields that the source fills now; rows from before such a field have its default.
+        left: Number of a column -> ids of fields that it filled before, the newest last: a row that is older than a
+            change of its type goes to the one that can hold it.
 
     Raises:
         SchemaError: The table cannot hold them.
     """
     place = f"source {feed.source}, table {relation.table}"
-    name_of = {field.field_id: field.name for field in schema.fields}
     column_of: dict[str, int] = {}
     keyed = set()
+    taken, is_clone = set(fields.values()), target.type is TableType.CLONE
+    by_id = {field.field_id: field for field in schema.fields}
     for number, one in enumerate(relation.columns):
         is_numbered = bool(fields) and one.attnum != 0
-        name = name_of.get(fields.get(one.attnum, 0)) if is_numbered else one.name
+        name: str | None = one.name
+        if is_numbered:
+            now = by_id.get(fields.get(one.attnum, 0))
+            earlier = [by_id[left_id] for left_id in left.get(one.attnum, ()) if left_id in by_id.keys() - taken]
+            choices = [] if now is None else [now, *reversed(earlier)]
+            found = next((field for field in choices if _reads(target, one, field)), None)
+            if found is None and now is not None and is_clone and now.field_id not in live:
+                continue  # of a column that is gone, and that had another type before it went
+            field = found or now
+            name = None if field is None else field.name
         if name is None or (not is_numbered and not target.takes(one.name)):
             continue
         column_of[name] = number
@@ -85,6 +98,14 @@ def bind(
         out_of_range=target.out_of_range,
         mode=target.type,
     )
+
+
+def _reads(target: Target, column: Column, field: Field) -> bool:
+    try:
+        reading_type(target, column, field, "")
+    except SchemaError:
+        return False
+    return True
 
 
 def _check_key(

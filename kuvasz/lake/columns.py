@@ -79,18 +79,42 @@ class Columns:
                 cached = self._shapes[feed.source, relation] = self._shape(feed, relation)
             return cached
 
+    def shape_now(self, feed: Feed, relation: Relation) -> Shape:
+        """Return the same for a message of a table that is just as it was followed last.
+
+        Raises:
+            SchemaError: It was not, at the message's time.
+        """
+        known = self._known.get(feed.source)
+        if known is None:
+            return self.shape(feed, relation)
+        sent = known.sent
+        if [(column.name, column.pg_type.oid) for column in relation.columns] != [face[1:] for face in sent]:
+            message = f"{_place(feed)}: its columns were others a while ago"
+            raise SchemaError(message, hint="compare again when kuvasz has applied what came before")
+        columns = tuple(
+            dataclasses.replace(column, attnum=number)
+            for column, (number, _, _) in zip(relation.columns, sent, strict=True)
+        )
+        return self.shape(feed, dataclasses.replace(relation, columns=columns))
+
     def _shape(self, feed: Feed, relation: Relation) -> Shape:
         table = self._table
         known = self._known.get(feed.source)
         if known is not None and known.oid != relation.oid:
             evolution.refuse_another(known, relation, _place(feed), table.name)
+        if known is not None and not all(column.attnum for column in relation.columns):
+            # The names alone say nothing: those of a message may be of another time.
+            message = f"{_place(feed)}: which of its columns a message means was not found out"
+            raise SchemaError(message, hint=f"try the table again: kuvasz retry --table {table.name}")
         fields = NO_FIELDS if known is None else known.fields
         target = table.target
         is_named = target.filter is not None or target.set is not None or bool(target.mask)
         view = self._project(feed, _named_as_now(relation, known) if is_named else relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))
-        bound = bind(table.target, table.schema, table.key, seed, feed, view.relation, fields, live)
+        left = {} if known is None else known.left
+        bound = bind(table.target, table.schema, table.key, seed, feed, view.relation, fields, live, left)
         if table.target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
         return view.apply(bound, relation)
@@ -242,11 +266,12 @@ class Columns:
     def _change(self, feed: Feed, relation: Relation, planned: evolution.Evolution, *, is_remembered: bool) -> None:
         """Change schema and properties in one commit, if they change."""
         table = self._table
-        before = self._known.get(feed.source)
+        before, position = self._known.get(feed.source), table.positions.get(feed.source)
+        from_lsn = None if position is None else position.lsn
         remembered: list[SourceColumns] = []
 
         def properties(schema: LakeSchema) -> dict[str, str]:
-            remembered.append(planned.columns(relation, schema, before))
+            remembered.append(planned.columns(relation, schema, before, from_lsn))
             if (remembered[-1] == before and planned.key == table.key) or not is_remembered:
                 return {}
             return {known_columns.PREFIX + feed.source: remembered[-1].render(), **origin.render_key(planned.key)}

@@ -82,14 +82,23 @@ class Evolution:
     expressions: str = ""  #: as `SourceColumns.expressions`
     moved: tuple[str, ...] = ()  #: names that the map's expressions read, and that mean other columns now
 
-    def columns(self, relation: Relation, schema: LakeSchema, before: SourceColumns | None) -> SourceColumns:
-        """Return what to remember, given the schema after the steps."""
+    def columns(
+        self, relation: Relation, schema: LakeSchema, before: SourceColumns | None, from_lsn: int | None = None
+    ) -> SourceColumns:
+        """Return what to remember, given the schema after the steps.
+
+        Args:
+            relation: From the catalog.
+            schema: The lake table's, after the steps.
+            before: What was remembered until now.
+            from_lsn: Rows that committed before it are in the lake; None: not known.
+        """
         fields = dict(self.fields)
         for number, name in self.added.items():
             field = schema.by_name(name)
             assert field is not None
             fields[number] = field.field_id
-        known = known_columns.of(relation, fields, before)
+        known = known_columns.of(relation, fields, before, from_lsn)
         return dataclasses.replace(known, reads=self.reads, expressions=self.expressions)
 
     def reading(
@@ -118,7 +127,7 @@ class Evolution:
         )  # fmt: skip
 
 
-def plan(
+def plan(  # noqa: PLR0913 (facts of both sides)
     target: Target,
     schema: LakeSchema,
     key: tuple[str, ...],
@@ -206,7 +215,8 @@ def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str
     """
     names: dict[int, set[str]] = {}
     for column in (column for known in columns.values() for column in known.columns.values()):
-        names.setdefault(column.field, set()).update(column.names)
+        for field_id in (column.field, *column.left):
+            names.setdefault(field_id, set()).update(column.names)
     now = {field.field_id: field.name for field in schema.fields}
     live = columns[source].live.values() if source in columns else ()
     return {

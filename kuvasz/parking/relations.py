@@ -30,6 +30,8 @@ def parse(data: bytes) -> Relation:
             "identity": ReplicaIdentity(found["identity"]),
             "columns": tuple(_column(column) for column in found["columns"]),
             "dropped": tuple(found["dropped"]),
+            "generated": (),
+            "seen": None,
         }
     )
 

@@ -35,7 +35,7 @@ c.reltuples::float8 AS tuples, row_security_active(c.oid) AS has_policies,
 CASE WHEN c.relkind = 'r' THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END AS main_bytes,
 CASE WHEN c.reltoastrelid <> 0 THEN coalesce(pg_relation_size(c.reltoastrelid), 0) ELSE 0 END AS toast_bytes,
 current_setting('block_size')::int AS page_bytes,
-coalesce(pg_relation_filenode(c.oid), 0)::bigint AS file, c.relnatts::int AS attributes,
+c.relfilenode::bigint AS file, c.relnatts::int AS attributes,
 ARRAY(SELECT a.attnum::int FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attisdropped
     ORDER BY a.attnum) AS dropped,
 pg_has_role(c.relowner, 'USAGE') AS is_owned,
@@ -67,12 +67,23 @@ ORDER BY n.nspname, c.relname
 
 _COLUMNS = """
 SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
-    atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated, attndims > 1 AS is_grid,
+    atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated,
+    attgenerated = 's' AS is_stored, attndims > 1 AS is_grid,
     atthasdef OR atthasmissing OR attidentity <> '' AS has_default, xmin::text::bigint AS version,
     CASE WHEN atthasmissing THEN coalesce((attmissingval::text::text[])[1], '') END AS missing
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
 ORDER BY attrelid, attnum
 """
+
+# What messages have of a table where a publication says so: a column list, or stored generated columns (version 18).
+_LISTS = """
+SELECT c.oid::bigint AS relation, coalesce(r.xmin::text::bigint, 0) AS version, r.prattrs::int2[]::int[] AS columns,
+    {generated} AS has_generated
+FROM pg_publication p CROSS JOIN unnest(%s::oid[]) AS c (oid)
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE p.pubname = ANY(%s::text[]) AND (r.prattrs IS NOT NULL OR {generated})
+"""
+_LISTS_SINCE, _GENERATED_SINCE = 150000, 180000
 
 _INDEXES = """
 SELECT i.indrelid::bigint AS relation, c.relname::text AS name, i.indisprimary AS is_primary,
@@ -243,11 +254,18 @@ def load_relation(connection: psycopg.Connection[Any], table: TableName) -> Sour
     return load_relations(connection, [table]).get(table)
 
 
-def load_relations(connection: psycopg.Connection[Any], tables: Iterable[TableName]) -> dict[TableName, SourceTable]:
+def load_relations(
+    connection: psycopg.Connection[Any], tables: Iterable[TableName], publications: Sequence[str] = ()
+) -> dict[TableName, SourceTable]:
     """Return those of the tables that exist.
 
     In a transaction with an exported snapshot this gives the tables as that snapshot knows them, but for their
     sizes, which are today's.
+
+    Args:
+        connection: An ordinary session.
+        tables: Their names.
+        publications: Names of those that a stream of them names: what messages have of them is asked for.
 
     Raises:
         SourceError: A query failed, for instance because a table is locked exclusively.
@@ -263,7 +281,8 @@ def load_relations(connection: psycopg.Connection[Any], tables: Iterable[TableNa
     indexes = _grouped(_rows(connection, doing, _INDEXES, oids + leaf_oids), "relation")
     type_oids = {column.type for rows in columns.values() for column in rows}
     types, facts = load_types(connection, type_oids), type_facts.load(connection, type_oids)
-    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts)
+    lists = {row.relation: row for row in _lists(connection, doing, oids, publications)}
+    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists)
     loaded = (_table(row, catalog) for row in found)
     return {table.table: table for table in loaded}
 
@@ -303,6 +322,7 @@ class _Catalog(NamedTuple):
     leaves: Mapping[int, Sequence[Row]]
     types: Mapping[int, PgType]
     facts: Mapping[int, tuple[str, ...]]
+    lists: Mapping[int, Row]
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
@@ -318,6 +338,8 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
             oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen),
             file=row.file if row.relkind == "r" else 0, attributes=row.attributes, dropped=tuple(row.dropped),
             leaf_files=_leaf_files(leaves),
+            generated=_columns(row.oid, catalog, chosen, are_generated=True), sent=_sent(row.oid, catalog),
+            list_version=catalog.lists[row.oid].version if row.oid in catalog.lists else 0,
         ),
         kind=_kind(row), pages=sum(_pages(part) for part in rows), page_bytes=row.page_bytes,
         toast_bytes=sum(part.toast_bytes for part in rows), row_estimate=_estimate(leaves or (row,)),
@@ -355,7 +377,27 @@ def _with_leaves(chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], 
     return Key(why_not=why, mend=mend, can_update=False)
 
 
-def _columns(oid: int, catalog: _Catalog, chosen: Key) -> tuple[Column, ...]:
+def _lists(
+    connection: psycopg.Connection[Any], doing: str, oids: Sequence[int], publications: Sequence[str]
+) -> list[Row]:
+    version = connection.info.server_version
+    if not publications or not oids or version < _LISTS_SINCE:
+        return []
+    query = _LISTS.format(generated="p.pubgencols = 's'" if version >= _GENERATED_SINCE else "false")
+    return _rows(connection, doing, query, list(oids), list(publications))
+
+
+def _sent(oid: int, catalog: _Catalog) -> tuple[int, ...] | None:
+    """Return the columns that messages have; None: all that are not generated."""
+    row = catalog.lists.get(oid)
+    if row is None or (row.columns is None and not row.has_generated):
+        return None
+    if row.columns is not None:
+        return tuple(sorted(row.columns))
+    return tuple(one.attnum for one in catalog.columns.get(oid, ()) if one.is_stored or not one.is_generated)
+
+
+def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = False) -> tuple[Column, ...]:
     return tuple(
         Column(
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
@@ -363,7 +405,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key) -> tuple[Column, ...]:
             has_default=row.has_default, version=row.version, missing=row.missing,
             facts=catalog.facts.get(row.type, ()),
         )
-        for row in catalog.columns.get(oid, ()) if not row.is_generated
+        for row in catalog.columns.get(oid, ()) if row.is_generated is are_generated
     )  # fmt: skip
 
 

@@ -316,11 +316,22 @@ def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
         if not hidden and not member.has_row_filter:
             continue
         what = f"without its columns {', '.join(hidden)}" if hidden else "with a row filter"
-        alter = f"ALTER PUBLICATION {sql.identifier(current.name)}"
-        raise SourceRefused(
-            f"publication {current.name} has table {table.table} {what}, so copy and stream would differ",
-            hint=f"{alter} DROP TABLE ONLY {sql.qualified(table.table)}; {alter} ADD TABLE {_clause(table)};",
-        )
+        raise partial(current.name, table, what)
+
+
+def partial(name: str, table: SourceTable, what: str) -> SourceRefused:
+    """Return the error of a table whose messages lack something of it.
+
+    Args:
+        name: Of the publication.
+        table: It.
+        what: How it is published.
+    """
+    alter = f"ALTER PUBLICATION {sql.identifier(name)}"
+    return SourceRefused(
+        f"publication {name} has table {table.table} {what}, so copy and stream would differ",
+        hint=f"{alter} DROP TABLE ONLY {sql.qualified(table.table)}; {alter} ADD TABLE {_clause(table)};",
+    )
 
 
 def _check_root(current: Publication, table: SourceTable) -> None:
@@ -373,6 +384,7 @@ __all__ = [
     "drop",
     "load",
     "object_name",
+    "partial",
     "plan",
     "reconcile",
     "refusals",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, KuvaszError
+from kuvasz.errors import ChangesLost, ColumnsUnclear, KuvaszError
 from kuvasz.ports import Target
 from kuvasz.sync.targets import target_of
 
@@ -22,12 +22,15 @@ class Consent:
         # By `SourceTableSpec.key`.
         self._approved: set[str] = set()  #: those that follow a schema change
         self._accepted: set[str] = set()  #: those that go on with a gap
+        self._believed: dict[str, int] = {}  #: those whose columns are taken as they probably are -> up to which LSN
 
     def give(self, key: str, error: KuvaszError | None) -> None:
         """Agree to what keeps a table from going on."""
         self._approved.add(key)
         if isinstance(error, ChangesLost):
             self._accepted.add(key)
+        if isinstance(error, ColumnsUnclear) and error.likely:
+            self._believed[key] = error.through
 
     def target_of(self, spec: SourceTableSpec) -> Target:
         """Return the target of a map entry as the lake wants it now."""
@@ -38,6 +41,10 @@ class Consent:
     def followed(self, spec: SourceTableSpec) -> None:
         """Take note that the lake has followed a table's changes: the next ones are not agreed to."""
         self._approved.discard(spec.key)
+
+    def is_believed(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
+        """Whether the columns of a transaction are taken as they probably are where no look proves them."""
+        return commit_lsn < self._believed.get(spec.key, 0)
 
     def is_gap_accepted(self, spec: SourceTableSpec) -> bool:
         """Whether a table goes on without what it missed."""

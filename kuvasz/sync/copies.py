@@ -17,8 +17,9 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
-from kuvasz.model import Position, TableType
+from kuvasz.model import Position, Seen, TableType
 from kuvasz.source import conninfo, introspect, partitions, slots, snapshot
+from kuvasz.source.look import as_seen
 from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync import fitness, lost
@@ -26,7 +27,7 @@ from kuvasz.sync.basis import Basis
 from kuvasz.sync.consent import Consent
 from kuvasz.sync.containment import unforeseen
 from kuvasz.sync.plan import copy_ranges
-from kuvasz.sync.schema_watch import SchemaWatch, tell
+from kuvasz.sync.schema_watch import SchemaWatch, publications_of, tell
 from kuvasz.sync.slot import Slot
 from kuvasz.sync.targets import feed_of, narrowed
 
@@ -162,8 +163,10 @@ class Copies:
         before = self._roster.tables[spec.key]
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
-            found = introspect.load_relation(connection, spec.table)
+            found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
             parts = _partitions_of(connection, found)
+        if found is not None:
+            found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
         now = fitness.checked(self._source.name, spec, found)
         self._follow(spec, before, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:

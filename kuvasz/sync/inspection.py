@@ -13,8 +13,7 @@ from typing import Any
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceRefused
-from kuvasz.source import conninfo, failure, introspect, slots
-from kuvasz.source.look import wal_end
+from kuvasz.source import conninfo, failure, introspect, look, slots
 from kuvasz.source.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync import keyless
@@ -25,7 +24,7 @@ from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.partition_watch import PartitionWatch
 from kuvasz.sync.publications import Publications
 from kuvasz.sync.renames import Renames
-from kuvasz.sync.schema_watch import SchemaWatch
+from kuvasz.sync.schema_watch import SchemaWatch, publications_of
 from kuvasz.sync.slot import Slot
 
 
@@ -67,6 +66,7 @@ class Inspection:
     ) -> None:
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
         self._source = basis.source.name
+        self._names = publications_of(basis.source)
         self._url = basis.url
         self._states = basis.around.states
         self._roster = basis.roster
@@ -138,7 +138,7 @@ class Inspection:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
     ) -> tuple[Sequence[tuple[SourceTableSpec, SourceTable]], Sequence[tuple[SourceTableSpec, SourceTable]]]:
         """Return the tables that are usable, and those of them that the lake is ready for."""
-        seen_at = wal_end(connection)
+        seen_at = look.wal_end(connection)
         for spec in self._roster.source.tables:
             if self._forgetting.is_stranger(spec):  # what was known of its names goes with the rest
                 self._roster.rename(spec, self._roster.mapped(spec))
@@ -146,7 +146,7 @@ class Inspection:
         self._renames.take(connection, known)
         self._watch.know(self._roster.source)
         tables = self._roster.source.tables
-        found = introspect.load_relations(connection, [spec.table for spec in tables])
+        found = look.tables(connection, [spec.table for spec in tables], self._names)
         usable = [(spec, table) for spec in tables if (table := self._admission.usable(spec, found)) is not None]
         self._roster.tables = {spec.key: table for spec, table in usable}
         prepared = [(spec, table) for spec, table in usable if self._admission.prepare(spec, table, seen_at)]
@@ -188,11 +188,11 @@ class Inspection:
             contextlib.closing(conninfo.connect(self._url)) as connection,
             failure.translated(f"source {self._source}", f"look at table {spec.table}"),
         ):
-            seen_at = wal_end(connection)
+            seen_at = look.wal_end(connection)
             self._renames.take(connection, [spec])
             self._watch.know(roster.source)
             (spec,) = roster.known([spec.key]) or [spec]
-            table = self._admission.usable(spec, introspect.load_relations(connection, [spec.table]))
+            table = self._admission.usable(spec, look.tables(connection, [spec.table], self._names))
             if table is None:
                 roster.tables.pop(spec.key, None)
             else:

@@ -19,16 +19,24 @@ from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import CopyNeeded, KuvaszError, LakeError, SchemaError, SourceError, TableError
-from kuvasz.evolve.numbers import number
+from kuvasz.errors import (
+    ColumnsUnclear,
+    CopyNeeded,
+    KuvaszError,
+    LakeError,
+    SchemaError,
+    SourceError,
+    TableError,
+)
+from kuvasz.evolve.numbers import Answer, Time, number
 from kuvasz.model import Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.ports import Lake, Target
-from kuvasz.source import conninfo, fingerprint, introspect
-from kuvasz.source.look import Look, look
+from kuvasz.source import conninfo, fingerprint, inserts, publication
+from kuvasz.source.look import Look, look, tables
 from kuvasz.source.table import SourceTable, TableKind
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.containment import unforeseen
-from kuvasz.sync.targets import feed_of
+from kuvasz.sync.targets import feed_of, narrowed
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +66,10 @@ class SchemaWatch:
         on_trouble: Told of a table that cannot go on as it is.
         on_followed: Told of a table whose changes the lake has followed.
         on_renamed: Told of a table's new name; returns the table with it.
+        is_believed: Whether a person has agreed to take a transaction's columns as they probably are.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (whom it tells)
         self,
         source: Source,
         lake: Lake,
@@ -71,6 +80,7 @@ class SchemaWatch:
         on_trouble: OnTrouble,
         on_followed: Callable[[SourceTableSpec], None],
         on_renamed: Callable[[SourceTableSpec, TableName], SourceTableSpec],
+        is_believed: Callable[[SourceTableSpec, int], bool] = lambda _, __: False,
     ) -> None:
         self._source = source
         self._lake = lake
@@ -80,6 +90,7 @@ class SchemaWatch:
         self._on_trouble = on_trouble
         self._on_followed = on_followed
         self._on_renamed = on_renamed
+        self._is_believed = is_believed
         self._specs: dict[TableName, SourceTableSpec] = {}
         self._members: dict[int, SourceTableSpec] = {}  # by OID: whatever they are called
         self._looks: dict[int, Look] = {}
@@ -92,6 +103,7 @@ class SchemaWatch:
         self._specs = {spec.table: spec for spec in source.tables if not spec.member and not spec.is_collapse}
         self._members = {int(spec.member): spec for spec in source.tables if spec.member}
         self._source = source
+        self._publications = publications_of(source)
 
     def begin(self, tables: Iterable[tuple[SourceTableSpec, SourceTable]], at: int) -> None:
         """Take over what was seen at an LSN, and prepared in the lake."""
@@ -111,7 +123,9 @@ class SchemaWatch:
         if spec is None:
             return relation
         if not self._states.is_streaming(spec.identifier, self._source.name_of(spec)):
-            return relation  # its rows are not applied; when they are, the stream begins again
+            # Its rows are not applied; when they are, the stream begins again, or they come from a log: each message
+            # is for itself there, for the same words may mean something else later.
+            return dataclasses.replace(relation, described_lsn=commit_lsn)
         try:
             with self._following:
                 return self._follow(spec, relation, commit_lsn, xid)
@@ -144,7 +158,7 @@ class SchemaWatch:
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
             looks = dict(self._looks)  # first: what is looked at meanwhile is newer than what is found here
             round_ = _Round(
-                found=introspect.load_relations(connection, [spec.table for spec in self._source.tables]),
+                found=tables(connection, [spec.table for spec in self._source.tables], self._publications),
                 oids={spec.key: oid for oid, spec in tuple(self._spec_of.items())},
                 looks=looks,
                 connection=connection,
@@ -222,12 +236,12 @@ class SchemaWatch:
             SourceError: The catalog cannot be read.
             SchemaError: Another table has its name.
         """
-        seen = look(connection, spec.table, oid, xid)
+        seen = look(connection, spec.table, oid, xid, self._publications)
         is_free = seen.table is None or seen.table.kind is TableKind.OTHER
         if seen.moved is not None and (spec.member or is_free):
             renamed = dataclasses.replace(spec, table=seen.moved)
             spec = renamed if spec.member else self._on_renamed(spec, seen.moved)
-            seen = look(connection, spec.table, oid, xid)
+            seen = look(connection, spec.table, oid, xid, self._publications)
         if seen.table is not None and oid not in (0, seen.table.relation.oid):
             raise replaced(self._source, spec, None if seen.moved is None else str(seen.moved))
         return spec, seen
@@ -240,23 +254,65 @@ class SchemaWatch:
         message = f"source {self._source.name}, table {spec.table}: it has lost what identifies its rows"
         raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
 
+    def _refuse_partial(self, spec: SourceTableSpec, table: SourceTable) -> None:
+        """Refuse a table whose messages lack columns that the map takes: a column list does not grow by itself."""
+        taken, sent = narrowed(spec, table.relation).columns, table.relation.sent
+        hidden = [] if sent is None else sorted(column.name for column in taken if column.attnum not in sent)
+        if hidden:
+            what = f"without its columns {', '.join(hidden)}"
+            error = publication.partial(self._source.object_name, table, what)
+            raise SchemaError(f"source {self._source.name}: {error.message}", hint=error.hint)
+
     def _follow(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         position = self._lake.positions(spec.identifier).get(self._source.name_of(spec))
-        if position is not None and commit_lsn < position.lsn:
-            return relation  # the lake has its rows already
+        if relation.described_lsn not in (0, commit_lsn):  # of a log: the rows are of a later transaction
+            commit_lsn, xid = relation.described_lsn, 0
+        # The lake has the rows of a transaction before its position. If the same message counts for later ones, then
+        # nothing changed from there to the position: it means what the catalog showed then.
+        is_past = position is not None and commit_lsn < position.lsn
+        time = Time.at(position.lsn) if position is not None and is_past else Time.of(commit_lsn, xid)
         seen = self._looks.get(relation.oid)
-        if seen is None or seen.table is None or commit_lsn >= seen.lsn:
-            seen = self._look(spec, relation, commit_lsn, xid)
+        if seen is None or seen.table is None or not _shows(seen.table.relation, time, seen.lsn):
+            seen = self._look(spec, relation, commit_lsn, time.xid)
         assert seen.table is not None
         known = self._lake.columns(spec.identifier, self._source.name_of(spec))
-        numbered = number(relation, seen.table.relation, known)
+        if known is None:
+            return relation  # the lake goes by names
+        now = seen.table.relation
+        grids = [column.attnum for column in now.columns if column.is_grid]
+        answer = number(relation, known.history(now), time, grids)
+        if is_past and answer.relation is None and not answer.is_open:
+            return relation  # another message comes before any row that counts
+        numbered = answer.relation
+        if numbered is None and self._is_believed(spec, commit_lsn):
+            numbered = answer.likely
         if numbered is None:
-            raise self._lost_track(spec, "which of its columns {} means cannot be told from their names", commit_lsn)
-        key, now = _key(numbered), _key(seen.table.relation)
-        if key and now and key != now and numbered.identity is not ReplicaIdentity.FULL:
+            raise self._unclear(spec, answer, commit_lsn, seen.lsn)
+        key, key_now = _key(numbered), _key(now)
+        if key and key_now and key != key_now and numbered.identity is not ReplicaIdentity.FULL:
             names = ", ".join(relation.key)
             raise self._lost_track(spec, f"{{}} tells its old rows by ({names}), which is not its key", commit_lsn)
         return numbered
+
+    def _unclear(self, spec: SourceTableSpec, answer: Answer, commit_lsn: int, through: int) -> SchemaError:
+        message = (
+            f"source {self._source.name}, table {spec.table}: which of its columns the transaction at"
+            f" {lsn.render(commit_lsn)} means is not proved by what the catalog showed before and after it"
+        )
+        table_type, target = self._target_of(spec).type, spec.identifier
+        if table_type is TableType.CLONE:
+            return CopyNeeded(message, hint="kuvasz copies the table again by itself")
+        # Of what keeps the past, another copy would lose what happens until it is made, or even what was.
+        is_likely = answer.likely is not None
+        hint = "a column that was dropped in that time has to be told from one that was added: "
+        if answer.likely is not None:
+            names = ", ".join(f"{column.name} is number {column.attnum}" for column in answer.likely.columns)
+            hint += f"its rows probably mean ({names}): kuvasz retry --table {target} takes them so; or "
+        if table_type is TableType.HISTORY:
+            hint += f"kuvasz resync --table {target} copies it again, and versions from before stay"
+        else:
+            hint += f"drop the table {target} from the lake to copy it anew"
+        return ColumnsUnclear(message, hint=hint, through=through, likely=is_likely)
 
     def _lost_track(self, spec: SourceTableSpec, why: str, commit_lsn: int) -> SchemaError:
         """Return the error of a table whose rows of one transaction cannot be taken as they are."""
@@ -285,11 +341,23 @@ class SchemaWatch:
         tell(self._source, spec, done, at)
         if done:
             self._on_followed(spec)
+        self._refuse_partial(spec, seen.table)
         self._looks[relation.oid], self._spec_of[relation.oid] = seen, spec
 
 
 def _key(relation: Relation) -> set[int]:
     return {column.attnum for column in relation.columns if column.is_key}
+
+
+def publications_of(source: Source) -> tuple[str, ...]:
+    """Return the names of the publications that a source's stream names."""
+    return source.object_name, inserts.object_name(source.object_name)
+
+
+def _shows(now: Relation, time: Time, seen_lsn: int) -> bool:
+    """Whether a look shows the catalog of a time, or of later."""
+    is_running = now.seen is not None and time.xid in now.seen.running
+    return seen_lsn >= time.to_lsn and not is_running
 
 
 def replaced(source: Source, spec: SourceTableSpec, name: str | None) -> SchemaError:
@@ -314,4 +382,4 @@ def tell(source: Source, spec: SourceTableSpec, done: Iterable[str], at: int) ->
             "lsn": lsn.render(at), "what": what})  # fmt: skip
 
 
-__all__ = ["SchemaWatch", "replaced", "tell"]
+__all__ = ["SchemaWatch", "publications_of", "replaced", "tell"]

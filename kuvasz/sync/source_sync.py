@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
+    ColumnsUnclear,
     ConfigError,
     CopyNeeded,
     KuvaszError,
@@ -96,6 +97,7 @@ class SourceSync:
             on_trouble=self._on_trouble,
             on_followed=consent.followed,
             on_renamed=self._on_renamed,
+            is_believed=consent.is_believed,
         )
         members = MemberWatch(
             source, around.lake, around.states, around.progress, settle=basis.settle, readmit=self._requests.send
@@ -384,7 +386,7 @@ class SourceSync:
             if isinstance(error, RowsUnlogged):
                 self._roster.miss_rows(spec)
             self._roster.fail(spec, error)
-        if not isinstance(error, SchemaHeld):
+        if not isinstance(error, (SchemaHeld, ColumnsUnclear)):
             self._requests.send(spec.key)
 
     def _on_renamed(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:

@@ -260,7 +260,7 @@ class Verification:
             fetched = comparison.fetch(wanted_keys(found), table)
             stack.callback(lambda: comparison.discard(fetched))
         feed = feed_of(self._source, one.spec)
-        moved = Moved(found, lambda relation: table.columns.shape(feed, relation), self._lake.session)
+        moved = Moved(found, lambda relation: table.columns.shape_now(feed, relation), self._lake.session)
         window = self._window(stack, one)
         is_followed = one.at >= one.taken.consistent_point
         done = _decide(done, moved, window, one) if is_followed else _leave_waiting(done, moved, window, one)

@@ -20,7 +20,6 @@ ELSEWHERE = {
     "sync/verification.py": "integration/test_verify.py",
     "sync/report.py": "integration/test_verify.py",
     "sync/alignment.py": "integration/test_verify_stuck.py",
-    "sync/schema_watch.py": "integration/test_evolve.py",
     "sync/member_watch.py": "integration/test_members.py",
     "sync/partition_watch.py": "integration/test_partitions.py",
     "source/look.py": "integration/test_evolve.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, Seen, TableName
 from kuvasz.typemap import BUILTIN
 
 INT, BIGINT, TEXT, VARCHAR, NUMERIC, REAL = (BUILTIN[oid] for oid in (23, 20, 25, 1043, 1700, 700))
@@ -25,6 +25,10 @@ class SourceTable:
         self.file = 1
         self.clock = 1
         self.key = key
+        self.lsn = 100  #: where the WAL ends
+        self.xid = 10
+        self.hidden: frozenset[int] = frozenset()  #: what a column list of the publication leaves out
+        self.list_version = 0
         self.live: dict[int, Column] = {}
         self.attributes = 0
         for name, kind in columns or (("id", INT), ("n", INT), ("name", TEXT)):
@@ -60,12 +64,21 @@ class SourceTable:
             oid=self.oid, table=NAME, identity=ReplicaIdentity.DEFAULT, columns=tuple(self.live.values()),
             file=self.file, attributes=self.attributes,
             dropped=tuple(number for number in range(1, self.attributes + 1) if number not in self.live),
+            sent=tuple(sorted(self.live.keys() - self.hidden)) if self.list_version else None,
+            list_version=self.list_version, seen=Seen(lsn=self.lsn, until=self.lsn),
         )  # fmt: skip
+
+    def begin(self) -> tuple[int, int]:
+        """Commit LSN and xid of a transaction that ends here."""
+        self.lsn += 10
+        self.xid += 1
+        return self.lsn - 10, self.xid
 
     def message(self) -> Relation:
         """As a Relation message describes it."""
         columns = tuple(
             Column(name=column.name, pg_type=column.pg_type, typmod=column.typmod, is_key=column.is_key)
-            for column in self.live.values()
+            for number, column in self.live.items()
+            if number not in self.hidden
         )
         return Relation(oid=self.oid, table=NAME, identity=ReplicaIdentity.DEFAULT, columns=columns)

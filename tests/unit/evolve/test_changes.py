@@ -124,3 +124,34 @@ def test_a_partitioned_table_is_rewritten_with_its_partitions() -> None:
         after = dataclasses.replace(table.catalog(), file=0, leaf_files=files)
         found = compare(known.of(before, {}), after)
         assert [change.kind for change in found] == [Kind.REWRITE] * is_rewritten
+
+
+def listed(table: SourceTable, *hidden: int) -> None:
+    table.hidden = frozenset(hidden)
+    table.list_version += 1
+
+
+@pytest.mark.parametrize(
+    ("before", "make", "copied"),
+    [
+        ((2,), lambda t: None, []),
+        ((2,), lambda t: (t.add("c"), listed(t, 2, 4)), ["id", "name"]),
+        ((2,), listed, ["id", "n", "name"]),
+        ((), lambda t: listed(t, 2), ["id", "name"]),
+    ],
+)
+def test_what_messages_may_have_left_out_is_copied(
+    before: tuple[int, ...], make: Callable[[SourceTable], object], copied: list[str]
+) -> None:
+    table = SourceTable()
+    listed(table, *before)
+    remembered = known.of(table.catalog(), {})
+    make(table)
+    assert [change.name for change in compare(remembered, table.catalog()) if change.why_copy] == copied
+
+
+def test_a_list_that_begins_with_the_copy_leaves_nothing_out() -> None:
+    table = SourceTable()
+    remembered = known.of(table.catalog(), {})
+    listed(table, 2)
+    assert compare(remembered, table.catalog()) == []

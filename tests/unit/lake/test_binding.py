@@ -7,8 +7,9 @@ import pytest
 from kuvasz.errors import DecodeError, LakeError, SchemaError
 from kuvasz.lake import binding
 from kuvasz.lake.schema import LakeSchema, wanted
-from kuvasz.model import Column, Relation, ReplicaIdentity, TableName
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, RefusedValue, Shape
+from kuvasz.typemap import BUILTIN
 from tests.contract.changes import INT4, ITEMS, feed, relation, target
 
 SEED = bytes(16)
@@ -75,3 +76,39 @@ def test_a_values_error_tells_its_transaction() -> None:
     failed = LakeError("storage failed")
     assert binding.placed(failed, 5) is failed
     assert binding.placed(refused, 0) is refused
+
+
+def typed(kind: PgType) -> Relation:
+    """Items with numbers, whose second column has a type."""
+    columns = tuple(dataclasses.replace(one, attnum=number) for number, one in enumerate(ITEMS.columns, 1))
+    return dataclasses.replace(
+        ITEMS, columns=(columns[0], dataclasses.replace(columns[1], pg_type=kind), *columns[2:])
+    )
+
+
+@pytest.mark.parametrize("kind", TableType)
+def test_a_row_from_before_a_change_of_type_goes_to_the_field_that_can_hold_it(kind: TableType) -> None:
+    table = dataclasses.replace(target(), type=kind)
+    fields = wanted(
+        table, dataclasses.replace(ITEMS, columns=(*ITEMS.columns, Column(name="old", pg_type=BUILTIN[25])))
+    )
+    ids = {field.name: field.field_id for field in fields}
+    numbers = {1: ids["id"], 2: ids["n"], 3: ids["body"]}
+    live = frozenset(numbers.values())
+
+    def columns(relation: Relation, left: dict[int, tuple[int, ...]], live: frozenset[int] = live) -> dict[str, int]:
+        schema = LakeSchema(schema_id=0, fields=fields)
+        shape = binding.bind(table, schema, ("id",), SEED, feed("eu"), relation, numbers, live, left)
+        return {one.name: one.column for one in shape.bindings if one.column >= 0}
+
+    text = typed(BUILTIN[25])
+    assert columns(typed(INT4), {2: (ids["old"],)}) == {"id": 0, "n": 1, "body": 2}
+    assert columns(text, {2: (ids["old"],)}) == {"id": 0, "old": 1, "body": 2}
+    with pytest.raises(SchemaError, match="column n is string by its type text, but int in the lake"):
+        columns(text, {2: (ids["body"],)})  # which another column fills now
+    gone = live - {ids["n"]}
+    if kind is TableType.CLONE:
+        assert columns(text, {}, gone) == {"id": 0, "body": 2}
+    else:
+        with pytest.raises(SchemaError, match="column n is string by its type text, but int in the lake"):
+            columns(text, {}, gone)

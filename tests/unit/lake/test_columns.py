@@ -124,7 +124,7 @@ def world() -> World:
 
 
 def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
-    earlier = world.source.message()
+    earlier = world.source.catalog()
     before = world.columns.shape(feed(), earlier)
     assert world.columns.shape(feed(), earlier) is before
     number = world.source.add("size")
@@ -139,6 +139,19 @@ def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
     world.columns.check(feed(), world.source.catalog())
     after = world.columns.shape(feed(), earlier)
     assert [one.name for one in after.bindings] == [*(one.name for one in before.bindings), "size"]
+
+
+def test_a_message_whose_columns_have_no_numbers_is_not_taken_by_its_names(world: World) -> None:
+    with pytest.raises(SchemaError, match="which of its columns a message means was not found out"):
+        world.columns.shape(feed(), world.source.message())
+
+
+def test_a_message_of_a_table_as_it_is_now_has_its_numbers(world: World) -> None:
+    shape = world.columns.shape_now(feed(), world.source.message())
+    assert [(one.name, one.column) for one in shape.bindings] == [("id", 0), ("n", 1), ("name", 2)]
+    world.source.alter(2, name="m")
+    with pytest.raises(SchemaError, match=r"source eu, table public\.items: its columns were others a while ago"):
+        world.columns.shape_now(feed(), world.source.message())
 
 
 def test_what_is_the_same_costs_no_commit(world: World) -> None:

@@ -361,8 +361,10 @@ def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: 
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["eu", "us"]), st.sampled_from(["add", "drop", "rename", "swap", "look"]),
-                          st.integers(0, 5), _names), max_size=20))  # fmt: skip
+@given(st.lists(
+    st.tuples(st.sampled_from(["eu", "us"]), st.sampled_from(["add", "drop", "rename", "swap", "retype", "look"]),
+              st.integers(0, 5), _names), max_size=20,
+))  # fmt: skip
 def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
     steps: list[tuple[str, str, int, str]],
 ) -> None:
@@ -386,6 +388,9 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
             mine, other = table.live[first].name, table.live[second].name
             table.alter(first, name=other)
             table.alter(second, name=mine)
+        elif what == "retype" and chosen:
+            table.alter(chosen, pg_type=[INT, BIGINT, TEXT][place % 3])
+            table.rewrite()
         elif what == "look":
             planned = lake.follow(table, source)
             for one, seen in tables.items():
@@ -400,5 +405,6 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
                     assert is_copied or where[one].get(number, field.field_id) == field.field_id
                     where[one][number] = field.field_id
                 assert seen.live
+                assert strays(lake.schema, lake.known, one) == {}, "it is not taken for someone else's doing"
             again = lake.follow(table, source)
             assert (again.steps, again.why_copy) == ((), "")

@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config.model import OnSchemaChange
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, SchemaHeld
+from kuvasz.errors import ChangesLost, ColumnsUnclear, SchemaHeld
 from kuvasz.sync.consent import Consent
 from kuvasz.sync.targets import target_of
 from tests.unit.sync.scene import Scene
@@ -46,3 +46,12 @@ def test_a_gap_is_accepted_only_by_who_was_told_of_it(spec: SourceTableSpec) -> 
     assert consent.is_gap_accepted(spec)
     consent.closed(spec)
     assert not consent.is_gap_accepted(spec)
+
+
+def test_columns_are_taken_as_they_probably_are_only_where_somebody_agreed(spec: SourceTableSpec) -> None:
+    consent = Consent(b"")
+    consent.give(spec.key, ColumnsUnclear("nothing speaks for an answer", through=100))
+    assert not consent.is_believed(spec, 99)
+    consent.give(spec.key, ColumnsUnclear("which columns it means is not proved", through=100, likely=True))
+    assert consent.is_believed(spec, 99)
+    assert not consent.is_believed(spec, 100)

@@ -59,7 +59,7 @@ class World(Scene):
         self.roster.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)
         monkeypatch.setattr(snapshot, "session", self._session)
-        monkeypatch.setattr(introspect, "load_relation", lambda *_: self.seen)
+        monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
         monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
         monkeypatch.setattr(copies, "_FIRST_BACKOFF_S", 0.01)
 
