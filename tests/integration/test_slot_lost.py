@@ -44,8 +44,8 @@ class Scene:
         self.database, self.folder = database, folder
         fill(database)
 
-    def pipeline(self, policy: str = "stop") -> Pipeline:
-        (databases,) = group({"eu": self.database}, dict.fromkeys(TABLES))
+    def pipeline(self, policy: str = "stop", *tables: str) -> Pipeline:
+        (databases,) = group({"eu": self.database}, dict.fromkeys(tables or TABLES))
         return Pipeline(self.folder.config([databases | {"on_slot_lost": policy}]), self.folder)
 
     def first_run(self) -> None:
@@ -281,6 +281,20 @@ def lake_columns(folder: LakeFolder, table: str) -> list[str]:
     return [
         field.name for field in open_table(folder.pyiceberg, f"shop.{table}", catalog=folder.catalog).schema().fields
     ]
+
+
+def test_a_table_that_was_not_in_the_map_when_the_slot_was_lost_is_copied_when_it_comes_back(scene: Scene) -> None:
+    scene.database.execute(f"CREATE PUBLICATION {SLOT} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    scene.first_run()
+    scene.change()
+    scene.database.execute(f"SELECT pg_drop_replication_slot('{SLOT}')")
+    with scene.pipeline("resync", "items") as pipeline:
+        pipeline.wait_streaming()
+        scene.change()
+    with scene.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        assert pipeline.app.states.get("shop.items", "shop_eu").copies == 0
+        scene.wait_equal(pipeline)
 
 
 def test_another_cluster_behind_a_known_sid_changes_nothing(
