@@ -320,7 +320,7 @@ class App:
         """
         worker = self.workers[worker_of(target, len(self.workers))]
         begun = worker.begun()
-        while not worker.has_ended(begun):
+        while not worker.has_ended(begun, target):
             if worker.is_stopping:
                 raise SourceError(f"stopped while changes of table {target} were under way")
             await asyncio.sleep(_SETTLE_S)

@@ -23,6 +23,7 @@
     │   └── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
+    │   ├── TableStuck           1   timed   table     catalog or storage fail for this table alone
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
     ├── StateError               1   human   process   the state folder cannot be read or written
     │   └── StateTaken           2   human   process   another process owns the state folder
@@ -237,6 +238,10 @@ class LakeError(KuvaszError):
 
 class LateCommit(LakeError):
     """The table is further than this process brought it: a commit of an earlier one landed after all."""
+
+
+class TableStuck(LakeError):
+    """Catalog or storage refuse what is done to one table, or do not answer it, while others go on."""
 
 
 class OutcomeUnknown(LakeError):

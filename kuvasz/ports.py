@@ -7,6 +7,7 @@ of it may be confirmed to a source.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -112,6 +113,14 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A target's commit takes long; others were not to wait for it. Later ones of the target come behind it."""
+
+    target: str
+    outcome: concurrent.futures.Future[Receipt | Failure | None]  #: None: the target had failed before
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
     """The files of one table, as maintenance last saw them, and what it did since the start."""
 
@@ -185,6 +194,7 @@ class Lake(Protocol):
         Raises:
             SchemaError: An existing table has other types or another key, or is not ours, or must not follow.
             CopyNeeded: A copy is needed, and it is streaming. Nothing was done.
+            TableStuck: Catalog or storage fail for this target alone.
             LakeError: Catalog or storage failed.
         """
 
@@ -220,8 +230,11 @@ class Lake(Protocol):
         What is returned waits for `commit`; it is opaque to its holder.
         """
 
-    def commit(self, written: Any) -> Iterable[Receipt | Failure]:  # noqa: ANN401
-        """Make written work visible, one commit per target, in the order of the `write` calls."""
+    def commit(self, written: Any) -> Iterable[Receipt | Failure | Pending]:  # noqa: ANN401
+        """Make written work visible, one commit per target, in the order of the `write` calls.
+
+        What catalog or store refuse is tried again; where that takes long the outcome is `Pending`.
+        """
 
     def copy(
         self,

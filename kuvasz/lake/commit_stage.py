@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 import threading
 import time
@@ -10,14 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone
-from kuvasz.lake import chunks
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone, TableStuck
+from kuvasz.lake import chunks, lanes
 from kuvasz.lake.clone import CloneWriter
 from kuvasz.lake.era import Era
 from kuvasz.lake.files import Changeset
 from kuvasz.lake.history import HistoryWriter
+from kuvasz.lake.lanes import Lanes, Ticket
 from kuvasz.model import TableType
-from kuvasz.ports import Failure, Receipt
+from kuvasz.ports import Failure, Pending, Receipt
 
 if TYPE_CHECKING:
     from kuvasz.lake.binding import Feeds
@@ -42,7 +42,8 @@ class CommitStage:
 
     Args:
         jobs: Where rows that need others of the lake are written.
-        pool: Tables commit side by side in it.
+        answer: Raises a `KuvaszError` if catalog or store do not answer for any table.
+        room_bytes: See `Lanes`.
         tables: Every prepared table by its name.
         feeds: What feeds them.
         properties: Of the FileIO.
@@ -52,36 +53,56 @@ class CommitStage:
     def __init__(
         self,
         jobs: Jobs,
-        pool: concurrent.futures.Executor,
+        answer: Callable[[], None],
+        room_bytes: int,
         tables: Mapping[str, LakeTable],
         feeds: Feeds,
         properties: Mapping[str, str],
         state: Path,
     ) -> None:
         self._jobs = jobs
-        self._pool = pool
         self._tables = tables
         self._feeds = feeds
         self._properties = properties
         self._state = state
-        self._closing = threading.Event()
+        self._lanes = Lanes(self._commit, self._hangs, answer, room_bytes)
         self._lock = threading.Lock()
         self.conflicts = 0  #: commits made again because another writer was faster
 
     def close(self) -> None:
         """Try nothing again any more."""
-        self._closing.set()
+        self._lanes.close()
 
-    def commit(self, written: Written) -> list[Receipt | Failure]:
+    def commit(self, written: Written) -> list[Receipt | Failure | Pending]:
         """See `kuvasz.ports.Lake.commit`."""
-        if len(written.tables) == 1:
-            outcomes = [self._commit(written.tables[0])]
-        else:
-            outcomes = list(self._pool.map(self._commit, written.tables))
-        return [outcome for outcome in outcomes if outcome is not None]
+        outcomes: list[Receipt | Failure | Pending] = []
+        for ticket in self._lanes.put(written.tables):
+            if not ticket.outcome.done():
+                self._tables[ticket.target].lock.is_stuck = True
+                outcomes.append(Pending(target=ticket.target, outcome=ticket.outcome))
+            elif (outcome := ticket.outcome.result()) is not None:
+                outcomes.append(outcome)
+        return outcomes
 
-    def _commit(self, written: WrittenTable) -> Receipt | Failure | None:
+    def _hangs(self, ticket: Ticket) -> KuvaszError:
+        """Give up a commit of which nobody knows when it returns; see `Lanes`."""
+        table = self._tables[ticket.target]
+        message = f"table {table.name}: catalog or store have not answered a commit for {lanes.BOUND_S:g} s"
+        error = TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
+        # Without the lock, which that commit holds. If it is made in the end, the table's position says so.
+        table.era = Era(accepted={}, error=error)
+        return error
+
+    def _commit(self, ticket: Ticket) -> Receipt | Failure | None:
+        written = ticket.written
         table = self._tables[written.work.target]
+        table.lock.is_stuck = self._lanes.is_stuck(table.name)
+        try:
+            return self._commit_one(table, ticket, written)
+        finally:
+            table.lock.is_stuck = False
+
+    def _commit_one(self, table: LakeTable, ticket: Ticket, written: WrittenTable) -> Receipt | Failure | None:
         with table.lock:
             changeset = Changeset()
             if table.era is not written.era or written.era.error is not None:
@@ -98,7 +119,7 @@ class CommitStage:
                 had_open = bool(table.open)
                 for attempt in range(_CONFLICT_ATTEMPTS):
                     try:
-                        return self._apply(table, written, changeset)
+                        return self._apply(table, ticket, changeset)
                     except ForeignChange:
                         self._note_conflict()
                         # Parts of an open transaction cannot be resolved again: their keys are gone by now.
@@ -125,13 +146,14 @@ class CommitStage:
         with self._lock:
             self.conflicts += 1
 
-    def _apply(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> Receipt:
-        self._retried(table, table.follow)
+    def _apply(self, table: LakeTable, ticket: Ticket, changeset: Changeset) -> Receipt:
+        written = ticket.written
+        self._retried(ticket, table.follow)
         table.check_open()
         self._resolve(table, written, changeset)
         positions = chunks.reached(written.cut, written.work.through, table.positions)
         begin = time.monotonic()
-        snapshot_id = self._retried(table, lambda: table.commit(changeset, positions))
+        snapshot_id = self._retried(ticket, lambda: table.commit(changeset, positions))
         seconds = time.monotonic() - begin
         return Receipt(
             target=table.name,
@@ -144,20 +166,27 @@ class CommitStage:
             seconds=seconds,
         )
 
-    def _retried(self, table: LakeTable, step: Callable[[], T]) -> T:
-        """Catalog and storage may fail for a while: the work is kept and the step tried again, for ever."""
+    def _retried(self, ticket: Ticket, step: Callable[[], T]) -> T:
+        """Catalog and storage may fail for a while: the work is kept and the step tried until it is given up."""
         wait = _FIRST_WAIT_S
+        ticket.waits_since = time.monotonic()
         while True:
             try:
-                return step()
+                done = step()
             except LakeError as error:
-                if self._closing.is_set() or isinstance(error, LateCommit):
+                if self._lanes.is_closing or isinstance(error, LateCommit):
                     raise
+                if ticket.is_given_up.is_set():
+                    raise TableStuck(error.message, hint=error.hint) from error
+                ticket.refusal = error
                 _log.warning("a commit failed and is tried again", extra={
-                    "event": "commit_retry", "table": table.name, "error": error.message, "wait_s": wait,
+                    "event": "commit_retry", "table": ticket.target, "error": error.message, "wait_s": wait,
                 })  # fmt: skip
-                self._closing.wait(wait)
+                ticket.is_given_up.wait(wait)
                 wait = min(wait * 2, _LAST_WAIT_S)
+            else:
+                ticket.waits_since = ticket.refusal = None
+                return done
 
     def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter

@@ -20,7 +20,7 @@ import numpy as np
 
 from kuvasz.config import names as config_names
 from kuvasz.config.model import Config
-from kuvasz.errors import KuvaszError, LakeError, TableGone
+from kuvasz.errors import KuvaszError, LakeError, LateCommit, TableGone, TableStuck
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
@@ -49,13 +49,19 @@ from kuvasz.lake.table import LakeTable
 from kuvasz.lake.write_stage import WriteStage
 from kuvasz.lake.written import Written
 from kuvasz.model import Position, Relation, TableType
-from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Receipt, TableWork, Target, Upkeep
+from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Pending, Receipt, TableWork, Target, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Tables that commit side by side. A commit is mostly waiting (28/s with one thread, 80/s with four; 2 cores).
-_COMMIT_THREADS = 4
+#: Threads for what is done beside: reading an index ahead, trying whether the store takes a table again.
+_THREADS = 4
+
+#: Share of `pipeline.memory` that changes may have whose commits are stuck.
+_ASIDE_SHARE = 8
+
+#: How long a table that was refused may take to be tried.
+_TRIAL_S = 10.0
 
 _TABLE_PROPERTIES = {
     "write.delete.mode": "merge-on-read",
@@ -109,13 +115,14 @@ class IcebergLake:
         self._prove_warehouse()
         self._spool = Spool(self._spool_folder(), self._properties)
         self._spool.clear()
-        self._pool = concurrent.futures.ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="commit")
+        self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="lake")
         self._write_stage = WriteStage(
             self._session, self._jobs, self._spool, self._tables, self._feeds, self._config
         )
         self._commit_stage = CommitStage(
-            self._jobs, self._pool, self._tables, self._feeds, self._properties, self._state
-        )
+            self._jobs, self._answer, self._config.pipeline.memory // _ASIDE_SHARE, self._tables, self._feeds,
+            self._properties, self._state,
+        )  # fmt: skip
         self._warm_up()
         if self._maintainer is None:  # whoever opens twice gets one
             self._maintainer = Maintainer(
@@ -181,6 +188,7 @@ class IcebergLake:
             if table is None or isinstance(table.era.error, TableGone):
                 table = self._load(target, feed, relation)
                 self._tables[target.name] = table
+        self._try(table)
         with table.lock:
             done = table.columns.evolve(target, feed, relation, is_streaming=is_streaming)
             table.columns.shape(feed, relation)
@@ -200,6 +208,32 @@ class IcebergLake:
                     return False
                 self._tables[target.name] = self._table(found, target)
             return True
+
+    def _try(self, table: LakeTable) -> None:
+        """Find out whether catalog and store take a table again that they had refused.
+
+        Raises:
+            TableStuck: They do not.
+        """
+        refusal = table.era.error
+        if not isinstance(refusal, LakeError) or isinstance(refusal, LateCommit):
+            return
+        try:
+            self._pool.submit(table.prove).result(_TRIAL_S)
+        except TimeoutError as error:
+            message = f"table {table.name}: catalog or store have not answered for {_TRIAL_S:g} s"
+            raise TableStuck(message, hint="see what they wait for; it is tried again") from error
+        except LakeError as error:
+            raise TableStuck(error.message, hint=error.hint) from error
+
+    def _answer(self) -> None:
+        """Find out whether catalog and store answer at all.
+
+        Raises:
+            LakeError: They do not.
+        """
+        self._catalog.ensure_namespace(self._config.lake.namespace)
+        self._prove_warehouse()
 
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`."""
@@ -262,7 +296,7 @@ class IcebergLake:
         assert self._write_stage is not None
         return self._write_stage.write(works)
 
-    def commit(self, written: Written) -> Iterable[Receipt | Failure]:
+    def commit(self, written: Written) -> Iterable[Receipt | Failure | Pending]:
         """See `kuvasz.ports.Lake.commit`."""
         assert self._commit_stage is not None
         return self._commit_stage.commit(written)
@@ -411,8 +445,9 @@ class IcebergLake:
         if self._maintainer is not None:
             self._maintainer.stop()
         for table in self._tables.values():
-            table.close()
-        self._pool.shutdown(wait=True)
+            with contextlib.suppress(TableStuck):
+                table.close()
+        self._pool.shutdown(wait=False)
         if self._owns_session and self._session is not None and self.why_dead() is None:
             self._session.stop()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
 from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.schema import SID, LakeSchema, bounded
+from kuvasz.lake.tablelock import TableLock
 from kuvasz.lake.transaction import OpenTransaction
 from kuvasz.lake.turn import Turn
 from kuvasz.model import Position, TableType, UInt32s
@@ -42,6 +44,9 @@ from kuvasz.modes import bag
 from kuvasz.ports import Target
 
 _log = logging.getLogger(__name__)
+
+#: Table property that is written to find out whether one can be.
+_PROOF_PROPERTY = "kuvasz.proof"
 
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
@@ -71,7 +76,7 @@ class LakeTable:
         expressions: Expressions,
         read_versions: Callable[[LakeTable], ReadVersions] | None = None,
     ) -> None:
-        self.lock = threading.RLock()
+        self.lock = TableLock(target.name)
         self.table = table
         self.notes = Notes(table)
         self.target = target
@@ -462,6 +467,26 @@ class LakeTable:
         remove(file_io(self._properties, self.location), changeset.obsolete)
         self.index.mark()
         self._checkpoints.count(self.index, sum(file.rows for file, _ in changeset.added.values()))
+
+    def prove(self) -> None:
+        """Find out whether catalog and store take anything of this table.
+
+        Raises:
+            LakeError: They do not.
+        """
+        with self.lock, self.lock.doubtful():
+            path = f"{self.location}/data/kvsz-{uuid.uuid4().hex}-proof"
+            try:
+                io = file_io(self._properties, path)
+                with io.new_output(path).create() as stream:
+                    stream.write(b"kuvasz")
+                io.delete(path)
+            except Exception as error:  # each store fails with errors of its own
+                message = f"table {self.name}: {self.location}/data cannot be written: {error}"
+                raise LakeError(message, hint="check the permissions there; it is tried again") from error
+            self.table.set_properties({_PROOF_PROPERTY: uuid.uuid4().hex})
+            if self._index is None:  # else nothing is unknown: a commit that failed lets go of the index
+                self.positions.update(position_properties.parse(self.table.properties, self.name))
 
     def advance(self, positions: Mapping[str, Position]) -> None:
         """Store positions in a commit of their own, when no row changed with them."""

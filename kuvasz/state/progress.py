@@ -41,7 +41,7 @@ class _Lane:
 
 
 class _Source:
-    __slots__ = ("confirmable", "epoch", "holds", "lanes", "received", "routed")
+    __slots__ = ("confirmable", "epoch", "holds", "lanes", "pending", "received", "routed")
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -50,13 +50,14 @@ class _Source:
         self.confirmable = 0
         self.lanes: dict[int, _Lane] = {}
         self.holds: set[str] = set()
+        self.pending: dict[str, int] = {}  # what stepped aside -> how often
 
     def lane(self, worker: int) -> _Lane:
         return self.lanes.setdefault(worker, _Lane())
 
     def advance(self) -> None:
         """Move `confirmable` to where it may stand now."""
-        if self.holds:
+        if self.holds or self.pending:
             return
         floors = [lane.undurable[0].floor for lane in self.lanes.values() if lane.undurable]
         self.confirmable = max(self.confirmable, min(floors, default=self.received))
@@ -165,7 +166,26 @@ class Progress:
     def pending(self, source: str) -> bool:
         """Tell whether any worker was given something that is not durable yet."""
         with self._lock:
-            return any(lane.undurable for lane in self._source(source).lanes.values())
+            entry = self._source(source)
+            return bool(entry.pending) or any(lane.undurable for lane in entry.lanes.values())
+
+    def step_aside(self, source: str, target: str) -> None:
+        """Keep the confirmable LSN where it is until what was given to a worker for a target `came_through`.
+
+        So that all else may count as durable meanwhile. It counts: each call needs its own.
+        """
+        with self._lock:
+            pending, name = self._source(names.source_of(source)).pending, _hold(source, target)
+            pending[name] = pending.get(name, 0) + 1
+
+    def came_through(self, source: str, target: str) -> None:
+        """Undo one `step_aside`."""
+        with self._lock:
+            entry, name = self._source(names.source_of(source)), _hold(source, target)
+            left = entry.pending.pop(name, 0) - 1
+            if left > 0:
+                entry.pending[name] = left
+            entry.advance()
 
     def forget(self, source: str) -> None:
         """Drop everything known of a source; only when its reader has stopped."""

@@ -20,6 +20,7 @@ from kuvasz.errors import (
     SchemaError,
     SchemaHeld,
     TableError,
+    TableStuck,
 )
 from kuvasz.model import TableName
 from kuvasz.source.table import SourceTable
@@ -128,7 +129,7 @@ class Admission:
             if not spec.member:
                 self._basis.around.routes.bind(self._map.name, spec, table.relation.oid)
             self._admit(spec)
-        except TableError as error:
+        except (TableError, TableStuck) as error:
             self._check_map(spec, error)
             self._unprepared.add(spec.key)
             self.refuse(spec, error)
@@ -150,7 +151,7 @@ class Admission:
         self._begin_anew(spec)
         return True
 
-    def _check_map(self, spec: SourceTableSpec, error: TableError) -> None:
+    def _check_map(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Have a wrong map end the first start; later it puts the table into error."""
         if isinstance(error, OptionRefused) and not self._basis.lifetime.has_started:
             raise MapMismatch(

@@ -27,6 +27,7 @@ from kuvasz.errors import (
     SchemaError,
     SourceError,
     TableError,
+    TableStuck,
 )
 from kuvasz.evolve.numbers import Answer, Time, number
 from kuvasz.model import Relation, ReplicaIdentity, TableName, TableType
@@ -41,7 +42,7 @@ from kuvasz.sync.targets import feed_of, narrowed
 _log = logging.getLogger(__name__)
 
 #: (what the map says of a table, what keeps it from following)
-OnTrouble = Callable[[SourceTableSpec, TableError], None]
+OnTrouble = Callable[[SourceTableSpec, TableError | TableStuck], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class SchemaWatch:
         try:
             with self._following:
                 return self._follow(spec, relation, commit_lsn, xid)
-        except TableError as error:
+        except (TableError, TableStuck) as error:
             self._looks.pop(relation.oid, None)
             self._on_trouble(spec, error)
             return relation

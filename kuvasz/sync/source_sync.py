@@ -29,6 +29,7 @@ from kuvasz.errors import (
     SlotLost,
     SourceReplaced,
     TableError,
+    TableStuck,
 )
 from kuvasz.model import TableName
 from kuvasz.route.hashing import worker_of
@@ -372,7 +373,7 @@ class SourceSync:
 
     # From any thread
 
-    def _on_trouble(self, spec: SourceTableSpec, error: TableError) -> None:
+    def _on_trouble(self, spec: SourceTableSpec, error: TableError | TableStuck) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
         # Hold first: what comes from now on is not applied, and must come again.
         self._roster.hold(spec)

@@ -6,6 +6,7 @@ While mini-transaction n commits, the Spark job of n+1 runs. A worker owns its t
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import logging
 import queue
@@ -18,7 +19,7 @@ from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.model import NO_OPERATIONS, Delivery, TableName
 from kuvasz.parking.lot import ParkingLot
-from kuvasz.ports import Failure, Lake, Receipt
+from kuvasz.ports import Failure, Lake, Pending, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
@@ -79,6 +80,7 @@ class Worker:
         self._stopping = False
         self._begun = 0  # mini-transactions
         self._ended = 0
+        self._aside: collections.Counter[str] = collections.Counter()  #: target -> commits that take long
         self._lot = lot
         self._gatherer = Gatherer() if lot is None else Gatherer(lot.takes, self._is_replaying)
         self._written: queue.Queue[tuple[Gathered, Any] | None] = queue.Queue(maxsize=1)
@@ -119,13 +121,13 @@ class Worker:
         with self._wake:
             return self._begun
 
-    def has_ended(self, begun: int) -> bool:
-        """Whether so many mini-transactions are committed or have failed.
+    def has_ended(self, begun: int, target: str = "") -> bool:
+        """Whether so many mini-transactions are committed or have failed, as far as they concern a target.
 
         A target that was taken out of `TableStates.is_active` before `begun` was asked has nothing under way then.
         """
         with self._wake:
-            return self._ended >= begun
+            return self._ended >= begun and not self._aside[target]
 
     @property
     def is_stopping(self) -> bool:
@@ -233,6 +235,8 @@ class Worker:
             for outcome in self._lake.commit(written):
                 if isinstance(outcome, Failure):
                     self._fail(outcome)
+                elif isinstance(outcome, Pending):
+                    self._leave_aside(gathered, outcome)
                 else:
                     self._receive(outcome)
                     received.add(outcome.target)
@@ -248,6 +252,37 @@ class Worker:
                 "event": "durable", "worker": self._number, "bytes": gathered.bytes,
                 "seconds": round(time.monotonic() - begin, 4),
             })  # fmt: skip
+
+    def _leave_aside(self, gathered: Gathered, pending: Pending) -> None:
+        """Let all but one target count as durable: its sources are confirmed nothing until it came through."""
+        target = pending.target
+        (work,) = [work for work in gathered.works if work.target == target]
+        sources = [*{*work.through, *work.open_sources, *work.abandoned}]
+        for source in sources:
+            self._progress.step_aside(source, target)
+        with self._wake:
+            self._aside[target] += 1
+
+        def came_through(outcome: concurrent.futures.Future[Receipt | Failure | None]) -> None:
+            try:
+                found = outcome.result()
+                if isinstance(found, Failure):
+                    if self._stopping:
+                        return  # it was given up for that, and the next start takes it up
+                    self._fail(found)
+                elif found is not None:
+                    self._receive(found)
+                    self._note_replays(gathered, {target})
+            except Exception as error:  # noqa: BLE001 (nobody else would see it)
+                _log.exception("a worker died", extra={"event": "bug", "worker": self._number})
+                self.died = InternalError(f"worker {self._number}: {error!r}")
+                return
+            for source in sources:
+                self._progress.came_through(source, target)
+            with self._wake:
+                self._aside[target] -= 1
+
+        pending.outcome.add_done_callback(came_through)
 
     def _note_replays(self, gathered: Gathered, received: Container[str]) -> None:
         for source, replay in gathered.replays:

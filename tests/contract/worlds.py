@@ -12,7 +12,7 @@ import pyarrow as pa
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.lake.memory import MemoryLake
 from kuvasz.model import Position, Relation
-from kuvasz.ports import Failure, Lake, Receipt, TableWork
+from kuvasz.ports import Failure, Lake, Pending, Receipt, TableWork
 from tests import oracle
 from tests.contract.changes import ITEMS, TARGET, Lines, feed, target
 from tests.fix_lake import LakeFolder
@@ -37,7 +37,12 @@ class World:
 
     def apply(self, *works: TableWork) -> Sequence[Receipt | Failure]:
         """Write and commit."""
-        return list(self.lake.commit(self.lake.write(works)))
+        return self.commit(self.lake.write(works))
+
+    def commit(self, written: object) -> Sequence[Receipt | Failure]:
+        """Commit, and wait for what takes long."""
+        outcomes = [one.outcome.result() if isinstance(one, Pending) else one for one in self.lake.commit(written)]
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def applied(self, *works: TableWork) -> Sequence[Receipt]:
         """Write and commit what must not fail."""

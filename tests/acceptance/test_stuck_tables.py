@@ -1,0 +1,133 @@
+"""Catalog or store fail for one table alone: the others keep their pace, and it comes back by itself.
+
+The store refuses a table's metadata (a file lies where its folder should be), or the catalog does not answer for it
+(someone has locked its row).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kuvasz.lake import lanes, tablelock
+from kuvasz.state.tables import State
+from kuvasz.sync import requests
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database
+from tests.fix_stores import PostgresCatalogFolder
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+TABLES = ("items", "others")
+
+Breaking = Callable[[LakeFolder], contextlib.AbstractContextManager[None]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables in error are tried again soon."""
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.5)
+    monkeypatch.setattr(requests, "_LAST_RETRY_S", 2.0)
+    monkeypatch.setattr(tablelock, "_WAIT_S", 0.5)
+
+
+@contextlib.contextmanager
+def refusing(lake: LakeFolder) -> Iterator[None]:
+    """The store takes no metadata of items."""
+    folder = next(Path(lake.folder / "wh").glob("**/items")) / "metadata"
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.touch()
+    try:
+        yield
+    finally:
+        folder.unlink()
+        away.rename(folder)
+
+
+@contextlib.contextmanager
+def locked(lake: LakeFolder) -> Iterator[None]:
+    """The catalog does not answer when the row of items is changed."""
+    assert isinstance(lake, PostgresCatalogFolder)
+    with lake.database.connect() as session:
+        session.execute("SELECT FROM iceberg_tables WHERE table_name = 'items' FOR UPDATE")
+        yield
+        session.rollback()
+
+
+@pytest.mark.parametrize(("where", "breaking"), [("lake_folder", refusing), ("postgres_catalog", locked)])
+def test_one_stuck_table_slows_no_other_and_comes_back(
+    database: Database,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    breaking: Breaking,
+) -> None:
+    lake: LakeFolder = request.getfixturevalue(where)
+    for name in TABLES:
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 20) i")
+    config = lake.config(group({None: database}, dict.fromkeys(TABLES)), workers=1)
+    with Pipeline(config, lake) as pipeline:
+        pipeline.wait_streaming()
+        before = [visible_after(pipeline, database, number) for number in range(3)]
+        with breaking(lake):
+            stuck_at = pipeline.app.lake.positions("shop.items")["shop"]
+            confirmed = pipeline.app.progress.confirmable("shop")
+            *more, once = sorted(visible_after(pipeline, database, 10 + number) for number in range(6))
+            assert once < lanes.PATIENCE_S + 2 * max(before) + 1, "until it is known which table is stuck"
+            assert max(more) < 2 * max(before) + 1, "not even for the first minute"
+            assert set(pipeline.states().values()) == {State.STREAMING}
+            assert pipeline.app.lake.positions("shop.items")["shop"] == stuck_at
+            assert pipeline.app.progress.confirmable("shop") == confirmed, "what is not in the lake is not confirmed"
+            monkeypatch.setattr(lanes, "BOUND_S", 1.0)
+            pipeline.wait_state("shop", "shop.items", State.ERROR)
+            assert pipeline.states()["shop", "shop.others"] is State.STREAMING
+            for number in range(4):
+                assert visible_after(pipeline, database, 20 + number) < 2 * max(before) + 2
+            assert any("shop.items" in error for error in pipeline.errors())
+        wait_until(lambda: not pipeline.errors() and not pipeline.lacks("shop"), "it came back by itself")
+        visible_after(pipeline, database, 30)
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for name in TABLES:
+            pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+def test_a_restart_finds_what_was_stuck(database: Database, lake_folder: LakeFolder) -> None:
+    for name in TABLES:
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 20) i")
+    config = lake_folder.config(group({None: database}, dict.fromkeys(TABLES)), workers=1)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        with refusing(lake_folder):
+            for number in range(3):
+                visible_after(pipeline, database, number)
+            pipeline.stop()
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for name in TABLES:
+            pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+def visible_after(pipeline: Pipeline, database: Database, number: int) -> float:
+    """Change both tables; return the seconds until others shows it."""
+    with database.connect() as session:
+        session.execute("UPDATE items SET n = %s WHERE id %% 3 = %s", (number, number % 3))
+        session.execute("DELETE FROM items WHERE id = %s", (number,))
+        session.execute("UPDATE others SET n = %s WHERE id %% 3 = %s", (number, number % 3))
+    begin = time.monotonic()
+
+    def is_there() -> bool:
+        found = sorted(n for _, n in pipeline.rows("others"))
+        return found == sorted(n for (n,) in database.execute("SELECT n FROM others"))
+
+    wait_until(is_there, "others shows it")
+    return time.monotonic() - begin
