@@ -14,6 +14,7 @@
     │   │   ├── OptionRefused    2 human   table     an option of the map does not fit its table's columns
     │   │   │   └── ExpressionRefused  2 human table   an expression of the map does not
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
+    │   │   ├── LostTrack        1   human   table     rows of its backlog cannot be taken, however often they come
     │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
     │   │   ├── ColumnsUnclear   1   human   table     no look at the catalog proves what columns a row means
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
@@ -187,6 +188,10 @@ class ExpressionRefused(OptionRefused):
 
 class SchemaHeld(SchemaError):
     """A source table changed, and the map says to wait for a person."""
+
+
+class LostTrack(SchemaError):
+    """Rows that are still to come cannot be taken as they are, and trying again changes nothing."""
 
 
 class RowsUnlogged(SchemaError):

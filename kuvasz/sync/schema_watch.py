@@ -24,6 +24,7 @@ from kuvasz.errors import (
     CopyNeeded,
     KuvaszError,
     LakeError,
+    LostTrack,
     SchemaError,
     SourceError,
     TableError,
@@ -292,7 +293,8 @@ class SchemaWatch:
         key, key_now = _key(numbered), _key(now)
         if key and key_now and key != key_now and numbered.identity is not ReplicaIdentity.FULL:
             names = ", ".join(relation.key)
-            raise self._lost_track(spec, f"{{}} tells its old rows by ({names}), which is not its key", commit_lsn)
+            at = f"the transaction at {lsn.render(commit_lsn)}"
+            raise self._lost_track(spec, f"{at} tells its old rows by ({names}), which is not its key")
         return numbered
 
     def _unclear(self, spec: SourceTableSpec, answer: Answer, commit_lsn: int, through: int) -> SchemaError:
@@ -315,16 +317,15 @@ class SchemaWatch:
             hint += f"drop the table {target} from the lake to copy it anew"
         return ColumnsUnclear(message, hint=hint, through=through, likely=is_likely)
 
-    def _lost_track(self, spec: SourceTableSpec, why: str, commit_lsn: int) -> SchemaError:
+    def _lost_track(self, spec: SourceTableSpec, what: str) -> SchemaError:
         """Return the error of a table whose rows of one transaction cannot be taken as they are."""
-        what = why.format(f"the transaction at {lsn.render(commit_lsn)}")
         message = f"source {self._source.name}, table {spec.table}: {what}"
         table_type = self._target_of(spec).type
         if table_type is TableType.HISTORY:  # a copy would lose what happens until it is made
             hint = f"kuvasz resync --table {spec.identifier} copies it again; versions from before stay"
-            return SchemaError(message, hint=hint)
+            return LostTrack(message, hint=hint)
         if table_type is not TableType.CLONE:  # another copy would lose what was
-            return SchemaError(message, hint=f"drop the table {spec.identifier} from the lake to copy it anew")
+            return LostTrack(message, hint=f"drop the table {spec.identifier} from the lake to copy it anew")
         return CopyNeeded(message, hint="kuvasz copies the table again by itself")
 
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:

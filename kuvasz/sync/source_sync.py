@@ -24,6 +24,7 @@ from kuvasz.errors import (
     ConfigError,
     CopyNeeded,
     KuvaszError,
+    LostTrack,
     RowsUnlogged,
     SchemaHeld,
     SlotLost,
@@ -387,7 +388,7 @@ class SourceSync:
             if isinstance(error, RowsUnlogged):
                 self._roster.miss_rows(spec)
             self._roster.fail(spec, error)
-        if not isinstance(error, (SchemaHeld, ColumnsUnclear)):
+        if not isinstance(error, (SchemaHeld, ColumnsUnclear, LostTrack)):
             self._requests.send(spec.key)
 
     def _on_renamed(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:
