@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, Mask
+from kuvasz.config.model import CatalogType, Mask, PartitionRemoved
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -114,6 +114,7 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _lists(table, path)
     yield from _partitions_of_history(table, path)
     yield from _key(table, path)
+    yield from _removed(table, path)
     reserved = RESERVED[table.type] | {"sid"}
     for column in table.set or ():
         if column.lower() in reserved:
@@ -167,6 +168,18 @@ def _key(table: TableConfig, path: Path) -> Iterator[Problem]:
 
 
 _SID = "sid"
+
+
+def _removed(table: TableConfig, path: Path) -> Iterator[Problem]:
+    if table.partition_removed is not PartitionRemoved.DELETE:
+        return
+    if table.type not in {TableType.CLONE, TableType.HISTORY}:
+        message = f"must be keep for a table of type {table.type}, which deletes no rows"
+        yield Problem(path=(*path, "partition_removed"), message=message)
+    elif table.partitions_regex is not None:
+        message = "must be keep with partitions_regex: the rows of a table that is dropped stay"
+        yield Problem(path=(*path, "partition_removed"), message=message)
+
 
 #: Shorter ones can be guessed, and then so can every value that is masked.
 _SECRET_CHARACTERS = 16

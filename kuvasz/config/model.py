@@ -48,6 +48,13 @@ class OutOfRange(enum.StrEnum):
     CLAMP = "clamp"
 
 
+class PartitionRemoved(enum.StrEnum):
+    """What becomes of the rows of a partition that was detached or dropped."""
+
+    DELETE = "delete"
+    KEEP = "keep"
+
+
 class Mask(enum.StrEnum):
     """How a text is hidden."""
 
@@ -333,9 +340,19 @@ class TableConfig(Section):
     """Dates and timestamps that Iceberg cannot hold (infinity, year 20000): error stops the table, null, or clamp
     to the nearest that it can."""
 
+    partition_removed: PartitionRemoved | None = None
+    """What becomes of the rows of a partition that is detached from a partitioned table, or dropped. delete (by
+    default, for a clone and a history): they go, and versions end; keep: they stay, as in any other table."""
+
     decimals: dict[str, kinds.DecimalType] = Field(default_factory=dict)
     """numeric columns without a precision, or with one above 38: `column: decimal(p,s)` instead of string. A value
     that does not fit stops the table."""
+
+    @property
+    def removed_partitions(self) -> PartitionRemoved:
+        """What becomes of the rows of a partition that is gone."""
+        can_delete = self.type in {TableType.CLONE, TableType.HISTORY}
+        return self.partition_removed or (PartitionRemoved.DELETE if can_delete else PartitionRemoved.KEEP)
 
     @property
     def decimal_types(self) -> dict[str, tuple[int, int]]:

@@ -329,7 +329,8 @@ class IcebergLake:
 
     def parts(self, target: str, source: str) -> frozenset[str] | None:
         """See `kuvasz.ports.Lake.parts`."""
-        return self._tables[target].notes.parts(source)
+        table = self._tables.get(target)
+        return None if table is None else table.notes.parts(source)
 
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """See `kuvasz.ports.Lake.remember_parts`."""

@@ -354,7 +354,8 @@ class MemoryLake(Lake):
     @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:
         """See `kuvasz.ports.Lake.parts`."""
-        return self._tables[target].parts.get(source)
+        table = self._tables.get(target)
+        return None if table is None else table.parts.get(source)
 
     @override
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 TypeLookup: TypeAlias = Callable[[list[int]], dict[int, PgType]]
 Follow: TypeAlias = Callable[[Relation, int, int], Relation]
+OnTruncate: TypeAlias = Callable[[Relation, int, int], None]
 Change: TypeAlias = Segment | Truncation
 
 #: Counted against the memory budget for what a change holds besides its rows.
@@ -59,12 +60,21 @@ class Assembler:
         spill_bytes: An open transaction goes out in parts once its rows have so many bytes.
         follow: Told of every Relation message within a transaction, with its commit LSN and xid; returns the relation
             with what the catalog adds to it. May ask the catalog.
+        on_truncate: Told of every TRUNCATE of a relation with a route, with its commit LSN and xid.
     """
 
     def __init__(
-        self, source: str, routes: Routes, types: TypeLookup, spill_bytes: int, *, follow: Follow | None = None
+        self,
+        source: str,
+        routes: Routes,
+        types: TypeLookup,
+        spill_bytes: int,
+        *,
+        follow: Follow | None = None,
+        on_truncate: OnTruncate | None = None,
     ) -> None:
         self._follow = follow or _as_it_is
+        self._on_truncate = on_truncate or _untold
         self._source = source
         self._routes = routes
         self._types = types
@@ -270,7 +280,8 @@ class Assembler:
             if number is None:
                 raise errors.DecodeError(f"{self._source}: TRUNCATE of relation {oid}, which was not described")
             if number != scan.NO_LANE:
-                lane = self._lanes[number]
+                lane, last, sheet = self._lanes[number], cut.last_transaction, cut.sheet
+                self._on_truncate(lane.relation, int(sheet.commit_lsn[last]), int(sheet.xid[last]))
                 self._barriers[lane.worker] = place
                 self._truncations.append(
                     PendingTruncation(
@@ -402,8 +413,12 @@ def _as_it_is(relation: Relation, _commit_lsn: int, _xid: int) -> Relation:
     return relation
 
 
+def _untold(_relation: Relation, _commit_lsn: int, _xid: int) -> None:
+    pass
+
+
 def _carried(pending: PendingTruncation) -> PendingTruncation:
     return PendingTruncation(place=pending.place, worker=pending.worker, relation=pending.relation, transaction=0)
 
 
-__all__ = ["Assembler", "Follow", "TypeLookup"]
+__all__ = ["Assembler", "Follow", "OnTruncate", "TypeLookup"]

@@ -3,7 +3,8 @@
 Published under its root, a partition's changes are in the stream from the moment it is attached. Rows that it had
 before are not: nobody inserted them into the root. So each partition is known by how it hangs in the tree: the rows
 of ``pg_inherits`` from it up to the root, each with the transaction that wrote it. Detached and attached again it
-hangs in another way. See the manual, sections 5.12 "Table Partitioning" and 53.26 "pg_inherits".
+hangs in another way. Nor is the TRUNCATE of a single partition in the stream; what is left of one is another file.
+See the manual, sections 5.12 "Table Partitioning" and 53.26 "pg_inherits".
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ WITH RECURSIVE tree (root, oid, links, xid, cid, written) AS (
             WHEN age(i.xmin) < tree.written THEN i.cmin::text::bigint ELSE tree.cid END,
         least(age(i.xmin), tree.written)
     FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
-SELECT tree.root::bigint, n.nspname::text, c.relname::text, tree.links, tree.xid, tree.cid
+SELECT tree.root::bigint, n.nspname::text, c.relname::text, c.oid::bigint, c.relfilenode::bigint,
+    c.xmin::text::bigint, tree.links, tree.xid, tree.cid
 FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname
 """
@@ -43,6 +45,9 @@ class Partition:
     """A partition with rows, as it hangs in its tree now."""
 
     table: TableName
+    oid: int
+    file: int  #: its relfilenode: that of a table that was neither truncated nor rewritten is its OID
+    file_xid: int  #: transaction that gave it that file, or changed its catalog entry otherwise since
     links: str  #: from the root down: OID and transaction of each link; another one after DETACH and ATTACH
     xid: str  #: transaction of the newest link
     command: int  #: its command within that transaction
@@ -56,10 +61,60 @@ def load(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[in
     """
     found: dict[int, list[Partition]] = {root: [] for root in roots}
     with failure.translated(place(connection), "read the partitions"):
-        for root, schema, name, links, xid, command in connection.execute(_PARTITIONS, (list(roots),)).fetchall():
+        for root, schema, name, oid, file, file_xid, *hung in connection.execute(
+            _PARTITIONS, (list(roots),)
+        ).fetchall():
             table = TableName(schema=schema, name=name)
-            found[root].append(Partition(table=table, links=links, xid=xid, command=command))
+            links, xid, command = hung
+            found[root].append(
+                Partition(
+                    table=table, oid=oid, file=file, file_xid=file_xid, links=links, xid=xid, command=command
+                )
+            )  # fmt: skip
     return found
+
+
+def horizon(connection: psycopg.Connection[Any]) -> int:
+    """Return the transaction before which all are over.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), "ask which transactions are over"):
+        row = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def was_altered(connection: psycopg.Connection[Any], partition: Partition) -> bool:
+    """Return whether the transaction that gave a partition its file changed its columns, as ALTER TABLE does.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    query = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND xmin::text::bigint = %s)"
+    with failure.translated(place(connection), f"look at the columns of partition {partition.table}"):
+        row = connection.execute(query, (partition.oid, partition.file_xid)).fetchone()
+    return bool(row and row[0])
+
+
+def has_rows_from_before(connection: psycopg.Connection[Any], partition: Partition, horizon: int) -> bool:
+    """Return whether a partition holds rows of transactions that were over at a horizon.
+
+    A TRUNCATE after it would have taken them: what gave the partition another file was VACUUM FULL or CLUSTER, which
+    leave each row its transaction. No such row proves nothing. Nor does a horizon from which on transactions have
+    come round once, since frozen rows keep the number that they had.
+
+    Raises:
+        SourceError: The partition is gone, or cannot be read.
+    """
+    query = (
+        "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31 AND"
+        f" EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
+    )
+    with failure.translated(place(connection), f"look into partition {partition.table}"):
+        row = connection.execute(query, (horizon, horizon)).fetchone()
+    return bool(row and row[0])
 
 
 def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
@@ -81,4 +136,4 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
     return bool(row and row[0])
 
 
-__all__ = ["Partition", "has_earlier_rows", "load"]
+__all__ = ["Partition", "has_earlier_rows", "has_rows_from_before", "horizon", "load", "was_altered"]

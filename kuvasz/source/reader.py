@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz import errors, failpoints, lsn
 from kuvasz.route import scan
-from kuvasz.route.assembler import Assembler, Follow, TypeLookup
+from kuvasz.route.assembler import Assembler, Follow, OnTruncate, TypeLookup
 from kuvasz.source import continuity
 from kuvasz.source.connection import Connection, SystemIdentity
 
@@ -119,6 +119,7 @@ class Reader:
         budget: Bytes in flight; the reader adds each delivery's bytes, the worker removes them.
         types: Resolves type oids; may block, a Relation message is routed in a thread.
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
+        on_truncate: Told of every TRUNCATE, in the same thread.
         on_described: Called in the same thread when all Relation messages of a gulp were taken.
         system_id: The cluster the lake's positions belong to; None accepts any.
         standing: What is known of the source from earlier connections; None compares nothing.
@@ -140,6 +141,7 @@ class Reader:
         budget: Budget,
         types: TypeLookup,
         follow: Follow | None = None,
+        on_truncate: OnTruncate | None = None,
         on_described: Callable[[], None] = lambda: None,
         system_id: str | None = None,
         standing: StandingFile | None = None,
@@ -172,7 +174,9 @@ class Reader:
         self._applied = applied
         self._options = options or ReaderOptions()
         self._random = random.Random()  # noqa: S311 - jitter
-        self._assembler = Assembler(source, routes, types, self._options.spill_bytes, follow=follow)
+        self._assembler = Assembler(
+            source, routes, types, self._options.spill_bytes, follow=follow, on_truncate=on_truncate
+        )
         self._connection: Connection | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._patience: asyncio.Timeout | None = None

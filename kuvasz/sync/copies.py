@@ -26,6 +26,7 @@ from kuvasz.sync import fitness, lost
 from kuvasz.sync.basis import Basis
 from kuvasz.sync.consent import Consent
 from kuvasz.sync.containment import unforeseen
+from kuvasz.sync.part_notes import PartNotes
 from kuvasz.sync.plan import copy_ranges
 from kuvasz.sync.schema_watch import SchemaWatch, publications_of, tell
 from kuvasz.sync.slot import Slot
@@ -51,6 +52,7 @@ class Copies:
         slot: Makes snapshots for single tables.
         watch: Told what a snapshot has.
         consent: What a person has agreed to.
+        notes: What the lake remembers of partitions.
         look: Looks at a table anew; in threads.
         published: Returns by which catalog rows a table was published at its last look.
     """
@@ -61,6 +63,7 @@ class Copies:
         slot: Slot,
         watch: SchemaWatch,
         consent: Consent,
+        notes: PartNotes,
         *,
         look: Callable[[SourceTableSpec], bool],
         published: Callable[[SourceTableSpec], str],
@@ -74,6 +77,7 @@ class Copies:
         self._slot = slot
         self._watch = watch
         self._consent = consent
+        self._notes = notes
         self._look = look
         self._published = published
 
@@ -164,14 +168,14 @@ class Copies:
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
-            parts = _partitions_of(connection, found)
+            parts, horizon = _partitions_of(connection, found)
         if found is not None:
             found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
         now = fitness.checked(self._source.name, spec, found)
         self._follow(spec, before, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            self._lake.remember_parts(spec.identifier, self._roster.name(spec), parts)
+            self._notes.copied(spec, parts, horizon, taken.consistent_point)
         return dataclasses.replace(now, relation=narrowed(spec, now.relation))
 
     def _follow(self, spec: SourceTableSpec, before: SourceTable, now: SourceTable, at: int) -> None:
@@ -236,11 +240,13 @@ class Copies:
 def _partitions_of(
     connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
     table: SourceTable | None,
-) -> frozenset[str]:
+) -> tuple[Sequence[partitions.Partition], int]:
+    """Return a table's partitions and the horizon of this look at them."""
     if table is None or table.kind is not TableKind.PARTITIONED:
-        return frozenset()
+        return (), 0
     oid = table.relation.oid
-    return frozenset(partition.links for partition in partitions.load(connection, [oid])[oid])
+    horizon = partitions.horizon(connection)
+    return partitions.load(connection, [oid])[oid], horizon
 
 
 __all__ = ["Copies"]

@@ -47,6 +47,7 @@ from kuvasz.sync.forgetting import Forgetting
 from kuvasz.sync.inspection import Inspection, Start
 from kuvasz.sync.member_watch import MemberWatch
 from kuvasz.sync.parking import Neighbours, Parking
+from kuvasz.sync.part_notes import PartNotes
 from kuvasz.sync.partition_watch import PartitionWatch
 from kuvasz.sync.publications import Publications
 from kuvasz.sync.readmission import Readmission
@@ -110,15 +111,21 @@ class SourceSync:
         self._publications = publications = Publications(
             basis, forget=self._forgetting.forget, on_interrupted=self._on_interrupted
         )
-        self._partitions = PartitionWatch(basis, members, watch, is_streaming=lambda: self.reader is not None)
+        notes = PartNotes(basis)
+        self._partitions = PartitionWatch(
+            basis, members, watch, notes, consent,
+            forget=self._forgetting.forget, is_streaming=lambda: self.reader is not None,
+            heard_lsn=lambda: 0 if self.reader is None else self.reader.received_lsn,
+        )  # fmt: skip
         self._admission = admission = Admission(basis, consent, members, parking, self._forgetting)
         self._inspection = inspection = Inspection(
             basis, admission, watch, members, self._partitions, self._publications, slot, self._forgetting
         )
-        self._copies = Copies(basis, slot, watch, consent, look=inspection.look, published=publications.seen)
+        self._copies = Copies(basis, slot, watch, consent, notes, look=inspection.look, published=publications.seen)
         self._stream = stream = Stream(
-            basis, parking, slot, standing, follow=watch.follow, is_unknown=admission.is_unknown
-        )
+            basis, parking, slot, standing,
+            follow=self._partitions.follow, on_truncate=self._partitions.truncated, is_unknown=admission.is_unknown,
+        )  # fmt: skip
         self._readmission = Readmission(basis, admission, inspection, self._copies, parking, stream)
 
     def _make_parking(self) -> Parking:
@@ -222,7 +229,8 @@ class SourceSync:
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""
-        due = [self._roster.look(spec).is_resync_due for spec in self.source.tables]
+        looks = [self._roster.look(spec) for spec in self.source.tables]
+        due = [look.is_resync_due and not look.is_repair for look in looks]
         has_rows = [self._roster.position(spec) is not None for spec in self.source.tables]
         return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.route.assembler import Follow
+from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
 from kuvasz.source.reader import Reader, ReaderOptions
 from kuvasz.source.type_catalog import TypeCatalog
@@ -32,6 +32,7 @@ class Stream:
         slot: That the stream comes from.
         standing: What was confirmed.
         follow: Numbers the columns of what comes.
+        on_truncate: Told of TRUNCATEs that come.
         is_unknown: Whether nobody knows if the lake has rows of a table.
     """
 
@@ -43,6 +44,7 @@ class Stream:
         standing: StandingFile,
         *,
         follow: Follow,
+        on_truncate: OnTruncate,
         is_unknown: Callable[[SourceTableSpec], bool],
     ) -> None:
         self.reader: Reader | None = None
@@ -57,6 +59,7 @@ class Stream:
         self._slot = slot
         self._standing = standing
         self._follow = follow
+        self._on_truncate = on_truncate
         self._is_unknown = is_unknown
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
@@ -131,6 +134,7 @@ class Stream:
             budget=around.budget,
             types=types,
             follow=self._follow,
+            on_truncate=self._on_truncate,
             on_described=types.close,
             system_id=system_id,
             standing=self._standing,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import psycopg
 import pytest
 
 from kuvasz.model import TableName
 from kuvasz.source import introspect, partitions
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
+from kuvasz.sync import parts, source_sync
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.oracle import source_rows
@@ -43,7 +45,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def known(pipeline: Pipeline) -> int:
-    return len(pipeline.app.lake.parts("shop.events", "shop_eu") or ())
+    return len(parts.parse(pipeline.app.lake.parts("shop.events", "shop_eu") or ()).parts)
+
+
+def files(of: Pipeline | Database) -> set[int]:
+    """Return the files of the partitions, as they are known or as they are."""
+    if isinstance(of, Pipeline):
+        return {part.file for part in parts.parse(of.app.lake.parts("shop.events", "shop_eu") or ()).parts}
+    found = of.execute("SELECT relfilenode::int FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'")
+    return {file for (file,) in found}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,9 @@ def test_rows_from_before_are_told_from_later_ones(
         assert partitions.has_earlier_rows(session, fresh[0]) is has_rows
 
 
-def test_partitions_come_and_rows_move_between_them(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+def test_partitions_come_and_rows_move_between_them(
+    database: Database, lake_folder: LakeFolder, quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
     run(database, EVENTS)
     with Pipeline(lake_folder.config(group({"eu": database}, {"events": None})), lake_folder) as pipeline:
         pipeline.wait_streaming()
@@ -99,45 +111,146 @@ def test_partitions_come_and_rows_move_between_them(database: Database, lake_fol
         run(database, "INSERT INTO events VALUES (1, '2024-02-02', 1)")
         pipeline.wait_applied(database)
         pipeline.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=KEY)
+        with database.connect(autocommit=True) as session:
+            session.execute("VACUUM FULL events_2")
+        wait_until(lambda: files(pipeline) == files(database), "the new files are known")
+        assert "compared with its source" not in caplog.text, "the stream has all of that"
 
 
-def test_rows_of_a_detached_partition_stay(
-    database: Database, lake_folder: LakeFolder, quick: None, caplog: pytest.LogCaptureFixture
+def months(table: str) -> str:
+    """Return a table with a partition for January and February each, and one for June that has two of its own."""
+    return f"""
+CREATE TABLE {table} (id int, day date, n int, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+CREATE TABLE {table}_1 PARTITION OF {table} FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
+CREATE TABLE {table}_2 PARTITION OF {table} {FEBRUARY};
+CREATE TABLE {table}_6 PARTITION OF {table} FOR VALUES FROM ('2024-06-01') TO ('2024-07-01') PARTITION BY HASH (id);
+CREATE TABLE {table}_6_a PARTITION OF {table}_6 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE {table}_6_b PARTITION OF {table}_6 FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+INSERT INTO {table} SELECT i, date '2024-01-01' + i % 60, 0 FROM generate_series(1, 100) i;
+INSERT INTO {table} SELECT i, date '2024-06-02', 0 FROM generate_series(101, 110) i;
+"""
+
+
+#: What becomes of partitions, each with its transactions; {0} is the table.
+CHANGES = {
+    "truncated": ["TRUNCATE {0}_1", "INSERT INTO {0} VALUES (1, '2024-01-02', 1), (500, '2024-01-03', 1)"],
+    "at_once": ["TRUNCATE {0}_1; INSERT INTO {0} VALUES (1, '2024-01-02', 1)"],
+    "often": ["TRUNCATE {0}_1", "INSERT INTO {0} VALUES (500, '2024-01-03', 1)", "TRUNCATE {0}_1",
+              "INSERT INTO {0} VALUES (501, '2024-01-03', 1)", "TRUNCATE {0}_2"],
+    "below": ["TRUNCATE {0}_6_b", "INSERT INTO {0} VALUES (1, '2024-06-03', 0)"],
+    "detached": ["INSERT INTO {0} VALUES (500, '2024-02-02', 1)", "ALTER TABLE {0} DETACH PARTITION {0}_2",
+                 "INSERT INTO {0}_2 VALUES (1000, '2024-02-02', 5)"],
+    "branch": ["ALTER TABLE {0} DETACH PARTITION {0}_6", "INSERT INTO {0} VALUES (500, '2024-01-03', 1)"],
+    "returned": ["ALTER TABLE {0} DETACH PARTITION {0}_2", "UPDATE {0}_2 SET n = 7 WHERE id % 2 = 0",
+                 "DELETE FROM {0}_2 WHERE id % 3 = 0", f"ALTER TABLE {{0}} ATTACH PARTITION {{0}}_2 {FEBRUARY}"],
+    "returned_empty": ["ALTER TABLE {0} DETACH PARTITION {0}_2", "DELETE FROM {0}_2",
+                       f"ALTER TABLE {{0}} ATTACH PARTITION {{0}}_2 {FEBRUARY}",
+                       "INSERT INTO {0} VALUES (2, '2024-02-02', 1)"],
+    "created_again": ["DROP TABLE {0}_2", f"CREATE TABLE {{0}}_2 PARTITION OF {{0}} {FEBRUARY}",
+                      "INSERT INTO {0} VALUES (1, '2024-02-02', 1), (500, '2024-02-03', 1)"],
+    "attached": [STANDALONE.format("{0}_3"), "INSERT INTO {0}_3 VALUES (300, '2024-03-03', 3)",
+                 f"ALTER TABLE {{0}} ATTACH PARTITION {{0}}_3 {MARCH}", "UPDATE {0} SET n = n + 1 WHERE id > 90"],
+    "came_and_went": [f"CREATE TABLE {{0}}_4 PARTITION OF {{0}} {APRIL}",
+                      "INSERT INTO {0} SELECT i, '2024-04-02', 1 FROM generate_series(1, 9) i", "DROP TABLE {0}_4",
+                      "INSERT INTO {0} VALUES (500, '2024-01-03', 1)"],
+    "came_truncated": [f"CREATE TABLE {{0}}_4 PARTITION OF {{0}} {APRIL}",
+                       "INSERT INTO {0} SELECT i, '2024-04-02', 1 FROM generate_series(1, 9) i", "TRUNCATE {0}_4",
+                       "INSERT INTO {0} VALUES (5, '2024-04-03', 1)"],
+}  # fmt: skip
+
+
+def change(database: Database, tables: Iterable[str]) -> None:
+    for table in tables:
+        for transaction in CHANGES[table]:
+            run(database, transaction.format(table))
+
+
+def is_equal(pipeline: Pipeline, database: Database, table: str) -> bool:
+    expected = source_rows(database.url, table, sid="eu").select(["id", "day", "n"])
+    return sorted(pipeline.rows(table)) == sorted(expected.rows.elements())
+
+
+def wait_equal(pipeline: Pipeline, database: Database, tables: Iterable[str]) -> None:
+    for table in tables:
+        wait_until(lambda table=table: is_equal(pipeline, database, table), f"{table} is as its source")
+    pipeline.wait_streaming()
+    pipeline.wait_applied(database)
+    assert [table for table in tables if not is_equal(pipeline, database, table)] == []
+
+
+@pytest.mark.parametrize(
+    "when", ["live", pytest.param("paused", marks=pytest.mark.slow), pytest.param("down", marks=pytest.mark.slow)]
+)
+def test_what_becomes_of_partitions_reaches_the_lake(
+    database: Database, lake_folder: LakeFolder, quick: None, when: str
 ) -> None:
-    run(database, EVENTS)
-    before = source_rows(database.url, "events", sid="eu")
-    with Pipeline(lake_folder.config(group({"eu": database}, {"events": None})), lake_folder) as pipeline:
-        pipeline.wait_streaming()
-        run(database, "ALTER TABLE events DETACH PARTITION events_2")
-        wait_until(lambda: known(pipeline) == 1, "it is noticed")
-        run(database, "INSERT INTO events_2 VALUES (1000, '2024-02-02', 5)")  # nobody's any more
-        pipeline.wait_applied(database)
-        pipeline.assert_equal("events", before, key=KEY)
-    assert "a partition left its table" in caplog.text
-
-
-@pytest.mark.parametrize("is_down", [False, True])
-def test_a_partition_attached_with_rows_stops_the_table(
-    database: Database, lake_folder: LakeFolder, quick: None, is_down: bool
-) -> None:
-    run(database, EVENTS, "CREATE TABLE other (id int PRIMARY KEY)")
-    config = lake_folder.config(group({"eu": database}, {"events": None, "other": None}))
-    attach = (STANDALONE.format("events_3"), "INSERT INTO events_3 VALUES (300, '2024-03-03', 3)",
-              f"ALTER TABLE events ATTACH PARTITION events_3 {MARCH}")  # fmt: skip
+    tables = list(CHANGES)
+    run(database, *(months(table) for table in tables))
+    config = lake_folder.config(group({"eu": database}, dict.fromkeys(tables)))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        if not is_down:
-            run(database, *attach)
-            pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
-            assert "public.events_3 was attached with rows" in pipeline.errors()[0]
-            pipeline.tell("retry", "shop.events", "shop_eu")
-            pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
-    if is_down:
-        run(database, *attach)
-    for _ in range(2):  # the second start must not have forgotten
+        wait_equal(pipeline, database, tables)
+        if when == "live":
+            change(database, tables)
+        elif when == "paused":
+            for table in tables:
+                pipeline.tell("pause", f"shop.{table}", "shop_eu")
+                pipeline.wait_state("shop_eu", f"shop.{table}", State.PAUSED)
+            change(database, tables)
+            for table in tables:
+                pipeline.tell("resume", f"shop.{table}", "shop_eu")
+        if when != "down":
+            wait_equal(pipeline, database, tables)
+    if when == "down":
+        change(database, tables)
         with Pipeline(config, lake_folder) as pipeline:
-            pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
-            pipeline.wait_state("shop_eu", "shop.other", State.STREAMING)
-            (error,) = pipeline.errors()
-            assert "source shop_eu, table public.events: partition public.events_3 was attached with rows" in error
-            assert "kuvasz resync --table shop.events" in error
+            wait_equal(pipeline, database, tables)
+
+
+def test_rows_that_are_published_as_a_partitions_own_are_not_lost(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    run(database, months("events"))
+    with Pipeline(lake_folder.config(group({"eu": database}, {"events": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        run(database, "ALTER PUBLICATION kuvasz_shop_eu SET (publish_via_partition_root = false)")
+        run(database, "INSERT INTO events VALUES (500, '2024-01-05', 1)")
+        wait_equal(pipeline, database, ["events"])
+        run(database, "INSERT INTO events VALUES (501, '2024-01-05', 1)")
+        wait_equal(pipeline, database, ["events"])
+
+
+def ended(pipeline: Pipeline, table: str) -> int:
+    return sum(1 for row in pipeline.rows(table) if "True" in str(row))
+
+
+def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    types = {"clone": {"partition_removed": "keep"}, "history": {}, "append": {}, "changelog": {}}
+    run(database, *(months(table) for table in types))
+    tables = {table: {"type": table} | options for table, options in types.items()}
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for table in types:
+            run(database, f"TRUNCATE {table}_1")
+        ((left,),) = database.execute("SELECT count(*) FROM clone")
+        wait_until(lambda: len(pipeline.rows("clone")) == left, "the clone lost the partition's rows")
+        wait_until(lambda: ended(pipeline, "history") == 110 - left, "their versions ended")
+        pipeline.wait_state("shop_eu", "shop.changelog", State.ERROR)
+        assert "partition public.changelog_1 was truncated or rewritten" in pipeline.errors()[0]
+        pipeline.tell("retry", "shop.changelog", "shop_eu")
+        pipeline.wait_streaming()
+        for table in types:
+            run(database, f"DROP TABLE {table}_2", f"INSERT INTO {table} VALUES (500, '2024-01-05', 1)")
+        wait_until(lambda: ended(pipeline, "history") == 100, "versions of a partition that is gone end")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert len(pipeline.rows("clone")) == left + 1, "they are kept"
+        assert len(pipeline.rows("append")) == len(pipeline.rows("changelog")) == 111
+        run(database, "TRUNCATE changelog", "INSERT INTO changelog VALUES (500, '2024-01-05', 1)")
+        run(database, "TRUNCATE clone_6_a")
+        pipeline.wait_state("shop_eu", "shop.clone", State.ERROR)
+        assert "the map says `partition_removed: keep`" in pipeline.errors()[0]
+        wait_until(lambda: len(pipeline.rows("changelog")) == 113, "a TRUNCATE of the root is a row")
+        assert pipeline.states()["shop_eu", "shop.changelog"] is State.STREAMING
+        pipeline.tell("resync", "shop.clone", "shop_eu")
+        wait_equal(pipeline, database, ["clone"])

@@ -21,7 +21,6 @@ ELSEWHERE = {
     "sync/report.py": "integration/test_verify.py",
     "sync/alignment.py": "integration/test_verify_stuck.py",
     "sync/member_watch.py": "integration/test_members.py",
-    "sync/partition_watch.py": "integration/test_partitions.py",
     "source/look.py": "integration/test_evolve.py",
     "source/members.py": "integration/test_members.py",
     "demo/__main__.py": "unit/demo/test_run.py",

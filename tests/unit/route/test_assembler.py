@@ -165,6 +165,16 @@ def test_truncate_keeps_its_place_among_the_rows_of_its_worker():
     assert wire.texts(feed(target, begin(30), row(3, "g"), commit(30))[1].changes[0]) == ["g"]
 
 
+def test_truncates_of_routed_relations_are_told():
+    told = []
+    target = Assembler(
+        "eu", Routed(), types, 1 << 20, on_truncate=lambda relation, *at: told.append((relation.oid, *at))
+    )
+    feed(target, begin(10, xid=7), relation(1), relation(9), truncate(1, 9), row(1, "a"))
+    feed(target, truncate(1), commit(10))
+    assert told == [(1, 10, 7), (1, 10, 7)]
+
+
 def test_truncate_of_an_open_transaction_waits():
     target = assembler()
     assert feed(target, begin(10), relation(1), row(1, "a"), truncate(1)) == {}

@@ -20,6 +20,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync import copies
 from kuvasz.sync.consent import Consent
 from kuvasz.sync.copies import Copies
+from kuvasz.sync.part_notes import PartNotes
 from kuvasz.sync.targets import feed_of, target_of
 from tests.unit.sync.scene import Scene
 
@@ -54,7 +55,8 @@ class World(Scene):
         self.failures: list[Exception] = []
         slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
-        self.copies = Copies(self.basis, slot, watch, self.consent, look=self._look, published=lambda _: "")
+        notes = PartNotes(self.basis)
+        self.copies = Copies(self.basis, slot, watch, self.consent, notes, look=self._look, published=lambda _: "")
         self.seen: SourceTable = self.table(self.items)
         self.roster.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)

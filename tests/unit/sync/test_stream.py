@@ -27,7 +27,8 @@ class World(Scene):
         slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, applied=list)
         self.stream = Stream(
             self.basis, parking, slot, StandingFile(folder, self.source.name),
-            follow=lambda relation, *_: relation, is_unknown=lambda spec: spec.key in self.unknown,
+            follow=lambda relation, *_: relation, on_truncate=lambda *_: None,
+            is_unknown=lambda spec: spec.key in self.unknown,
         )  # fmt: skip
 
     @property
