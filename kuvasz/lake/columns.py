@@ -106,7 +106,7 @@ class Columns:
         if known is not None and not all(column.attnum for column in relation.columns):
             # The names alone say nothing: those of a message may be of another time.
             message = f"{_place(feed)}: which of its columns a message means was not found out"
-            raise SchemaError(message, hint=f"try the table again: kuvasz retry --table {table.name}")
+            raise SchemaError(message, hint=f"copy the table again: kuvasz resync --table {table.name}")
         fields = NO_FIELDS if known is None else known.fields
         target = table.target
         is_named = target.filter is not None or target.set is not None or bool(target.mask)

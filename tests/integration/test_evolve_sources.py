@@ -123,7 +123,8 @@ def test_names_that_move_between_columns_of_one_source_leave_the_other_its_own(
         assert rows_of(pipeline, "eu", *names) == expected
         # What one source has renamed may go by its new name for all; nothing stands under another column's.
         expected = sorted(second.execute("SELECT * FROM items"), key=repr)
-        assert expected in [rows_of(pipeline, "us", "id", first, "b") for first in ("a", "c")]
+        found = [rows_of(pipeline, "us", "id", first, "b") for first in ("a", "c") if first in fields(pipeline)]
+        assert expected in found
 
 
 DOWN = {
