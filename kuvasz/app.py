@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config
-from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, Retry, SourceError
+from kuvasz.config.model import Config, OnLakeRewound
+from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, LakeRewound, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.parking.lot import ParkedView, ParkingLot
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
@@ -120,6 +120,7 @@ class App:
             on_copy=self._on_copy,
             lot=self.lot,
             when_parked_full=config.pipeline.when_parked_full,
+            on_lake_rewound=config.lake.on_lake_rewound,
             mask_secret=(config.pipeline.mask_secret or "").encode(),
         )
         self.sources = [SourceSync(source, around) for source in sources]
@@ -304,7 +305,8 @@ class App:
     def _on_failure(self, failure: Failure) -> None:
         _log.error("a table stops", extra={"event": "table_failed", "table": failure.target,
                                            "error": str(failure.error)})  # fmt: skip
-        if failure.error.retry is Retry.TIMED:
+        is_repaired = self.config.lake.on_lake_rewound is OnLakeRewound.REPAIR
+        if failure.error.retry is Retry.TIMED or (isinstance(failure.error, LakeRewound) and is_repaired):
             for source in self.states.sources_of(failure.target):
                 self.sync(source).retry_later(names.member_name(failure.target, names.member_of(source)))
 

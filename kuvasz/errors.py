@@ -21,6 +21,7 @@
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
     │   ├── TableGone            1   human   table     someone dropped the table from the lake
+    │   ├── LakeRewound          1   human   table     someone set the table back in the lake
     │   └── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
@@ -228,6 +229,10 @@ class ChangesLost(TableError):
 
 class TableGone(TableError):
     """Someone dropped a table of ours from the lake."""
+
+
+class LakeRewound(TableError):
+    """Someone set a table of ours back in the lake: rows are missing that its positions say are there."""
 
 
 class ParkedLost(TableError):

@@ -70,6 +70,13 @@ class OnSlotLost(enum.StrEnum):
     RESYNC = "resync"
 
 
+class OnLakeRewound(enum.StrEnum):
+    """What happens when someone set a lake table back."""
+
+    STOP = "stop"
+    REPAIR = "repair"
+
+
 class WhenParkedFull(enum.StrEnum):
     """What happens when a table's parked changes reach their bound."""
 
@@ -108,6 +115,10 @@ class LakeConfig(Section):
 
     format_version: kinds.FormatVersion = 3
     """Iceberg's format: 3 (deletion vectors) or 2 (position deletes, for readers that do not know 3)."""
+
+    on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
+    """When someone rolled a table back, replaced it, or restored an older catalog: stop the table with an error;
+    repair: compare it with its sources and mend what differs."""
 
     properties: kinds.Texts = Field(default_factory=dict)
     """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
 
+#: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
+#: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.past`.
+ANCHOR_PROPERTY = "kuvasz.anchor"
+
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
 
@@ -106,6 +110,8 @@ class Draft:
     ) -> Commit:
         changeset, files = self._changeset, self._table.files
         properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
+        if not changeset.is_rewrite and (changeset.added or delete_files or changeset.dropped):
+            properties[ANCHOR_PROPERTY] = commit_id
         properties |= changeset.properties
         for source, position in positions.items():
             properties[position_properties.PREFIX + source] = position_properties.render(position)

@@ -50,6 +50,7 @@ from kuvasz.lake.write_stage import WriteStage
 from kuvasz.lake.written import Written
 from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Pending, Receipt, TableWork, Target, Upkeep
+from kuvasz.state.witness import Witness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +104,7 @@ class IcebergLake:
         self._commit_stage: CommitStage | None = None
         self._properties: Mapping[str, str] = config.lake.properties
         self._state = config.pipeline.state_folder
+        self._witness = Witness(self._state)
 
     def open(self) -> None:
         """Start Spark, reach the catalog, and prove that the warehouse can be written."""
@@ -190,6 +192,11 @@ class IcebergLake:
                 self._tables[target.name] = table
         self._try(table)
         with table.lock:
+            if not is_streaming:
+                table.table.refresh()
+                table.past.check()
+                table.past.refuse(feed.source)
+                table.past.note()
             done = table.columns.evolve(target, feed, relation, is_streaming=is_streaming)
             table.columns.shape(feed, relation)
             if not is_streaming:
@@ -254,7 +261,14 @@ class IcebergLake:
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
         folder, expressions = self._state / "index", Expressions(self.session)
         return LakeTable(
-            found, target, self._properties, folder, self._readers.keys, expressions, self._readers.versions
+            found,
+            target,
+            self._properties,
+            folder,
+            self._readers.keys,
+            expressions,
+            self._readers.versions,
+            self._witness,
         )
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
@@ -311,6 +325,7 @@ class IcebergLake:
         with self._lock:  # or another source might load it meanwhile, with the position
             table, found = self._tables.get(target), self._catalog.load(target)
             if table is None:
+                self._witness.drop(target, source)
                 if found is not None:
                     Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
                 return

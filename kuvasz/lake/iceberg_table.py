@@ -88,6 +88,26 @@ class IcebergTable:
         parent = None if snapshot is None else snapshot.parentId()
         return None if parent is None else int(parent)
 
+    def newest_of_summaries(self, entry: str) -> tuple[str | None, bool]:
+        """Return an entry of the summary of the newest snapshot that has it, of the current one and its ancestors.
+
+        Returns:
+            Its value, None if there is none; and whether all ancestors were seen that could have a newer one: the
+            search ends where they were expired.
+        """
+        snapshot = self._handle.currentSnapshot()
+        while snapshot is not None:
+            value = snapshot.summary().get(entry)
+            if value is not None:
+                return str(value), True
+            parent = snapshot.parentId()
+            if parent is None:
+                return None, True
+            snapshot = self._handle.snapshot(parent)
+            if snapshot is None:
+                return None, False
+        return None, True
+
     @property
     def schema_id(self) -> int:
         """Id of the current schema."""

@@ -24,6 +24,9 @@ PARTS_PREFIX = "kuvasz.partitions."
 #: Begins a table property with the catalog rows by which a source's table was published without interruption.
 PUBLISHED_PREFIX = "kuvasz.published."
 
+#: Begins a table property with why a source's position is not true: someone set the table back.
+REWOUND_PREFIX = "kuvasz.rewound."
+
 #: Begins a table property with the id of the log that holds what the table lacks of a source.
 PARKED_PREFIX = "kuvasz.parked."
 
@@ -85,7 +88,7 @@ class Notes:
 
         With `is_gone` what is known of its columns goes in the same commit.
         """
-        dropped = [positions.PREFIX + source, PARKED_PREFIX + source]
+        dropped = [positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
         if is_gone:
             dropped.append(known_columns.PREFIX + source)
         known = positions.parse(self._table.properties, self._table.name).get(source)

@@ -34,6 +34,7 @@ from kuvasz.lake.files import Changeset, FileTable, Sent
 from kuvasz.lake.iceberg_table import IcebergTable
 from kuvasz.lake.layout import Layout
 from kuvasz.lake.notes import Notes
+from kuvasz.lake.past import Past
 from kuvasz.lake.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.schema import SID, LakeSchema, bounded
 from kuvasz.lake.tablelock import TableLock
@@ -42,6 +43,7 @@ from kuvasz.lake.turn import Turn
 from kuvasz.model import Position, TableType, UInt32s
 from kuvasz.modes import bag
 from kuvasz.ports import Target
+from kuvasz.state.witness import Witness
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class LakeTable:
         expressions: Checks those of the map.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
             without the index.
+        witness: Of the positions; None for who does not write the stream.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class LakeTable:
         read_keys: Callable[[LakeTable], ReadKeys],
         expressions: Expressions,
         read_versions: Callable[[LakeTable], ReadVersions] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self.lock = TableLock(target.name)
         self.table = table
@@ -108,6 +112,7 @@ class LakeTable:
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
         self.turn = Turn(table)
+        self.past = Past(self, witness)
         self.era = Era.begin(self.positions)
 
     # What it is
@@ -198,6 +203,7 @@ class LakeTable:
 
         With `is_gone` its columns are forgotten, too.
         """
+        self.past.forget(source)
         self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone)
         if is_gone:
             self.columns.forget(source)
@@ -246,6 +252,14 @@ class LakeTable:
             self._index = None
         self.files.let_go()
         self.void_open()
+
+    def clear_index(self) -> None:
+        """Have the index read anew from nothing at the next use."""
+        index = self._index or PositionIndex.open(self._index_folder)
+        index.clear()
+        index.close()
+        self._index = None
+        self.reset_index()
 
     def void_open(self) -> None:
         """Have open transactions begin again whose rows have no key: copies of a row are numbered anew."""
@@ -464,6 +478,7 @@ class LakeTable:
         else:
             self.changed_bytes += size
         self.positions.update(positions)
+        self.past.note()
         remove(file_io(self._properties, self.location), changeset.obsolete)
         self.index.mark()
         self._checkpoints.count(self.index, sum(file.rows for file, _ in changeset.added.values()))
@@ -494,6 +509,7 @@ class LakeTable:
             {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}
         )
         self.positions.update(positions)
+        self.past.note()
 
     def forget(self, changeset: Changeset) -> None:
         """Undo what a failed commit left: in memory, in the index, and in the store."""
@@ -516,12 +532,20 @@ class LakeTable:
     # Commits of others
 
     def follow(self) -> bool:
-        """Look whether someone else committed, and bring files and index up to date if so."""
+        """Look whether someone else committed, and bring files and index up to date if so.
+
+        Raises:
+            LakeRewound: Someone set the table back.
+        """
         if self._index is None:
+            self.table.look()
+            self.past.check()
             return self.index is None  # opening reads what is current
         now = self.table.look()
         if self.turn.give():
             now = self.table.look()
+        if now.snapshot_id != self.snapshot_id:
+            self.past.check()
         if now.schema_id != self.schema.schema_id:
             self.columns.follow()
         if now.snapshot_id == self.snapshot_id:

@@ -9,10 +9,11 @@ import logging
 from collections.abc import Mapping
 
 from kuvasz.config import names
-from kuvasz.config.model import OnSlotLost
+from kuvasz.config.model import OnLakeRewound, OnSlotLost
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
     KuvaszError,
+    LakeRewound,
     MapMismatch,
     OptionRefused,
     ParkedLost,
@@ -124,7 +125,11 @@ class Admission:
                 known = lake.columns(spec.identifier, roster.name(spec)) if self.attach(spec) else None
                 is_other = known is not None and known.oid != table.relation.oid
                 self._forgetting.forget(spec, is_other=is_other)
-            done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
+            try:
+                done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
+            except LakeRewound as error:
+                self._mend_rewound(spec, error)
+                done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
             tell(self._map, spec, done, at)
             if not spec.member:
                 self._basis.around.routes.bind(self._map.name, spec, table.relation.oid)
@@ -158,6 +163,20 @@ class Admission:
                 error.message, hint=error.hint, database=self._map.database, table=names.render_table(spec.table),
                 option=error.option,
             ) from error  # fmt: skip
+
+    def _mend_rewound(self, spec: SourceTableSpec, error: LakeRewound) -> None:
+        """Have a table compared that someone set back in the lake, if the map says so.
+
+        Raises:
+            LakeRewound: It does not.
+        """
+        if self._basis.around.on_lake_rewound is not OnLakeRewound.REPAIR or self._roster.is_paused(spec):
+            raise error
+        _log.warning("a lake table was set back: it is compared with its source", extra={
+            "event": "lake_rewound_mended", "source": self._map.name, "table": spec.identifier,
+            "error": str(error)})  # fmt: skip
+        self._roster.resync(spec, is_due=True, is_repair=not spec.member)
+        self._forgetting.forget(spec)
 
     def _begin_anew(self, spec: SourceTableSpec) -> None:
         """Let go of what stopped a table before."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from kuvasz.config.model import WhenParkedFull
+from kuvasz.config.model import OnLakeRewound, WhenParkedFull
 from kuvasz.parking.lot import ParkingLot
 from kuvasz.ports import Inbox, Lake
 from kuvasz.state.budget import Budget
@@ -36,6 +36,7 @@ class Surroundings:
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
     lot: ParkingLot
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
+    on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
 

@@ -83,6 +83,7 @@ ELSEWHERE = {
     "lake/memory.py": "contract/test_lake.py",
     "lake/oneshot.py": "integration/test_maintenance.py",
     "lake/orphans.py": "contract/test_maintenance.py",
+    "lake/past.py": "contract/test_rewound.py",
     "lake/swap.py": "contract/test_maintenance.py",
     "lake/table.py": "contract/test_iceberg.py",
     "lake/warmup.py": "contract/test_lake.py",

@@ -86,7 +86,7 @@ def test_positions_travel_in_properties_and_summary(table: SimpleNamespace) -> N
     changeset.properties["kuvasz.gap.eu"] = "[]"
     changeset.summary["told"] = "so"
     sent = Draft(table, changeset).finish({"eu": HERE})
-    assert sent.commit.properties.keys() == {"kuvasz.commit", "kuvasz.gap.eu", "kuvasz.position.eu"}
+    assert sent.commit.properties.keys() == {"kuvasz.anchor", "kuvasz.commit", "kuvasz.gap.eu", "kuvasz.position.eu"}
     assert sent.commit.summary == {**sent.commit.properties, "told": "so"}
     assert sent.commit.properties["kuvasz.commit"] == sent.commit_id
     assert Draft(table, changeset).finish({}).commit_id != sent.commit_id

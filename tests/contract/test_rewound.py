@@ -1,0 +1,134 @@
+"""Someone sets a table back in the lake: a position is true only in what descends from its snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kuvasz.errors import LakeRewound
+from kuvasz.model import Position
+from kuvasz.ports import Failure
+from tests.contract.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from tests.contract.worlds import IcebergWorld
+from tests.fix_lake import LakeFolder
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def world(lake_folder: LakeFolder) -> Iterator[IcebergWorld]:
+    made = IcebergWorld(lake_folder)
+    yield made
+    made.lake.close()
+
+
+def fill(world: IcebergWorld) -> tuple[Sender, int, str]:
+    """Two sources, and of eu another commit; return also the snapshot and the metadata before that."""
+    eu = Sender("eu")
+    world.prepare("eu", "us")
+    world.applied(work(eu.one(insert(1), insert(2)), Sender("us").one(insert(1))))
+    before, metadata = handle(world).currentSnapshot().snapshotId(), metadata_of(world)
+    world.applied(work(eu.one(insert(3), delete(2), update(1, 5))))
+    return eu, int(before), metadata
+
+
+def handle(world: IcebergWorld) -> object:
+    return world.lake._catalog.load(TARGET)._handle
+
+
+def metadata_of(world: IcebergWorld) -> str:
+    return str(handle(world).operations().current().metadataFileLocation())
+
+
+def roll_back(world: IcebergWorld, snapshot: int, _: str) -> None:
+    handle(world).manageSnapshots().rollbackTo(snapshot).commit()
+
+
+def roll_back_and_append(world: IcebergWorld, snapshot: int, _: str) -> None:
+    roll_back(world, snapshot, "")
+    world.sql(f"INSERT INTO {world.catalog}.{TARGET} VALUES ('xx', 9L, 0, 'b')")
+
+
+def replace(world: IcebergWorld, *_: object) -> None:
+    name = f"{world.catalog}.{TARGET}"
+    world.sql(f"CREATE OR REPLACE TABLE {name} USING iceberg AS SELECT * FROM {name} WHERE sid = 'us'")
+
+
+def restore(world: IcebergWorld, _: int, metadata: str) -> None:
+    """As with an older catalog: it agrees with itself."""
+    with contextlib.closing(sqlite3.connect(world._folder.folder / "catalog.db")) as catalog, catalog:
+        catalog.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'items'", (metadata,))
+
+
+@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, replace, restore])
+def test_a_table_that_was_set_back_stops_until_it_is_copied(
+    world: IcebergWorld, lake_folder: LakeFolder, how: Callable[[IcebergWorld, int, str], None]
+) -> None:
+    eu, snapshot, metadata = fill(world)
+    how(world, snapshot, metadata)
+    (failure,) = world.apply(work(eu.one(insert(4))))
+    assert isinstance(failure, Failure)
+    assert isinstance(failure.error, LakeRewound), failure
+    assert "someone set the table back" in failure.error.message
+    world.lake.resume(TARGET)
+    with pytest.raises(LakeRewound):
+        world.lake.prepare(target(), feed("eu"), ITEMS)
+    world.lake.forget(TARGET, "eu")
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    world.copy("eu", (1, 5, "b"), (3, 0, "b"), (4, 0, "b"), lsn=5000)
+    assert world.of("eu") == {1: (5, "b"), 3: (0, "b"), 4: (0, "b")}
+    # A commit of one source does not hide that the other one's rows may be missing.
+    world.lake.close()
+    again = IcebergWorld(lake_folder)
+    again.lake.prepare(target(), feed("eu"), ITEMS)
+    if how is restore:  # of us nothing was lost
+        again.lake.prepare(target(), feed("us"), ITEMS)
+    else:
+        with pytest.raises(LakeRewound):
+            again.lake.prepare(target(), feed("us"), ITEMS)
+    again.applied(work(Sender("eu", start=6000).one(update(1, 6), delete(3))))
+    assert again.of("eu") == {1: (6, "b"), 4: (0, "b")}
+    again.lake.close()
+
+
+@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, replace, restore])
+def test_the_next_start_finds_it(
+    world: IcebergWorld, lake_folder: LakeFolder, how: Callable[[IcebergWorld, int, str], None]
+) -> None:
+    _, snapshot, metadata = fill(world)
+    world.lake.close()
+    how(world, snapshot, metadata)
+    next_one = IcebergWorld(lake_folder)
+    for _ in range(2):
+        with pytest.raises(LakeRewound):
+            next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    next_one.lake.forget(TARGET, "eu", to_repair=True)
+    next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    assert next_one.lake.gap(TARGET, "eu") is not None
+    at = Position(lsn=9000, system_id="7001")
+    rows = ((1, 5, "b"), (3, 0, "b"))
+    next_one.lake.repair(feed("eu"), ITEMS, [Lines(rows)], at)
+    assert next_one.of("eu") == {1: (5, "b"), 3: (0, "b")}
+    next_one.applied(work(Sender("eu", start=9000).one(update(1, 6), delete(3), insert(2))))
+    assert next_one.of("eu") == {1: (6, "b"), 2: (0, "b")}
+    next_one.lake.close()
+
+
+def test_what_others_commit_and_expire_is_no_rewind(world: IcebergWorld, lake_folder: LakeFolder) -> None:
+    eu, _, _ = fill(world)
+    for number in range(4):
+        world.sql(f"INSERT INTO {world.catalog}.{TARGET} VALUES ('xx', {number}L, 0, 'b')")
+    handle(world).expireSnapshots().expireOlderThan(2**53).retainLast(1).commit()
+    world.applied(work(eu.one(insert(4))))
+    for number in range(4):
+        world.sql(f"INSERT INTO {world.catalog}.{TARGET} VALUES ('yy', {number}L, 0, 'b')")
+    handle(world).expireSnapshots().expireOlderThan(2**53).retainLast(2).commit()
+    world.lake.close()
+    next_one = IcebergWorld(lake_folder)
+    next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    next_one.applied(work(eu.one(insert(5))))
+    assert next_one.of("eu").keys() == {1, 3, 4, 5}
+    next_one.lake.close()
