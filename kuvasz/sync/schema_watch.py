@@ -283,8 +283,11 @@ class SchemaWatch:
         now = seen.table.relation
         grids = [column.attnum for column in now.columns if column.is_grid]
         answer = number(relation, known.history(now), time, grids)
-        if is_past and answer.relation is None and not answer.is_open:
-            return relation  # another message comes before any row that counts
+        if is_past and answer.relation is None:  # in its own time it may be clear, or a person has agreed to it
+            answer = number(relation, known.history(now), Time.of(commit_lsn, xid), grids)
+        is_agreed = answer.likely is not None and self._is_believed(spec, commit_lsn)
+        if is_past and answer.relation is None and not is_agreed:
+            return relation  # mostly another message comes before any row that counts: if not, the lake refuses it
         numbered = answer.relation
         if numbered is None and self._is_believed(spec, commit_lsn):
             numbered = answer.likely
