@@ -73,7 +73,7 @@ class Hands:
             self.table.follow()
             policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
             groups = groups or policy.plan(facts(self.table), full=True)
-            keys = self.world.lake._keys_of(self.table) if self.table.has_unique_keys else None
+            keys = self.world.lake._readers.job(self.table) if self.table.has_unique_keys else None
             return Rewrite.plan(self.table, groups, keys)
 
     def begin(self) -> Rewrite:
@@ -303,7 +303,7 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
     spread(world, eu, 20)
     with hands.table.lock:
         group = Group(files=tuple(facts(hands.table)))
-        rewrite = Rewrite.plan(hands.table, [group], world.lake._keys_of(hands.table), ("id",))
+        rewrite = Rewrite.plan(hands.table, [group], world.lake._readers.job(hands.table), ("id",))
     rewrite.write(hands.jobs, 1)
     world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
     before = world.rows()
