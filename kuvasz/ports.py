@@ -212,7 +212,7 @@ class Lake(Protocol):
         """
 
     def columns(self, target: str, source: str) -> SourceColumns | None:
-        """Return what is remembered of a source's columns; None if nothing is. Of a target that is attached."""
+        """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
 
     def positions(self, target: str) -> Mapping[str, Position]:
         """Return how far each source is in a target; a source that was never copied is missing."""

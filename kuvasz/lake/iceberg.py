@@ -244,7 +244,8 @@ class IcebergLake:
 
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`."""
-        return self._tables[target].columns.of(source)
+        table = self._tables.get(target)
+        return None if table is None else table.columns.of(source)
 
     def _read_index(self, table: LakeTable) -> None:
         """Open a table's index ahead of its first changes; what fails here fails again, and is told, with them."""

@@ -578,6 +578,7 @@ def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
 
 def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
     assert not world.lake.attach(target(), feed("eu"))
+    assert world.lake.columns(TARGET, "eu") is None
     world.prepare("eu")
     assert world.lake.attach(target(), feed("eu"))
     assert world.lake.positions(TARGET)["eu"].lsn == 1000
