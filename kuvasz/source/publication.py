@@ -135,6 +135,8 @@ def refusals(
         oids = [table.relation.oid for table in missing]
         rows = connection.execute(_OWNED, (oids,)).fetchall() if oids else []
     owned = {oid for (oid,) in rows}
+    if current is None and not owned:
+        return refused  # there is nothing to add a table to: whoever makes the publication is told how
     for table in missing:
         if current is not None and not current.is_owned:
             refused[table.table] = _not_owned(
