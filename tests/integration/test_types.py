@@ -149,7 +149,9 @@ def test_keys_of_every_type(typed: Database, lake_folder: LakeFolder) -> None:
     def fill(start: int, step: int) -> None:
         with typed.connect() as connection:
             for kind in types:
-                for place, value in enumerate(kind.values[start::step]):
+                # Bounds of arrays are refused in keys: a list does not keep them.
+                values = [value for value in kind.values if "]=" not in str(value)]
+                for place, value in enumerate(values[start::step]):
                     for name in ("by", "only"):
                         connection.execute(
                             f"INSERT INTO {name}_{kind.name} VALUES (%s::{kind.sql}, {place}) ON CONFLICT DO NOTHING",
