@@ -117,6 +117,7 @@ class Column:
     missing: str | None = None  #: pg_attribute.attmissingval: what rows have that were there before it; None: NULL
     version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
     facts: tuple[str, ...] = ()  #: what its type rests on, see `kuvasz.source.type_facts`; empty in the stream
+    asked: str = ""  #: the type the map has it be in the lake, ``string`` or ``decimal(p,s)``; empty: its own
 
 
 class ReplicaIdentity(enum.Enum):

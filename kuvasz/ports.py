@@ -41,7 +41,9 @@ class Target:
     name: str  #: `namespace.table`
     has_sid: bool = False  #: rows carry the column ``sid``, which is part of the key
     has_members: bool = False  #: several tables of a source feed it, each under a name of its own
-    decimals: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  #: column -> precision, scale
+    types: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  #: source column -> ``string``, ``decimal(p,s)``
     out_of_range: str = "error"  #: or ``null`` or ``clamp``
     filter: str | None = None  #: Spark SQL over the source's columns: rows for which it is not true are left out
     set: Mapping[str, str] | None = (

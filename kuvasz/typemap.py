@@ -118,10 +118,7 @@ def _decimal(precision: int, scale: int) -> ValueType:
 
 
 def _check_decimal(pg_type: PgType, precision: int, scale: int) -> None:
-    leaf = pg_type
-    while (inner := leaf.base or leaf.element) is not None:
-        leaf = inner
-    if (leaf.schema, leaf.name) != ("pg_catalog", "numeric"):
+    if not is_numeric(pg_type):
         message = f"decimal({precision}, {scale}) is asked for a column of type {pg_type.name}"
         raise SchemaError(
             message, hint="decimal is for numeric columns and arrays of numeric: take it out of the map"
@@ -129,6 +126,14 @@ def _check_decimal(pg_type: PgType, precision: int, scale: int) -> None:
     if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
         message = f"decimal({precision}, {scale}) is not a type of the lake"
         raise SchemaError(message, hint=f"give a precision of 1 to {MAX_PRECISION} and a scale of 0 to the precision")
+
+
+def is_numeric(pg_type: PgType) -> bool:
+    """Whether a type is numeric, an array of it, or a domain over one of them."""
+    leaf = pg_type
+    while (inner := leaf.base or leaf.element) is not None:
+        leaf = inner
+    return (leaf.schema, leaf.name) == ("pg_catalog", "numeric")
 
 
 def iceberg_name(value_type: ValueType) -> str:

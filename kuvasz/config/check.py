@@ -115,6 +115,8 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _partitions_of_history(table, path)
     yield from _key(table, path)
     yield from _removed(table, path)
+    for column in table.decimals.keys() & table.types.keys():
+        yield Problem(path=(*path, "decimals", column), message="is in types, too", is_key=True)
     reserved = RESERVED[table.type] | {"sid"}
     for column in table.set or ():
         if column.lower() in reserved:

@@ -131,6 +131,16 @@ def _decimal(value: str) -> str:
     return f"decimal({precision},{scale})"
 
 
+def _lake_type(value: str) -> str:
+    text = value.strip().lower()
+    if text == "string":
+        return text
+    if text.startswith("decimal"):
+        return _decimal(text)
+    msg = f"must be string or decimal(p,s), not {value!r}"
+    raise ValueError(msg)
+
+
 def _partition(value: str) -> str:
     match = _PARTITION.fullmatch(value.strip())
     transform = match["transform"] if match else None
@@ -322,6 +332,7 @@ Size: TypeAlias = Annotated[
 ]
 Regex: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_regex)]
 DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
+LakeType: TypeAlias = Annotated[str, AfterValidator(_lake_type)]
 Partition: TypeAlias = Annotated[str, AfterValidator(_partition)]
 Ordering: TypeAlias = Annotated[str, AfterValidator(_ordering)]
 Target: TypeAlias = Annotated[str, AfterValidator(_target)]

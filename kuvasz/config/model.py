@@ -349,15 +349,20 @@ class TableConfig(Section):
 
     out_of_range: OutOfRange = Field(default=OutOfRange.ERROR, json_schema_extra=kinds.or_null)
     """Dates and timestamps that Iceberg cannot hold (infinity, year 20000): error stops the table, null, or clamp
-    to the nearest that it can."""
+    to the nearest that it can. null goes for NaN and Infinity in decimals, too. A key is always refused: see
+    `types`."""
+
+    types: dict[str, kinds.LakeType] = Field(default_factory=dict)
+    """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of
+    any column, whatever the value; `column: decimal(p,s)` is for numeric, and a value that does not fit stops the
+    table."""
 
     partition_removed: PartitionRemoved | None = None
     """What becomes of the rows of a partition that is detached from a partitioned table, or dropped. delete (by
     default, for a clone and a history): they go, and versions end; keep: they stay, as in any other table."""
 
     decimals: dict[str, kinds.DecimalType] = Field(default_factory=dict)
-    """numeric columns without a precision, or with one above 38: `column: decimal(p,s)` instead of string. A value
-    that does not fit stops the table."""
+    """The same as `types`, for `decimal(p,s)` alone."""
 
     @property
     def removed_partitions(self) -> PartitionRemoved:
@@ -366,9 +371,9 @@ class TableConfig(Section):
         return self.partition_removed or (PartitionRemoved.DELETE if can_delete else PartitionRemoved.KEEP)
 
     @property
-    def decimal_types(self) -> dict[str, tuple[int, int]]:
-        """Column -> (precision, scale)."""
-        return {column: kinds.decimal_type(text) for column, text in self.decimals.items()}
+    def asked_types(self) -> dict[str, str]:
+        """Column -> ``string`` or ``decimal(p,s)``."""
+        return {**self.decimals, **self.types}
 
 
 class DatabaseConfig(Section):

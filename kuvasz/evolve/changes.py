@@ -42,6 +42,7 @@ class Change:
     before: str = ""  #: of a RENAME
     why_copy: str = ""  #: why rows that the lake has may show other values now; empty if they do not
     is_constant: bool = False  #: all of them show the same value in it, `Column.missing`
+    is_asked: bool = False  #: of a RETYPE: the map asks for another type, at the source nothing changed
 
     def describe(self) -> str:
         """Return it in words."""
@@ -76,7 +77,8 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             continue
         if before.name != column.name:
             yield Change(kind=Kind.RENAME, number=column.attnum, name=column.name, before=before.name)
-        if before.type_oid and (before.type_oid, before.typmod) != (column.pg_type.oid, column.typmod):
+        is_retyped = (before.type_oid, before.typmod) != (column.pg_type.oid, column.typmod)
+        if before.type_oid and is_retyped:
             is_known = 0 not in (known.file, relation.file)
             keeps = not is_rewritten and (_is_same(before, column) if is_known else _is_wider(before, column))
             why = "" if keeps else "the source has rewritten its values"
@@ -90,6 +92,8 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
         elif column.attnum in unsent:
             yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=_UNSENT)
+        if before.type_oid and before.asked != column.asked and not is_retyped:
+            yield Change(kind=Kind.RETYPE, number=column.attnum, name=column.name, is_asked=True)
     for number, before in known.columns.items():
         if before.is_live and number not in numbers:
             yield Change(kind=Kind.DROP, number=number, name=before.name)

@@ -38,6 +38,7 @@ class KnownColumn:
     field: int = 0  #: id of the lake's field that takes its values
     is_live: bool = True  #: False once it was dropped
     left: tuple[int, ...] = ()  #: ids of fields that took them before, the newest last: those of another type
+    asked: str = ""  #: as `Column.asked`
 
     @property
     def is_bound(self) -> bool:
@@ -125,6 +126,7 @@ class SourceColumns:
                         "names": column.names, "type": column.type_oid, "typmod": column.typmod,
                         "version": column.version, "field": column.field, "left": column.left,
                         **({"facts": column.facts} if column.facts else {}),
+                        **({"asked": column.asked} if column.asked else {}),
                     }
                     for number, column in self.columns.items()
                 },
@@ -167,6 +169,7 @@ def of(
             facts=column.facts,
             field=field,
             left=left,
+            asked=column.asked,
         )
     return SourceColumns(
         oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes,
@@ -206,6 +209,7 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
             facts=tuple(map(str, detail.get("facts", ()))),
             field=int(detail["field"]),
             left=tuple(map(int, detail.get("left", ()))),
+            asked=str(detail.get("asked", "")),
             is_live=int(text) in live,
         )
     return SourceColumns(

@@ -58,7 +58,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
             now = by_id.get(fields.get(one.attnum, 0))
             earlier = [by_id[left_id] for left_id in left.get(one.attnum, ()) if left_id in by_id.keys() - taken]
             choices = [] if now is None else [now, *reversed(earlier)]
-            found = next((field for field in choices if _reads(target, one, field)), None)
+            found = next((field for field in choices if _reads(one, field)), None)
             if found is None and now is not None and is_clone and now.field_id not in live:
                 continue  # of a column that is gone, and that had another type before it went
             field = found or now
@@ -76,8 +76,10 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         elif field.name in own.names(target.type):
             bindings.append(Binding(name=field.name, column=OWN_COLUMN, type=field.type))
         elif field.name in column_of:
-            kind = reading_type(target, relation.columns[column_of[field.name]], field, place)
-            bindings.append(Binding(name=field.name, column=column_of[field.name], type=kind))
+            column = column_of[field.name]
+            source = relation.columns[column]
+            kind = reading_type(source, field, place)
+            bindings.append(Binding(name=field.name, column=column, type=kind, source=source.name))
         else:
             column = DEFAULT_COLUMN if field.field_id in live else NO_COLUMN
             bindings.append(Binding(name=field.name, column=column, type=field.type))
@@ -100,9 +102,9 @@ def bind(  # noqa: PLR0913 (facts of both sides)
     )
 
 
-def _reads(target: Target, column: Column, field: Field) -> bool:
+def _reads(column: Column, field: Field) -> bool:
     try:
-        reading_type(target, column, field, "")
+        reading_type(column, field, "")
     except SchemaError:
         return False
     return True

@@ -109,7 +109,7 @@ class Columns:
             raise SchemaError(message, hint=f"copy the table again: kuvasz resync --table {table.name}")
         fields = NO_FIELDS if known is None else known.fields
         target = table.target
-        is_named = target.filter is not None or target.set is not None or bool(target.mask)
+        is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
         view = self._project(feed, _named_as_now(relation, known) if is_named else relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))

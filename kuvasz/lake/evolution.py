@@ -19,7 +19,7 @@ from kuvasz.errors import SchemaError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.changes import Change, Kind, compare
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.schema import Field, LakeSchema, reading_type, refuse_alike, wanted
+from kuvasz.lake.schema import Field, LakeSchema, is_same, reading_type, refuse_alike, wanted
 from kuvasz.model import Column, Relation, ValueType
 from kuvasz.model import Kind as ValueKind
 from kuvasz.modes import defaults
@@ -267,8 +267,8 @@ class _Plan:
     def make(self) -> Evolution:
         """Work it out."""
         found = [] if self._known is None else compare(self._known, self._relation)
-        changes = [change for change in found if self._counts(change)]
-        self._check_masks(changes)
+        changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
+        self._check_names(changes)
         kinds: dict[int, dict[Kind, Change]] = {}
         for change in changes:
             kinds.setdefault(change.number, {})[change.kind] = change
@@ -312,11 +312,23 @@ class _Plan:
         before = self._known.columns[change.number]
         return before.field != 0 or not before.is_bound
 
-    def _check_masks(self, changes: Sequence[Change]) -> None:
+    def _is_asked(self, change: Change) -> bool:
+        """Whether a type was only not remembered yet as the map has it, and the lake's is the asked one."""
+        if not change.is_asked:
+            return False
+        field = self._fields.get(self._numbers.get(change.number, 0))
+        return field is not None and is_same(self._wanted[change.name].type, field.type)
+
+    def _check_names(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.kind is Kind.RENAME and change.before in self._target.mask:
+            if change.kind is not Kind.RENAME:
+                continue
+            if change.before in self._target.mask:
                 message = f"{self._place}: {change.describe()}, and the map masks it by its earlier name"
                 raise SchemaError(message, hint="change the name in `mask`, and start again")
+            if change.before in self._target.types:
+                message = f"{self._place}: {change.describe()}, and the map gives it a type by its earlier name"
+                raise SchemaError(message, hint="change the name in `types` or `decimals`, and start again")
 
     # Names
 
@@ -431,7 +443,7 @@ class _Plan:
     def _default(self, column: Column) -> Any:  # noqa: ANN401 (JSON)
         """Return the constant that rows of before have in a new column, if the lake can say so without a copy."""
         # A field's default is of all rows that lack it: those of other sources have nothing of the kind.
-        is_ours = not self._others and column.name not in self._target.mask
+        is_ours = not self._others and column.name not in self._target.mask and not column.asked
         if not self.takes_defaults or not is_ours or column.missing is None:
             return None
         return defaults.of_text(column.pg_type, self._wanted[column.name].type, column.missing)
@@ -457,7 +469,7 @@ class _Plan:
             if retyped is not None:
                 self._copy(retyped)
         elif self._known is None or (field.field_id in self._key and self._others):
-            reading_type(self._target, column, field, self._place)  # raises
+            reading_type(column, field, self._place)  # raises
         else:
             self._give_another(column, field)
 
@@ -484,7 +496,7 @@ class _Plan:
 
     def _reads(self, column: Column, field: Field) -> bool:
         try:
-            reading_type(self._target, column, field, self._place)
+            reading_type(column, field, self._place)
         except SchemaError:
             return False
         return True

@@ -18,7 +18,7 @@ from pyspark.sql import types as spark_types
 from kuvasz import typemap
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import ExpressionRefused, LakeError, OptionRefused
-from kuvasz.lake.schema import source_type
+from kuvasz.lake.schema import source_type, typed
 from kuvasz.model import Column, Kind, PgType, Relation, ReplicaIdentity, TableType, ValueType
 from kuvasz.modes.shape import COMPUTED, Binding, Shape
 from kuvasz.modes.transform import Computed, Input, Transform, readable
@@ -84,17 +84,19 @@ class Projection:
         return dataclasses.replace(
             shape,
             column_count=len(source.columns),
-            bindings=tuple(self._binding(binding) for binding in shape.bindings),
+            bindings=tuple(self._binding(binding, source) for binding in shape.bindings),
             transform=self.transform if self.transform is not None and self.transform.needs_spark else None,
             mask_secret=self.mask_secret,
         )
 
-    def _binding(self, binding: Binding) -> Binding:
+    def _binding(self, binding: Binding, source: Relation) -> Binding:
         if binding.column < 0:
             return binding
         # By the source's name for it: the lake's may be that of another source, which renamed it first.
         masked = self.mask.get(self.relation.columns[binding.column].name)
-        return dataclasses.replace(binding, column=self.columns[binding.column], mask=masked)
+        column = self.columns[binding.column]
+        name = source.columns[column].name if column >= 0 else ""
+        return dataclasses.replace(binding, column=column, mask=masked, source=name)
 
 
 def spark_type(value_type: ValueType) -> spark_types.DataType:
@@ -131,6 +133,7 @@ class Expressions:
         Raises:
             ExpressionRefused: An expression cannot be evaluated over these columns, or the key is lost.
         """
+        relation = typed(target, relation)
         if target.filter is None and target.set is None and not target.mask:
             columns = tuple(range(len(relation.columns)))
             return Projection(relation=relation, columns=columns, transform=None)
@@ -223,7 +226,7 @@ class _Plan:
         """Return the place of a source column among the inputs."""
         if column not in self._inputs:
             self._check_alike(column)
-            kind = readable(source_type(self._target, self._relation.columns[column]))
+            kind = readable(source_type(self._relation.columns[column]))
             self._inputs[column] = Input(name=self._relation.columns[column].name, column=column, type=kind)
         return list(self._inputs).index(column)
 
@@ -286,7 +289,7 @@ class _Plan:
         fields = [
             spark_types.StructField(
                 self._relation.columns[index].name,
-                spark_type(readable(source_type(self._target, self._relation.columns[index]))),
+                spark_type(readable(source_type(self._relation.columns[index]))),
             )
             for index in inputs
         ]
@@ -391,7 +394,7 @@ class _Plan:
                     f"{self._target.place or self._place}: `mask` hides texts, and `set.{column.name}` gives none"
                 )
                 raise ExpressionRefused(message, hint="CAST it to string in `set`", option="mask")
-            out.append(dataclasses.replace(column, pg_type=_TEXT, typmod=-1, is_grid=False))
+            out.append(dataclasses.replace(column, pg_type=_TEXT, typmod=-1, is_grid=False, asked=""))
         return out
 
     def _is_key(self, column: Column) -> bool:

@@ -25,7 +25,7 @@ from kuvasz.lake import chunks, layout, member
 from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.chunks import Chunk, Cut
 from kuvasz.lake.era import Era
-from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.lake.schema import LakeSchema, typed, wanted
 from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation
 from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Applied
@@ -105,7 +105,7 @@ class _Table:
     def __init__(self, target: Target, relation: Relation) -> None:
         self.lock = threading.RLock()
         self.target = target
-        self.schema = LakeSchema(schema_id=0, fields=wanted(target, relation))
+        self.schema = LakeSchema(schema_id=0, fields=wanted(target, typed(target, relation)))
         layout.wanted(target, self.schema.fields)  # says what is wrong with it; rows in memory lie in no order
         self.key = relation.key
         self.seed = secrets.token_bytes(SEED_BYTES)
@@ -129,14 +129,14 @@ class _Table:
         found = self._shapes.get((feed.source, relation))
         if found is None:
             seed = member.seed(self.seed, names.member_of(feed.source))
-            found = bind(self.target, self.schema, self.key, seed, feed, relation)
+            found = bind(self.target, self.schema, self.key, seed, feed, typed(self.target, relation))
             self._shapes[feed.source, relation] = found
         return found
 
     def add_columns(self, relation: Relation) -> None:
         """Add the columns of a relation that are lacking."""
         first = 1 + max(max(field.field_id, *field.inner_ids, 0) for field in self.schema.fields)
-        lacking = [field for field in wanted(self.target, relation, first_id=first)
+        lacking = [field for field in wanted(self.target, typed(self.target, relation), first_id=first)
                    if self.schema.by_name(field.name) is None]  # fmt: skip
         if lacking:
             added = tuple(dataclasses.replace(field, required=False) for field in lacking)

@@ -166,7 +166,7 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
     for column in relation.columns:
         if not target.takes(column.name):
             continue
-        kind = source_type(target, column)
+        kind = source_type(column)
         inner = {Kind.LIST: 1, Kind.MAP: 2}.get(kind.kind, 0)
         fields.append(
             Field(
@@ -223,21 +223,35 @@ def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
     return (*((SID,) if target.has_sid else ()), *key, *mine)
 
 
-def source_type(target: Target, column: Column) -> ValueType:
-    """Return the type a source's column has by the type map and the target's options."""
-    asked = target.decimals.get(column.name)
-    return typemap.value_type(column.pg_type, column.typmod, decimal=asked, as_text=column.is_grid)
+def typed(target: Target, relation: Relation) -> Relation:
+    """Return a source's relation with what the map asks of its columns' types; all else goes by that."""
+    if not target.types:
+        return relation
+    columns = tuple(dataclasses.replace(one, asked=target.types.get(one.name, "")) for one in relation.columns)
+    return dataclasses.replace(relation, columns=columns)
 
 
-def reading_type(target: Target, column: Column, field: Field, place: str) -> ValueType:
+def source_type(column: Column) -> ValueType:
+    """Return the type a source's column has by the map (see `typed`), else by the type map.
+
+    Raises:
+        SchemaError: The map asks for a type that the column cannot have.
+    """
+    match = _DECIMAL.fullmatch(column.asked)
+    asked = None if match is None else (int(match[1]), int(match[2]))
+    is_text = column.is_grid or column.asked == Kind.STRING.value
+    return typemap.value_type(column.pg_type, column.typmod, decimal=asked, as_text=is_text)
+
+
+def reading_type(column: Column, field: Field, place: str) -> ValueType:
     """Return how to read a source's column into an existing lake column.
 
     Raises:
         SchemaError: The lake's column cannot hold every value of the source's.
     """
-    source = source_type(target, column)
+    source = source_type(column)
     lake = field.type
-    if _same(source, lake):
+    if is_same(source, lake):
         return source
     if lake.kind is Kind.STRING:
         return ValueType(kind=Kind.STRING, wire=Wire.TEXT)
@@ -254,13 +268,14 @@ def reading_type(target: Target, column: Column, field: Field, place: str) -> Va
     raise SchemaError(message, hint="give this table another `target`, or drop the lake table to copy it anew")
 
 
-def _same(source: ValueType, lake: ValueType) -> bool:
+def is_same(source: ValueType, lake: ValueType) -> bool:
+    """Whether two types are one in the lake."""
     if source.kind is not lake.kind:
         return False
     if source.kind is Kind.DECIMAL:
         return (source.precision, source.scale) == (lake.precision, lake.scale)
     if source.kind is Kind.LIST:
-        return source.element is not None and lake.element is not None and _same(source.element, lake.element)
+        return source.element is not None and lake.element is not None and is_same(source.element, lake.element)
     return True
 
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from kuvasz.decode import columns, tuples
 from kuvasz.decode.cells import NULL, UNCHANGED
+from kuvasz.decode.refusals import HAS_BOUNDS, way_out
 from kuvasz.decode.tuples import Cells, Changes
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
@@ -36,6 +37,7 @@ class Binding:
     column: int  #: index into the relation's columns, or one of the constants above
     type: ValueType  #: how to read the column's text
     mask: str | None = None  #: how the value is hidden; see `transform.mask`
+    source: str = ""  #: the column's name at the source, for messages
 
     @property
     def computed(self) -> int | None:
@@ -148,8 +150,7 @@ class Shape:
         if has_bounds.any():
             row = int(np.argmax(has_bounds))
             text = (strip.text(row) or b"").decode()
-            reason = "has bounds of its own, which a list does not keep, so another row may be the same there"
-            raise self.refusal(index, columns.ValueRefused(row, text, reason))
+            raise self.refusal(index, columns.ValueRefused(row, text, HAS_BOUNDS))
 
     def _masked(self, binding: Binding, values: pa.Array) -> pa.Array:
         return values if binding.mask is None else mask(values, binding.mask, self.mask_secret)
@@ -175,9 +176,15 @@ class Shape:
         return RefusedValue(
             f"source {self.source}, table {self.table}, column {self.bindings[index].name}:"
             f" value {refused.text[:120]!r} {refused.reason}",
-            hint=_KEY_HINT if index in self.key else _REFUSAL_HINT,
+            hint=self._way_out(index, refused),
             row=int(refused.row),
         )
+
+    def _way_out(self, index: int, refused: columns.ValueRefused) -> str:
+        binding, is_key = self.bindings[index], index in self.key
+        way = way_out(refused.number, binding.source or binding.name, has_policy=not is_key)
+        key = "the column is part of the key, which no policy may change: " if is_key else ""
+        return f"{key}{way}; or mend the value at the source, and then: kuvasz resync --table {self.table}"
 
     def rows(self, cells: Cells, rows: Int32s | None = None) -> pa.Table:
         """Decode whole rows."""
@@ -191,16 +198,6 @@ class Shape:
              for array, field in zip(arrays, self.schema, strict=True)],
             schema=self.schema,
         )  # fmt: skip
-
-
-_REFUSAL_HINT = (
-    "mend the value at the source, set `out_of_range: null | clamp`, or map the column to another type,"
-    " then run `kuvasz retry --table …`"
-)
-_KEY_HINT = (
-    "the column is part of the key, which must stay what it is: mend the value at the source,"
-    " then run `kuvasz retry --table …`"
-)
 
 
 class RefusedValue(DecodeError):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from kuvasz.decode import columns
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells
+from kuvasz.decode.refusals import way_out
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, Changes, fill_unchanged, take_from_old
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
@@ -151,7 +152,8 @@ def inputs_of(
             arrays.append(columns.column(present, item.column, item.type, rows, out_of_range=policy))
         except columns.ValueRefused as refused:
             message = f"{transform.place}, column {item.name}: value {refused.text[:120]!r} {refused.reason}"
-            raise DecodeError(message, hint=_REFUSAL_HINT) from refused
+            way = way_out(refused.number, item.name, has_policy=item.column not in transform.identity)
+            raise DecodeError(message, hint=f"the column is used in an expression: {way}") from refused
     absent = [_is_absent(transform, item, cells, is_key_only) for item in transform.inputs]
     whole = [~_any(absent, inputs, cells.row_count) for inputs in transform.expressions]
     arrays += [pa.array(mask if rows is None else mask[rows]) for mask in whole]
@@ -165,12 +167,6 @@ def _is_absent(transform: Transform, item: Input, cells: Cells, is_key_only: np.
     if is_key_only is None or item.column in transform.identity:
         return np.asarray(absent)
     return np.asarray(absent | is_key_only)
-
-
-_REFUSAL_HINT = (
-    "the column is used in an expression: set `out_of_range: null | clamp`, take the column out of the expression,"
-    " or mend the value at the source, then run `kuvasz retry --table …`"
-)
 
 
 def valid_rows(changes: Changes) -> Int32s:

@@ -8,7 +8,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError
 from kuvasz.source.table import SourceTable
 from kuvasz.sync import keyless
-from kuvasz.sync.targets import redacted_key, why_not_taken
+from kuvasz.sync.targets import redacted_key, why_not_taken, wrong_type
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,11 @@ def why_unmapped(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | No
         return None
     if why := why_not_taken(spec, _keyed(spec, table).relation):
         return Unfit(why=why, hint="mend the entry in the map")
+    if column := wrong_type(spec, table.relation):
+        option = "types" if column in spec.config.types else "decimals"
+        asked = getattr(spec.config, option)[column]
+        why = f"{option} has {column} be {asked}, which is for numeric and arrays of it"
+        return Unfit(why=why, hint="take it out of the map, or have it be a string", option=f"{option}.{column}")
     if column := redacted_key(spec, _keyed(spec, table).relation):
         why = f"mask redacts {column}, which identifies the rows: all of them would be one"
         return Unfit(why=why, hint="hmac keeps rows apart", option=f"mask.{column}")

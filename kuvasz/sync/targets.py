@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from kuvasz import typemap
 from kuvasz.config import names
 from kuvasz.config.model import Mask
 from kuvasz.config.problem import suggestion
@@ -76,7 +77,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         name=spec.identifier,
         has_sid=spec.has_sid,
         has_members=spec.config.partitions_regex is not None,
-        decimals=spec.config.decimal_types,
+        types=spec.config.asked_types,
         out_of_range=str(spec.config.out_of_range),
         filter=spec.config.filter,
         set=spec.config.set,
@@ -110,6 +111,10 @@ def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:
         for name in getattr(spec.config, option) or ():
             if name not in names:
                 return f"{option} names {name!r}, which the table does not have{suggestion(name, names)}"
+    for option in ("types", "decimals"):
+        for name in getattr(spec.config, option):
+            if name not in names:
+                return f"{option} names {name!r}, which the table does not have{suggestion(name, names)}"
     target = target_of(spec)
     for name in spec.config.mask:
         if name in names and not target.takes(name):
@@ -118,6 +123,15 @@ def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:
     if lost:
         option = "exclude" if lost[0] in target.exclude else "columns"
         return f"{option} leaves out {', '.join(lost)}, which identifies the rows"
+    return ""
+
+
+def wrong_type(spec: SourceTableSpec, relation: Relation) -> str:
+    """Return a column that a map entry has a type for which it cannot have; empty if there is none."""
+    columns = {column.name: column for column in relation.columns}
+    for name, asked in spec.config.asked_types.items():
+        if asked != "string" and name in columns and not typemap.is_numeric(columns[name].pg_type):
+            return name
     return ""
 
 

@@ -13,7 +13,7 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
-from kuvasz.lake.schema import SID, source_type
+from kuvasz.lake.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
 from kuvasz.sync import fitness, identity, keyless, renames
 from kuvasz.sync import members as source_members
@@ -233,9 +233,10 @@ def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | No
                 is_new=view is not None and name not in view.columns,
             )
         )  # fmt: skip
-    taken = [column for column in found.relation.columns if target.takes(column.name)]
-    for column in () if spec.config.set is not None else taken:
-        value = source_type(target, column)
+    pairs = zip(found.relation.columns, typed(target, found.relation).columns, strict=True)
+    taken = [(column, as_asked) for column, as_asked in pairs if target.takes(column.name)]
+    for column, as_asked in () if spec.config.set is not None else taken:
+        value = source_type(as_asked)
         columns.append(
             ColumnPlan(
                 name=column.name,

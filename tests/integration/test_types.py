@@ -230,7 +230,7 @@ def test_values_out_of_range_stop_their_table_alone(database: Database, lake_fol
             assert re.match(said + r" is outside the years 0001 to 9999", error), error
             if name not in ("t0", "t3"):
                 assert re.search(r"transaction [0-9A-F]+/[0-9A-F]+", error), error
-            assert "hint: mend the value at the source, set `out_of_range: null | clamp`" in error
+            assert "hint: put `out_of_range: null | clamp` or `types: {v: string}` into the table's entry" in error
             assert values_of(pipeline, name) == ({} if name in ("t0", "t3") else {1: None})
         database.execute("INSERT INTO fine VALUES (1, '2024-02-29')")
         wait_until(lambda: values_of(pipeline, "fine") == {1: datetime.date(2024, 2, 29)}, "the others go on")

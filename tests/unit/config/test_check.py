@@ -66,6 +66,7 @@ def test_sections_agree_with_themselves(tmp_path: Path, section: str, message: s
          "20: .set.sid: is a column that kuvasz itself adds to a clone table: choose another name"),
         ("{type: history, set: {KVSZ_End: x}}",
          "35: .set.KVSZ_End: is a column that kuvasz itself adds to a history table: choose another name"),
+        ("{types: {a: string}, decimals: {a: 'decimal(5,1)'}}", "45: .decimals.a: is in types, too"),
         ("{key: [a, b], mask: {a: redact}}",
          "37: .mask.a: is part of the key, of which redact would make one row of all: hmac keeps them apart"),
         ("{type: changelog, set: {_op: x}}",

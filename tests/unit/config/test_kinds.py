@@ -33,7 +33,15 @@ def test_orders_have_a_direction_and_a_place_for_nulls(term: str) -> None:
 def test_decimals_are_normalised() -> None:
     table = TableConfig(decimals={"a": " Decimal( 12 , 2 ) "})
     assert table.decimals == {"a": "decimal(12,2)"}
-    assert table.decimal_types == {"a": (12, 2)}
+    assert table.asked_types == {"a": "decimal(12,2)"}
+
+
+def test_types_of_columns_lose_nothing() -> None:
+    table = TableConfig(types={"a": " String", "b": "Decimal(12, 2)"}, decimals={"c": "decimal(5,1)"})
+    assert table.asked_types == {"a": "string", "b": "decimal(12,2)", "c": "decimal(5,1)"}
+    for wrong in ("int", "varchar", "decimal(39,1)"):
+        with pytest.raises(ValueError, match="must be"):
+            TableConfig(types={"a": wrong})
 
 
 @pytest.mark.parametrize(

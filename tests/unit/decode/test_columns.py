@@ -170,5 +170,5 @@ def test_arrays_go_to_parquet_and_back(tmp_path) -> None:
 
 
 def test_reasons_have_texts() -> None:
-    for reason in range(1, 9):
+    for reason in range(1, 10):
         assert refusals.refusal(0, b"x", reason).hint

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pickle
 
-from kuvasz.decode.refusals import MALFORMED, NOT_UTF8, ValueRefused, refusal
+from kuvasz.decode.refusals import (
+    MALFORMED,
+    NOT_FINITE,
+    NOT_UTF8,
+    OUT_OF_RANGE,
+    SEVERAL_DIMENSIONS,
+    ValueRefused,
+    refusal,
+    way_out,
+)
 from kuvasz.errors import DecodeError
 
 
@@ -13,6 +22,16 @@ def test_a_refusal_comes_back_from_an_executor_whole() -> None:
     assert (error.row, error.text, error.reason) == (7, "abc", "is not the text form of its type")
     assert error.message == "value 'abc' in row 7 is not the text form of its type"
     assert error.hint is not None
+
+
+def test_a_policy_is_named_where_it_helps() -> None:
+    entry = "into the table's entry in the map and start again"
+    dates = "put `out_of_range: null | clamp` or `types: {at: string}` " + entry
+    assert way_out(OUT_OF_RANGE, "at") == dates
+    assert way_out(OUT_OF_RANGE, "at", has_policy=False) == "put `types: {at: string}` " + entry
+    assert way_out(NOT_FINITE, "n") == "put `out_of_range: null` or `types: {n: string}` " + entry
+    assert way_out(SEVERAL_DIMENSIONS, "v") == "put `types: {v: string}` " + entry
+    assert "types" not in way_out(NOT_UTF8, "v"), "its text cannot be taken either"
 
 
 def test_a_long_value_is_cut() -> None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from kuvasz.errors import SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.evolution import AddField, Evolution, RelaxFields, RenameField, Step, WidenField, plan, strays
-from kuvasz.lake.schema import Field, LakeSchema, wanted
+from kuvasz.lake.schema import Field, LakeSchema, typed, wanted
+from kuvasz.model import Kind
 from kuvasz.ports import Target
+from kuvasz.typemap import BUILTIN
 from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, REAL, TEXT, SourceTable, numeric
 
 TARGET = Target(name="shop.items")
@@ -40,7 +42,8 @@ class LakeTable:
             for column in columns.live.values() if name != source else ():
                 names.setdefault(column.name, set()).add(column.field)
         return plan(
-            target, self.schema, self.key, table.catalog(), self.known.get(source), frozenset(others), "place",
+            target, self.schema, self.key, typed(target, table.catalog()), self.known.get(source),
+            frozenset(others), "place",
             others_names={name: frozenset(fields) for name, fields in names.items()},
         )  # fmt: skip
 
@@ -51,7 +54,7 @@ class LakeTable:
             names = [field.name for field in self.fields]
             assert len(set(names)) == len(names), (step, names)
         self.key = planned.key
-        self.known[source] = planned.columns(table.catalog(), self.schema, self.known.get(source))
+        self.known[source] = planned.columns(typed(target, table.catalog()), self.schema, self.known.get(source))
         assert strays(self.schema, self.known, source) == {}, "it is not taken for someone else's doing"
         return planned
 
@@ -192,6 +195,79 @@ def test_what_was_masked_is_not_laid_open_by_a_new_name() -> None:
     masked = dataclasses.replace(TARGET, mask={"n": "hmac"})
     with pytest.raises(SchemaError, match="column n was renamed to spare, and the map masks it by its earlier"):
         plan(masked, lake.schema, lake.key, table.catalog(), lake.known["eu"], frozenset(), "place")
+
+
+def asking(**types: str) -> Target:
+    return dataclasses.replace(TARGET, types=types)
+
+
+@pytest.mark.parametrize(
+    ("column", "names"),
+    [("n", ["id", "n__old", "name", "n"]), ("id", ["id__old", "n", "name", "id"]), ("name", ["id", "n", "name"])],
+)
+def test_a_type_of_the_map_is_followed_as_one_of_the_source(column: str, names: list[str]) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    target = asking(**{column: "string"})
+    planned = lake.follow(table, target=target)
+    assert lake.names == names
+    assert bool(planned.why_copy) == (column != "name"), "text is a string anyway"
+    assert planned.is_change == (column != "name")
+    assert lake.field_of(table, column).type.kind is Kind.STRING
+    assert not planned.has_other_key
+    again = lake.follow(table, target=target)
+    assert (again.steps, again.told, again.why_copy) == ((), (), "")
+    if column != "name":
+        back = lake.follow(table)
+        assert back.why_copy
+        assert lake.field_of(table, column).type.kind is Kind.INT
+
+
+def test_the_text_of_another_type_may_be_another() -> None:
+    """A timestamptz becomes a timestamp in UTC without a rewrite, but each row's text is another one."""
+    table = SourceTable(("id", INT), ("at", BUILTIN[1184]))
+    lake = LakeTable(table)
+    target = asking(at="string")
+    lake.follow(table, target=target)
+    table.alter(2, pg_type=BUILTIN[1114])
+    assert lake.follow(table, target=target).why_copy
+    assert lake.names == ["id", "at__old", "at"]
+
+
+def test_all_sources_go_to_the_type_of_the_map() -> None:
+    tables = {"eu": SourceTable(), "us": SourceTable()}
+    lake = LakeTable(tables["eu"])
+    lake.follow(tables["us"], "us")
+    for source, table in tables.items():
+        assert lake.follow(table, source, asking(n="string")).why_copy
+        assert lake.field_of(table, "n", source).name == "n"
+    assert lake.names == ["id", "n__old", "name", "n"]
+
+
+def test_decimals_that_were_not_remembered_are_no_change() -> None:
+    table = SourceTable(("id", INT), ("n", NUMERIC))
+    lake = LakeTable(table)
+    target = asking(n="decimal(10,2)")
+    lake.follow(table, target=target)
+    columns = {number: dataclasses.replace(one, asked="") for number, one in lake.known["eu"].columns.items()}
+    lake.known["eu"] = dataclasses.replace(lake.known["eu"], columns=columns)
+    planned = lake.follow(table, target=target)
+    assert (planned.steps, planned.is_change, planned.why_copy) == ((), False, "")
+
+
+def test_a_type_does_not_stay_behind_when_its_column_is_renamed() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    lake.follow(table, target=asking(n="string"))
+    table.alter(2, name="m")
+    with pytest.raises(SchemaError) as caught:
+        lake.plan(table, target=asking(n="string"))
+    assert str(caught.value) == (
+        "place: column n was renamed to m, and the map gives it a type by its earlier name"
+        "\nhint: change the name in `types` or `decimals`, and start again"
+    )
+    planned = lake.follow(table, target=asking(m="string"))
+    assert (lake.names, planned.why_copy) == (["id", "n__old", "name", "m"], "")
 
 
 def test_columns_that_the_map_leaves_out_change_nothing() -> None:

@@ -118,14 +118,14 @@ INT8_TYPE = PgType(oid=20, name="int8")
     ],
 )
 def test_a_lake_column_takes_narrower_sources(pg_type: PgType, typmod: int, lake: Field, read: tuple) -> None:
-    found = schema.reading_type(target(), column("c", pg_type, typmod=typmod), lake, "source eu, table t")
+    found = schema.reading_type(column("c", pg_type, typmod=typmod), lake, "source eu, table t")
     assert (found.kind, found.wire) == read
     assert (found.precision, found.scale) == (lake.type.precision, lake.type.scale)
 
 
 def test_a_real_is_read_as_such_into_a_double() -> None:
     real = column("c", PgType(oid=700, name="float4"))
-    found = schema.reading_type(target(), real, _field(Kind.DOUBLE), "source eu, table t")
+    found = schema.reading_type(real, _field(Kind.DOUBLE), "source eu, table t")
     assert (found.kind, found.wire, found.precision) == (Kind.DOUBLE, Wire.FLOAT, REAL_BITS)
 
 
@@ -142,7 +142,7 @@ def test_a_real_is_read_as_such_into_a_double() -> None:
 )
 def test_a_lake_column_that_loses_values_is_refused(pg_type: PgType, typmod: int, lake: Field, says: str) -> None:
     with pytest.raises(SchemaError, match=f"source eu, table t: column c.*{says}|{says}") as caught:
-        schema.reading_type(target(), column("c", pg_type, typmod=typmod), lake, "source eu, table t")
+        schema.reading_type(column("c", pg_type, typmod=typmod), lake, "source eu, table t")
     assert str(caught.value).startswith("source eu, table t: column c is ")
     assert caught.value.hint
 
@@ -155,11 +155,13 @@ def test_by_name() -> None:
     assert not lake.arrow().field("id").nullable
 
 
-def test_the_maps_decimals_decide() -> None:
-    chosen = dataclasses.replace(target(), decimals={"price": (20, 4)})
-    found = schema.source_type(chosen, column("price", NUMERIC))
+def test_the_maps_types_decide() -> None:
+    found = schema.source_type(dataclasses.replace(column("price", NUMERIC), asked="decimal(20,4)"))
     assert (found.kind, found.precision, found.scale) == (Kind.DECIMAL, 20, 4)
-    assert schema.source_type(target(), column("price", NUMERIC)).kind is Kind.STRING
+    assert schema.source_type(column("price", NUMERIC)).kind is Kind.STRING
+    assert schema.source_type(dataclasses.replace(column("tags", INTS), asked="string")).kind is Kind.STRING
+    relation = schema.typed(dataclasses.replace(target(), types={"n": "string"}), ITEMS)
+    assert [one.asked for one in relation.columns] == ["string" if one.name == "n" else "" for one in ITEMS.columns]
     assert pa.types.is_decimal(schema.arrow_field(Field(field_id=1, name="p", type=found)).type)
 
 

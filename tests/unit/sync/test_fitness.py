@@ -47,6 +47,12 @@ def spec(*, member: str = "", **options: object) -> SourceTableSpec:
         (spec(exclude=("m",)), FULL,
          "source eu, table public.items: exclude names 'm', which the table does not have",
          "mend the entry in the map"),
+        (spec(types={"m": "string"}), FULL,
+         "source eu, table public.items: types names 'm', which the table does not have",
+         "mend the entry in the map"),
+        (spec(types={"n": "decimal(5,1)"}), FULL,
+         "source eu, table public.items: types has n be decimal(5,1), which is for numeric and arrays of it",
+         "take it out of the map, or have it be a string"),
         # The key may come from the map alone, and is looked at with it.
         (spec(key=("id",), columns=("n",)), FULL,
          "source eu, table public.items: columns leaves out id, which identifies the rows",
