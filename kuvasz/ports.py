@@ -159,6 +159,13 @@ class Gap:
 class CopyRequest(Protocol):
     """A picklable part of a source table, read on an executor."""
 
+    @property
+    def server(self) -> str:
+        """Where it is read, ``host:port``: what is limited is so for each server."""
+
+    def at_pace(self, rows_per_second: float) -> CopyRequest:
+        """Return the same request, to be read no faster."""
+
     def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray | memoryview]:
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
 

@@ -193,7 +193,8 @@ class PipelineConfig(Section):
     """A Spark task takes about this much raw data."""
 
     copy_rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
-    """Limits the initial copy, for each source, to spare it; no limit by default."""
+    """Copies read no more from a server (host and port), all its databases and tables together, to spare it; no limit
+    by default. A server then has one copying session for each 100,000 of it, up to `copy_parallelism`."""
 
     copy_parallelism: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
     """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""

@@ -49,6 +49,7 @@ class CopyJob:
         self._folder = order.folder / uuid.uuid4().hex
         self._key_files = KeyFiles(folder=self._folder, is_sorted=False)
         self._pipeline = order.pipeline
+        self._turns = order.turns
         self._sid = order.sid
         self._files: list[DataFile] = []
         self._lock = threading.Lock()
@@ -108,8 +109,12 @@ class CopyJob:
                 raise
 
     def _range(self, request: CopyRequest, lsn: int) -> int:
-        if self._stopped.is_set():
-            return 0
+        with self._turns.turn(request.server, self._stopped.is_set) as rows_per_second:
+            if self._stopped.is_set():
+                return 0
+            return self._copy_range(request.at_pace(rows_per_second), lsn)
+
+    def _copy_range(self, request: CopyRequest, lsn: int) -> int:
         job = CopyRange(
             request=request,
             shape=self._shape,

@@ -32,6 +32,7 @@ from kuvasz.lake.catalog import Catalog
 from kuvasz.lake.commit_stage import CommitStage
 from kuvasz.lake.comparison import OnProgress
 from kuvasz.lake.copy import CopyJob
+from kuvasz.lake.copy_turns import CopyTurns
 from kuvasz.lake.datafile import file_io
 from kuvasz.lake.era import Era
 from kuvasz.lake.expressions import Expressions
@@ -115,6 +116,8 @@ class IcebergLake:
         self._catalog = Catalog(self._session, self._config.lake.name)
         self._catalog.ensure_namespace(self._config.lake.namespace)
         self._prove_warehouse()
+        pipeline = self._config.pipeline
+        self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or self._jobs.parallelism)
         self._spool = Spool(self._spool_folder(), self._properties)
         self._spool.clear()
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="lake")
@@ -440,6 +443,7 @@ class IcebergLake:
             yield Order(
                 table=table, feed=feed, relation=relation, jobs=self._jobs, properties=self._properties,
                 folder=self._state / folder, pipeline=self._config.pipeline,
+                turns=self._turns,
             )  # fmt: skip
         finally:
             table.copies -= 1

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kuvasz.config.model import PipelineConfig
+from kuvasz.lake.copy_turns import CopyTurns
 from kuvasz.lake.jobs import Jobs
 from kuvasz.lake.table import LakeTable
 from kuvasz.model import Relation
@@ -25,6 +26,7 @@ class Order:
     properties: Mapping[str, str]
     folder: Path  #: on local disk, for what does not fit into memory
     pipeline: PipelineConfig
+    turns: CopyTurns
 
     @property
     def sid(self) -> str | None:

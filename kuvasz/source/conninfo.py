@@ -180,13 +180,18 @@ def place(connection: psycopg.Connection[Any]) -> str:
 def location(url: str) -> str:
     """Return where a url leads, for messages: ``user@host:port/database``, several hosts with commas."""
     given = _parse(url)
+    user = given.get("user")
+    database = given.get("dbname") or user or ""
+    return f"{user}@{servers(url)}/{database}" if user else f"{servers(url)}/{database}"
+
+
+def servers(url: str) -> str:
+    """Return which server a url leads to, ``host:port``, several with commas."""
+    given = _parse(url)
     hosts = str(given.get("host") or given.get("hostaddr") or "localhost").split(",")
     ports = str(given.get("port") or "5432").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    servers = ",".join(f"{_bracketed(host)}:{port}" for host, port in zip(hosts, ports, strict=False))
-    user = given.get("user")
-    database = given.get("dbname") or user or ""
-    return f"{user}@{servers}/{database}" if user else f"{servers}/{database}"
+    return ",".join(f"{_bracketed(host)}:{port}" for host, port in zip(hosts, ports, strict=False))
 
 
 def redact(url: str) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kuvasz.model import UInt8s
+    from kuvasz.source.pace import Pace
 
 _GULP_BYTES = 1 << 20
 #: Between gulps, so that the server runs undisturbed. A UNIX socket holds too little for it.
@@ -40,12 +41,15 @@ _RECEIVE_BUFFER_BYTES = 4 << 20
 SILENCE_S = 120.0
 
 _COPY_DATA = ord("d")
+_NEWLINE = ord("\n")
 _HEADER_BYTES = 5  # tag, length
 _READY = ord("Z")
 _ERROR = ord("E")
 
 
-def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[memoryview]:
+def rows(
+    pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str, pace: Pace | None = None
+) -> Iterator[memoryview]:
     """Run a COPY TO STDOUT and return its rows in order.
 
     Args:
@@ -54,6 +58,7 @@ def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doi
         chunk_bytes: A piece has at least this size, but for the last, and at most a gulp of 1 MB and a row more.
         place: For errors: where the connection leads.
         doing: For errors: what is copied.
+        pace: How fast to read; the server is held back by its full socket.
 
     Yields:
         Whole rows, each with its newline; never empty; valid until the next piece is asked for.
@@ -62,9 +67,9 @@ def rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doi
         SourceError: The server refused, or the connection broke.
     """
     if is_plain(pgconn):
-        yield from _Reader(pgconn, place=place, doing=doing).rows(query, chunk_bytes)
+        yield from _Reader(pgconn, place=place, doing=doing, pace=pace).rows(query, chunk_bytes)
     else:
-        for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing):
+        for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing, pace=pace):
             yield memoryview(chunk)
 
 
@@ -74,7 +79,9 @@ def is_plain(pgconn: pq.abc.PGconn) -> bool:
     return not pgconn.ssl_in_use and options.get(b"gssencmode") == b"disable"
 
 
-def libpq_rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str) -> Iterator[bytearray]:
+def libpq_rows(
+    pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str, pace: Pace | None = None
+) -> Iterator[bytearray]:
     """Do what `rows` does, row by row through libpq."""
     with failure.translated(place, doing):
         pgconn.send_query(query.encode())
@@ -83,15 +90,23 @@ def libpq_rows(pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: st
             raise _of_result(result, place, doing)
         fetch = pgconn.get_copy_data
         chunk = bytearray()
+        taken = taken_bytes = 0
         size, row = fetch(1)
         while size >= 0:
             if size == 0:  # there is no whole row yet
                 _wait(pgconn, place, doing)
             chunk += row
+            if pace is not None and size:
+                taken, taken_bytes = taken + 1, taken_bytes + size
+                if taken_bytes >= pace.gulp_bytes:
+                    pace.took(taken, taken_bytes)
+                    taken = taken_bytes = 0
             if len(chunk) >= chunk_bytes:
                 yield chunk
                 chunk = bytearray()
             size, row = fetch(1)
+        if pace is not None:
+            pace.took(taken, taken_bytes)
         last = _result(pgconn, place, doing)
         while _result(pgconn, place, doing) is not None:
             pass
@@ -126,8 +141,9 @@ def _silent(place: str, doing: str) -> SourceError:
 class _Reader:
     """Reads one COPY from the connection's socket."""
 
-    def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str) -> None:
+    def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str, pace: Pace | None) -> None:
         self._pgconn = pgconn
+        self._pace = pace
         self._place = place
         self._doing = doing
         self._source = np.empty(_GULP_BYTES, np.uint8)
@@ -139,7 +155,8 @@ class _Reader:
         with socket.socket(fileno=os.dup(self._pgconn.socket)) as self._socket:
             # libpq's sockets do not block, and a timeout, however long, keeps it so (they share the flag).
             self._socket.settimeout(SILENCE_S)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            buffer_bytes = _RECEIVE_BUFFER_BYTES if self._pace is None else 4 * self._pace.gulp_bytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
             statement = query.encode() + b"\0"
             self._socket.sendall(struct.pack("!ci", b"Q", len(statement) + 4) + statement)
             yield from self._chunks(chunk_bytes)
@@ -150,8 +167,12 @@ class _Reader:
         while True:
             if at + self._end - self._start > len(target):  # a row larger than a chunk
                 target = np.concatenate((target, np.empty(len(target), np.uint8)))
+            before = whole
             used, at, whole, missing = unframe(self._source[self._start : self._end], target, at, whole, missing)
             self._start += used
+            if self._pace is not None and whole > before:
+                # Rows end with the only newlines there are (manual, "COPY", "Text Format").
+                self._pace.took(int(np.count_nonzero(target[before:whole] == _NEWLINE)), whole - before)
             if missing < 0:
                 raise self._broken("the length of a row cannot be: bytes were lost")
             if whole >= chunk_bytes:
@@ -194,7 +215,8 @@ class _Reader:
         try:
             if pause_s := _PAUSE_S.get(self._socket.family):
                 time.sleep(pause_s)
-            received = self._socket.recv_into(self._source[self._end :].data)
+            limit = _GULP_BYTES if self._pace is None else self._pace.gulp_bytes
+            received = self._socket.recv_into(self._source[self._end : self._end + limit].data)
         except TimeoutError as error:
             if error.errno is not None:  # the kernel's, after keepalives without an answer
                 raise self._broken(str(error)) from error

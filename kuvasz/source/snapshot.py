@@ -20,6 +20,7 @@ from psycopg import pq
 from kuvasz.errors import SourceError
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import copy_out, failure, sql
+from kuvasz.source.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,16 @@ class CopyRange:
     first_block: int = 0
     end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
     bytes: int = 0  #: estimate, for progress
+    rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
+
+    @property
+    def server(self) -> str:
+        """See `kuvasz.ports.CopyRequest.server`."""
+        return conninfos.servers(self.conninfo)
+
+    def at_pace(self, rows_per_second: float) -> CopyRange:
+        """See `kuvasz.ports.CopyRequest.at_pace`."""
+        return dataclasses.replace(self, rows_per_second=rows_per_second)
 
     def query(self) -> str:
         """Return the COPY statement."""
@@ -75,7 +86,8 @@ class CopyRange:
         pgconn = conninfos.connect_pq(self.conninfo, doing)
         try:
             self._begin(pgconn, place, doing)
-            yield from copy_out.rows(pgconn, self.query(), chunk_bytes, place=place, doing=doing)
+            pace = Pace(self.rows_per_second) if self.rows_per_second else None
+            yield from copy_out.rows(pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace)
         finally:
             pgconn.finish()
 

@@ -170,6 +170,14 @@ class Lines:
     rows: tuple[tuple[object, ...], ...]
     fails: bool = False
 
+    @property
+    def server(self) -> str:
+        return "localhost:5432"
+
+    def at_pace(self, rows_per_second: float) -> Lines:
+        assert rows_per_second == 0
+        return self
+
     def read(self, chunk_bytes: int) -> Iterator[bytes]:
         for row in self.rows:
             yield copy_line([None if value is None else str(value).encode() for value in row])

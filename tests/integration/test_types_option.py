@@ -104,7 +104,7 @@ def test_types_go_with_every_other_option(database: Database, lake_folder: LakeF
     """Expressions see them, and every table type, the plan and `verify` go by them."""
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v timestamptz, n numeric, b bool, u uuid, j jsonb)")
     database.execute(
-        "INSERT INTO orders SELECT i, '2024-02-29 12:00:00+00'::timestamptz + i * interval '1 day', i * 1.5, i % 2 = 0,"
+        "INSERT INTO orders SELECT i, timestamptz '2024-02-29 12:00+00' + i * interval '1 day', i * 1.5, i % 2 = 0,"
         " '00000000-0000-0000-0000-000000000001', '{\"a\": 1}' FROM generate_series(1, 5) i"
     )
     types = {"v": "string", "n": "decimal(20,2)", "b": "string", "u": "string"}

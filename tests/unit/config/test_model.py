@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import ast
 import pickle
 from pathlib import Path
 
 import pydantic
 import pytest
 
+import kuvasz
+from kuvasz.config import reference
 from kuvasz.config.model import (
     Config,
     LakeConfig,
     PipelineConfig,
+    Section,
     ServerConfig,
     SparkConfig,
     TableConfig,
@@ -129,3 +133,70 @@ def test_properties_are_texts_as_they_were_written() -> None:
 )
 def test_maintenance_is_switched_by_a_word(given: object, is_on: bool) -> None:
     assert Config(databases=[SHOP], maintenance=given).maintenance.enabled is is_on
+
+
+# Every option is read by something: one that nobody reads would silently do nothing.
+
+PACKAGE = Path(kuvasz.__file__).parent
+MODEL = PACKAGE / "config" / "model.py"
+
+OPTIONS = [(model, option) for model in dict.fromkeys(reference.TABLES.values()) for option in model.model_fields]
+
+#: Options that the configuration itself carries out, by the name of what it gives to others.
+RESOLVED = {
+    ("DatabaseConfig", "urls"): "config/sources.py",
+    ("DatabaseConfig", "tables"): "config/sources.py",
+    ("UrlConfig", "url"): "config/sources.py",
+    ("UrlConfig", "sid"): "config/sources.py",
+    ("DatabaseConfig", "database"): "config/sources.py",
+    ("DatabaseConfig", "on_slot_lost"): "config/sources.py",
+    ("TableConfig", "target"): "config/sources.py",
+    ("TableConfig", "partitions_regex"): "config/sources.py",
+    ("LakeConfig", "namespace"): "config/sources.py",
+}
+
+
+#: What a section is called where it is read: `self._config.interval`, `spec.config.filter`, `pipeline.workers`.
+SECTIONS = {"config", *reference.SECTIONS}
+
+
+def reads(path: Path, of: set[str] | None = None) -> set[str]:
+    """The attributes that a module reads, of objects with these names alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            name = getattr(node.value, "attr", getattr(node.value, "id", "")).lstrip("_")
+            if of is None or name in of:
+                found.add(node.attr)
+    return found
+
+
+def properties(model: type[Section]) -> dict[str, set[str]]:
+    """The properties and methods of a section -> the attributes of it that they read."""
+    tree = ast.parse(MODEL.read_text(encoding="utf-8"))
+    (section,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == model.__name__]
+    return {
+        member.name: {
+            node.attr for node in ast.walk(member)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        }
+        for member in section.body if isinstance(member, ast.FunctionDef)
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def outside() -> set[str]:
+    """What is read outside of the configuration's own package."""
+    modules = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "config"]
+    return set().union(*(reads(path, SECTIONS) for path in modules))
+
+
+@pytest.mark.parametrize(("model", "option"), OPTIONS, ids=lambda value: getattr(value, "__name__", value))
+def test_every_option_is_read(model: type[Section], option: str, outside: set[str]) -> None:
+    if (resolver := RESOLVED.get((model.__name__, option))) is not None:
+        assert option in reads(PACKAGE / resolver)
+        return
+    ways = {option}
+    for _ in range(3):  # properties may use one another
+        ways |= {name for name, used in properties(model).items() if used & ways}
+    assert ways & outside, f"nobody reads {model.__name__}.{option}"

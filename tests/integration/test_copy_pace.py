@@ -1,0 +1,74 @@
+"""`pipeline.copy_rows_per_second`: what a server is asked for, over all sessions of a process."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import time
+
+import psycopg
+import pytest
+
+from kuvasz.lake.copy_turns import CopyTurns
+from kuvasz.model import TableName
+from kuvasz.source.conninfo import conninfo
+from kuvasz.source.snapshot import CopyRange
+from tests.fix_lake import LakeFolder, Pipeline, group
+from tests.fix_postgres import Database
+from tests.oracle import source_rows
+
+pytestmark = pytest.mark.postgres
+
+
+def count(request: CopyRange) -> int:
+    """Read a range, as an executor does, in a process of its own."""
+    return sum(bytes(piece).count(b"\n") for piece in request.read(1 << 20))
+
+
+@pytest.mark.parametrize(("rate", "per_session"), [(20_000, 100_000), (40_000, 15_000)])
+def test_all_sessions_together_keep_to_the_rate(database: Database, rate: int, per_session: int) -> None:
+    rows, ranges = 6 * rate // 8, 8
+    database.execute(
+        f"CREATE TABLE items AS SELECT i, repeat('x', i % 200) AS name FROM generate_series(1, {rows}) i"
+    )
+    turns = CopyTurns(rate, 4, rows_per_session=per_session)
+    context = multiprocessing.get_context("spawn")
+    with contextlib.ExitStack() as stack:
+        exporting = stack.enter_context(psycopg.connect(database.url))
+        exporting.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        ((name,),) = exporting.execute("SELECT pg_export_snapshot()").fetchall()
+        request = CopyRange(
+            conninfo=conninfo(database.url), snapshot_name=name,
+            table=TableName(schema="public", name="items"), columns=("i", "name"),
+        )  # fmt: skip
+        executors = stack.enter_context(concurrent.futures.ProcessPoolExecutor(4, context))
+        list(executors.map(count, [request] * 4))  # as warm as Spark's workers
+        threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor(4))
+
+        def read(_: int) -> int:
+            with turns.turn(request.server, lambda: False) as rows_per_second:
+                return executors.submit(count, request.at_pace(rows_per_second)).result()
+
+        begin = time.monotonic()
+        total = sum(threads.map(read, range(ranges)))
+        seconds = time.monotonic() - begin
+    assert total == ranges * rows
+    assert total / seconds <= 1.15 * rate, seconds
+    assert total / seconds >= 0.5 * rate, f"much too slow: {seconds}"
+
+
+@pytest.mark.spark
+def test_tables_that_are_copied_side_by_side_share_the_rate(database: Database, lake_folder: LakeFolder) -> None:
+    tables = {}
+    for name in ("first", "second"):
+        database.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM generate_series(1, 10000) i")
+        database.execute(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+        tables[name] = None
+    config = lake_folder.config(group({None: database}, tables), copy_rows_per_second=5000)
+    begin = time.monotonic()
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert 20_000 / (time.monotonic() - begin) <= 1.15 * 5000
+        for name in tables:
+            pipeline.assert_equal(name, source_rows(database.url, name))
