@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 #: Seconds that answers under way get when kuvasz stops.
 _STOP_S = 2.0
 
-_PATHS = "/livez, /readyz, /status, /metrics, POST /api/retry and POST /api/maintain"
+_COMMANDS = ", ".join(f"POST /api/{verb.name}" for verb in VERBS)
+_PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS} and POST /api/maintain"
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known as known_columns
+from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake import positions
 from kuvasz.lake.datafile import file_io
 from kuvasz.model import Position
@@ -36,7 +37,8 @@ _JDBC_POSTGRES = "jdbc:postgresql://"
 class LakeTableView:
     """A table of the lake."""
 
-    columns: frozenset[str]
+    columns: Mapping[str, str]  #: name -> type, as Iceberg writes it
+    known: Mapping[str, SourceColumns] = dataclasses.field(default_factory=dict)  #: source -> its columns then
     positions: Mapping[str, Position]  #: by source
     oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
 
@@ -60,7 +62,7 @@ class LakeView:
         """Return a table, None if there is none.
 
         Raises:
-            LakeError: The catalog does not answer, or a position is damaged.
+            LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
         if self._catalog is None:
             return None
@@ -72,9 +74,14 @@ class LakeView:
             if "no such table" in str(error):  # a SQLite file without a catalog in it
                 return None
             raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
-        columns = frozenset(field.name for field in found.schema().fields)
-        oids = {source: known.oid for source, known in known_columns.parse(found.properties, name).items()}
-        return LakeTableView(columns=columns, positions=positions.parse(found.properties, name), oids=oids)
+        columns = {field.name: str(field.field_type) for field in found.schema().fields}
+        known = known_columns.parse(found.properties, name)
+        return LakeTableView(
+            columns=columns,
+            known=known,
+            positions=positions.parse(found.properties, name),
+            oids={source: one.oid for source, one in known.items()},
+        )
 
 
 def positions_in(view: LakeTableView | None) -> Mapping[str, Position]:

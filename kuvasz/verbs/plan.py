@@ -13,6 +13,7 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
+from kuvasz.evolve.changes import compare
 from kuvasz.lake.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, introspect, publication, slots
 from kuvasz.sync import fitness, identity, keyless, renames
@@ -40,7 +41,7 @@ class ColumnPlan:
     iceberg: str
     note: str
     is_key: bool
-    is_new: bool  #: the lake's table lacks it and gets it
+    is_new: bool  #: the lake's table lacks it, or has it with a type that the map says otherwise, and gets it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,7 @@ def _table(
         return TablePlan(table=table, target=target, action="error", error=f"{place}{unfit.why}", hint=unfit.hint)
     assert found is not None
     try:
-        columns = _columns(spec, found, view)
+        columns = _columns(source, spec, found, view)
     except SchemaError as error:
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
     is_known = view is not None and source.name_of(spec) in view.positions
@@ -221,8 +222,13 @@ def _table(
     )  # fmt: skip
 
 
-def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | None) -> tuple[ColumnPlan, ...]:
+def _columns(
+    source: Source, spec: SourceTableSpec, found: SourceTable, view: LakeTableView | None
+) -> tuple[ColumnPlan, ...]:
     target = target_of(spec)
+    relation = typed(target, found.relation)
+    known = None if view is None else view.known.get(source.name_of(spec))
+    asked = set() if known is None else {change.name for change in compare(known, relation) if change.is_asked}
     key = set(found.relation.key or spec.config.key or ())
     columns = []
     for name, expression in (spec.config.set or {}).items():
@@ -233,7 +239,7 @@ def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | No
                 is_new=view is not None and name not in view.columns,
             )
         )  # fmt: skip
-    pairs = zip(found.relation.columns, typed(target, found.relation).columns, strict=True)
+    pairs = zip(found.relation.columns, relation.columns, strict=True)
     taken = [(column, as_asked) for column, as_asked in pairs if target.takes(column.name)]
     for column, as_asked in () if spec.config.set is not None else taken:
         value = source_type(as_asked)
@@ -244,7 +250,11 @@ def _columns(spec: SourceTableSpec, found: SourceTable, view: LakeTableView | No
                 iceberg=typemap.iceberg_name(value),
                 note=typetable.note(column.pg_type, value),
                 is_key=column.name in key,
-                is_new=view is not None and column.name not in view.columns,
+                is_new=view is not None
+                and (
+                    column.name not in view.columns
+                    or (column.name in asked and view.columns[column.name] != typemap.iceberg_name(value))
+                ),
             )
         )
     if not spec.has_sid:

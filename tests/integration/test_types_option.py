@@ -68,9 +68,14 @@ def test_every_refused_value_has_a_way_out(database: Database, lake_folder: Lake
                 + f"put {policy}`types: {{v: string}}` into the table's entry in the map and start again;"
                 f" or mend the value at the source, and then: kuvasz resync --table public.{name}"
             )
-    with Pipeline(
-        lake_folder.config(group({None: database}, dict.fromkeys(REFUSED, AS_TEXT))), lake_folder
-    ) as pipeline:
+    config = lake_folder.config(group({None: database}, dict.fromkeys(REFUSED, AS_TEXT)))
+    (planned,) = plan.plans(config)
+    assert {
+        table.target.removeprefix("shop.")
+        for table in planned.tables
+        if table.columns[0].is_new or table.columns[1].is_new
+    } == REFUSED.keys(), "the plan shows the columns that are exchanged"
+    with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         for name in REFUSED:
             assert found(pipeline, name, "id", "v") == texts(database, name), name
