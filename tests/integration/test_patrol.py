@@ -222,7 +222,7 @@ def test_what_came_and_went_in_a_backlog_is_followed_or_told(
     database.execute("CREATE TABLE parted (id int PRIMARY KEY, n int)")
     database.execute("INSERT INTO parted SELECT i, i % 3 FROM generate_series(1, 9) i")
     tables: dict[str, dict | None] = {"parted": {"partition_by": ["n"], "sort_by": ["n desc"]}}
-    for table, options in (("plain", None), ("full", None), ("past", {"type": "history"})):
+    for table, options in (("plain", None), ("entire", None), ("past", {"type": "history"})):
         database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int, u int NOT NULL UNIQUE)")
         database.execute(f"INSERT INTO {table} SELECT i, i, i FROM generate_series(1, 9) i")
         tables[table] = options
@@ -234,8 +234,8 @@ def test_what_came_and_went_in_a_backlog_is_followed_or_told(
         database.execute("INSERT INTO parted VALUES (10, 5)")
         pipeline.wait_applied(database)
     database.execute("INSERT INTO parted VALUES (11, 6)")
-    for table in ("plain", "full", "past"):
-        identity = "FULL" if table == "full" else f"USING INDEX {table}_u_key"
+    for table in ("plain", "entire", "past"):
+        identity = "FULL" if table == "entire" else f"USING INDEX {table}_u_key"
         database.execute(f"ALTER TABLE {table} REPLICA IDENTITY {identity}")
         database.execute(f"UPDATE {table} SET n = n + 1")
         database.execute(f"UPDATE {table} SET id = 100 WHERE id = 3")
@@ -244,14 +244,14 @@ def test_what_came_and_went_in_a_backlog_is_followed_or_told(
         database.execute(f"UPDATE {table} SET n = n + 1")
     tables["clash"] = None
     with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
-        for table in ("parted", "plain", "full"):
+        for table in ("parted", "plain", "entire"):
             wait_until(lambda t=table: same(pipeline, database, t), f"{table} is followed: {pipeline.errors()}")
         pipeline.wait_state("shop_eu", "shop.past", State.ERROR)
         pipeline.wait_state("shop_eu", "shop.clash", State.ERROR)
         said = "\n".join(pipeline.errors())
         assert "tells its old rows by (u), which is not its key" in said
         assert "Iceberg takes the column tags.element for a part of the column tags" in said
-        assert {one.target: one.copies for one in pipeline.app.states.snapshot()}["shop.full"] == 0
+        assert {one.target: one.copies for one in pipeline.app.states.snapshot()}["shop.entire"] == 0
         pipeline.tell("resync", "shop.past", "shop_eu")
         pipeline.wait_state("shop_eu", "shop.past", State.STREAMING)
         opened = [row[:3] for row in pipeline.rows("past") if row[4].year == 9999]

@@ -223,8 +223,11 @@ def test_under_load_no_type_has_differences(database: Database, lake_folder: Lak
         )
         try:
             found = by_target(bench.verify())
-            assert {name: kinds(report) for name, report in found.items()} == {name: {} for name in tables}
-            assert {name: report.undecided for name, report in found.items()} == dict.fromkeys(tables, 0)
         finally:
             stop.set()
             thread.join()
+        pipeline.wait_applied(database)
+        # Rows without a key are counted through the window of the stream, which was seen to miss one (docs/limits).
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=())
+        assert {name: kinds(report) for name, report in found.items()} == {name: {} for name in tables}
+        assert {name: report.undecided for name, report in found.items()} == dict.fromkeys(tables, 0)
