@@ -197,6 +197,8 @@ def plant(bench: Bench) -> None:
     bench.sql(f"INSERT INTO LAKE.logged_bare SELECT * FROM LAKE.logged_bare WHERE {at} = 16")  # one too many
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_under_load_no_type_has_differences(database: Database, lake_folder: LakeFolder) -> None:
     make(database)
     tables = {
@@ -227,7 +229,7 @@ def test_under_load_no_type_has_differences(database: Database, lake_folder: Lak
             stop.set()
             thread.join()
         pipeline.wait_applied(database)
-        # Rows without a key are counted through the window of the stream, which was seen to miss one (docs/limits).
+        # Rows without a key are counted through the stream's window: the rows themselves tell which of both is off.
         pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=())
         assert {name: kinds(report) for name, report in found.items()} == {name: {} for name in tables}
         assert {name: report.undecided for name, report in found.items()} == dict.fromkeys(tables, 0)
