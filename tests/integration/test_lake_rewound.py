@@ -1,0 +1,116 @@
+"""Someone sets the lake back, while kuvasz runs and while it does not: noticed, and mended or told."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+
+import pytest
+
+from kuvasz.config.model import OnLakeRewound
+from kuvasz.state.tables import State
+from kuvasz.sync import requests
+from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
+from tests.fix_postgres import Database
+from tests.oracle import source_rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables in error are tried again soon."""
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.3)
+
+
+@pytest.fixture
+def filled(database: Database) -> Database:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    database.execute("CREATE TABLE others (id int PRIMARY KEY, n int)")
+    for name in ("items", "others"):
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 20) i")
+    return database
+
+
+def change(database: Database, number: int) -> None:
+    for name in ("items", "others"):
+        database.execute(f"UPDATE {name} SET n = %s WHERE id %% 4 = %s", (number, number % 4))
+        database.execute(f"DELETE FROM {name} WHERE id = %s", (number,))
+        database.execute(f"INSERT INTO {name} VALUES (%s, 0)", (100 + number,))
+
+
+def assert_equal(pipeline: Pipeline, database: Database) -> None:
+    """Errors may come and go meanwhile, but for nobody to do anything about."""
+    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    wait_until(lambda: pipeline.app.progress.confirmable("shop") >= now, "all is in the lake, or parked")
+    wait_until(lambda: not pipeline.errors() and not pipeline.lacks("shop"), "nothing is wrong, and nothing parked")
+    pipeline.wait_streaming()
+    for name in ("items", "others"):
+        pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+def roll_back(lake: LakeFolder) -> None:
+    rows = lake.session.sql(f"SELECT snapshot_id FROM {lake.catalog}.shop.items.snapshots ORDER BY committed_at")
+    jvm = lake.session._jvm
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lake.session._jsparkSession,
+                                                                     f"{lake.catalog}.shop.items")  # fmt: skip
+    table.manageSnapshots().rollbackTo(rows.collect()[1].snapshot_id).commit()
+
+
+def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, lake_folder: LakeFolder) -> None:
+    config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(3):
+            change(filled, number)
+            pipeline.wait_applied(filled)
+        roll_back(lake_folder)
+        change(filled, 3)
+        pipeline.wait_state("shop", "shop.items", State.ERROR)
+        (error,) = pipeline.errors()
+        assert "someone set the table back in the lake" in error
+        assert "hint: copy it again: kuvasz resync --table shop.items" in error
+        assert pipeline.states()["shop", "shop.others"] is State.STREAMING
+        pipeline.tell("resync", "shop.items", "shop")
+        assert_equal(pipeline, filled)
+        change(filled, 4)
+        assert_equal(pipeline, filled)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("what", ["table", "catalog"])
+def test_what_is_missing_is_repaired(
+    filled: Database, lake_folder: LakeFolder, what: str, *, is_running: bool
+) -> None:
+    config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
+    config = config.model_copy(
+        update={"lake": config.lake.model_copy(update={"on_lake_rewound": OnLakeRewound.REPAIR})}
+    )
+    catalog, copy = lake_folder.folder / "catalog.db", lake_folder.folder / "catalog.old"
+    restore = {"table": lambda: roll_back(lake_folder), "catalog": lambda: put_back(copy, catalog)}[what]
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(filled, 0)
+        pipeline.wait_applied(filled)
+        shutil.copyfile(catalog, copy)
+        for number in range(1, 3):
+            change(filled, number)
+            pipeline.wait_applied(filled)
+        if is_running:
+            restore()
+            change(filled, 3)
+            assert_equal(pipeline, filled)
+    if not is_running:
+        restore()
+        change(filled, 3)
+        with Pipeline(config, lake_folder) as pipeline:
+            assert_equal(pipeline, filled)
+            change(filled, 4)
+            assert_equal(pipeline, filled)
+
+
+def put_back(copy: str, catalog: str) -> None:
+    """Restore the rows of an older catalog."""
+    with contextlib.closing(sqlite3.connect(copy)) as old, contextlib.closing(sqlite3.connect(catalog)) as new:
+        old.backup(new)
