@@ -84,7 +84,7 @@ def test_types(kuvasz) -> None:
     assert rows["numeric(12,2)"]["iceberg"] == "decimal(12, 2)"
     assert rows["numeric(5,-2)"]["iceberg"] == "decimal(38, 0)"
     assert rows["int4[]"]["iceberg"] == "list<int>"
-    assert "decimals" in rows["numeric"]["note"]
+    assert "types: {column: decimal(p,s)}" in rows["numeric"]["note"]
     assert kuvasz("types")[1].splitlines()[0].split() == ["postgresql", "iceberg", "note"]
 
 
