@@ -312,13 +312,12 @@ class SourceSync:
             await self._lifetime.sleep(PATROL_S)
             try:
                 due = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._admission.unfit)
+                for key in due:  # at once: what was seen is not told twice, and the next look may fail
+                    self._requests.add(key)
                 await asyncio.to_thread(self._publications.patrol)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.debug("the catalog cannot be looked at", extra={
                     "event": "patrol_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
-            else:
-                for key in due:
-                    self._requests.add(key)
 
     def _on_interrupted(self, spec: SourceTableSpec) -> None:
         """Have a table looked at anew that was not published all the time, or is gone; from any thread."""
