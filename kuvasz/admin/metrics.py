@@ -75,7 +75,7 @@ class Metrics(Collector):
 
     def note(self, receipt: Receipt) -> None:
         """Count a commit. Safe from any thread."""
-        if receipt.snapshot_id is not None:
+        if receipt.snapshot_id is not None and receipt.is_first:
             self._commits.observe(receipt.seconds)
 
     def render(self) -> bytes:

@@ -2,7 +2,8 @@
 
 Each table has a lane. A commit that catalog or store refuse is tried again there, as is one that they do not answer.
 After a moment it *steps aside*: whoever waits for the commits of a mini-transaction gets those that are there, and
-later mini-transactions of the table wait in its lane behind it.
+later mini-transactions of the table wait in its lane behind it. Those become one commit once the lane moves again,
+so that it catches up whatever a commit takes.
 
 What is stuck for `BOUND_S` is given up, which puts the table into error, but only where it is the table's own
 trouble: others were committed meanwhile, or no other is stuck and catalog and store answer. If all of them are away,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import itertools
 import logging
 import threading
 import time
@@ -54,6 +56,9 @@ _TURNS = 4
 
 #: Threads, most of which belong to tables that are stuck.
 _THREADS = 128
+
+#: Mini-transactions of a table that become one commit at most.
+_TOGETHER = 64
 
 
 class Ticket:
@@ -101,7 +106,8 @@ class Lanes:
     """The lanes of all tables. Safe from any thread.
 
     Args:
-        commit: Makes a commit, and tries again until it is given up.
+        commit: Makes one commit of mini-transactions of a table, the first of which stands for all of them, and tries
+            again until that is given up; returns what came of each, or of the first ones.
         hangs: Called with a table and the error it is given, when a commit that was given up does not return.
         answer: Raises a `KuvaszError` if catalog or store do not answer for any table.
         room_bytes: Changes whose commits may wait aside; beyond that whoever brings more waits.
@@ -109,7 +115,7 @@ class Lanes:
 
     def __init__(
         self,
-        commit: Callable[[Ticket], Outcome],
+        commit: Callable[[Sequence[Ticket]], Sequence[Outcome]],
         hangs: Callable[[Ticket], KuvaszError],
         answer: Callable[[], None],
         room_bytes: int,
@@ -170,24 +176,32 @@ class Lanes:
             if not lane.is_aside:
                 self._turns.acquire()
                 ticket.has_turn = True
+            tickets = self._together(lane)
+            outcomes: Sequence[Outcome]
             try:
-                outcome = self._commit(ticket)
+                outcomes = self._commit(tickets)
             except Exception as error:  # noqa: BLE001 (the owner of the thread)
                 _log.exception("a commit failed in our own code", extra={"event": "bug", "table": ticket.target})
-                outcome = Failure(target=ticket.target, error=InternalError(f"table {ticket.target}: {error!r}"))
+                outcomes = [Failure(target=ticket.target, error=InternalError(f"table {ticket.target}: {error!r}"))]
             with self._lock:
                 self._end_turn(ticket)
-                if isinstance(outcome, Receipt) and outcome.snapshot_id is not None:
+                if any(isinstance(outcome, Receipt) and outcome.snapshot_id is not None for outcome in outcomes):
                     self._succeeded_at = time.monotonic()
-                lane.tickets.popleft()
+                for _ in outcomes:
+                    lane.tickets.popleft()
                 lane.given_up_at = 0.0
                 following = lane.tickets[0] if lane.tickets else None
-                if following is None:
+                if len(lane.tickets) <= 1:  # whoever brings more waits for one commit beside its own
                     lane.is_aside = False
-            ticket.finish(outcome)
+            for done, outcome in zip(tickets, outcomes, strict=False):
+                done.finish(outcome)
             if following is None:
                 return
             ticket = following
+
+    def _together(self, lane: _Lane) -> list[Ticket]:
+        with self._lock:
+            return list(itertools.islice(lane.tickets, _TOGETHER))
 
     def _end_turn(self, ticket: Ticket) -> None:
         if ticket.has_turn:
@@ -197,23 +211,23 @@ class Lanes:
     # Aside
 
     def _step_aside(self, waiting: Sequence[Ticket]) -> bool:
-        """Let the tables of commits that are late step aside, if all that are waited for are; returns whether."""
+        """Let tables whose commits are late step aside; returns whether those are all that are waited for."""
         now = time.monotonic()
         with self._lock:
-            if self._closing.is_set() or not all(self._is_late(ticket, now) for ticket in waiting):
+            late = [ticket for ticket in waiting if self._is_late(ticket, now)]
+            if self._closing.is_set() or not late:
                 return False
-            lanes = {ticket.target: self._lanes[ticket.target] for ticket in waiting}
-            is_new = not all(lane.is_aside for lane in lanes.values())
+            lanes = {ticket.target: self._lanes[ticket.target] for ticket in late}
+            new = sorted(target for target, lane in lanes.items() if not lane.is_aside)
             for lane in lanes.values():
                 lane.is_aside = True
                 if lane.tickets:
                     self._end_turn(lane.tickets[0])
-            has_room = self._has_room()
+            is_done = len(late) == len(waiting) and self._has_room()
         self._begin_watch()
-        if is_new:
-            _log.warning("commits are stuck; other tables go on", extra={
-                "event": "commits_stuck", "tables": sorted(lanes)})  # fmt: skip
-        return has_room
+        if new:
+            _log.warning("commits are stuck; other tables go on", extra={"event": "commits_stuck", "tables": new})
+        return is_done
 
     def _is_late(self, ticket: Ticket, now: float) -> bool:
         if self._lanes[ticket.target].is_aside or ticket.refusal is not None:

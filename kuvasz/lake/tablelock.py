@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 from kuvasz.errors import TableStuck
 
-#: How long is waited for a lock whose holder may hang; otherwise for as long as it takes.
-_WAIT_S = 2.0
+#: How long its holder may wait for catalog or store before nobody else waits for the lock any more.
+_WAIT_S = 10.0
+
+#: Between looks at what the holder does.
+_LOOK_S = 0.25
 
 
 class TableLock:
@@ -22,7 +26,12 @@ class TableLock:
     def __init__(self, table: str) -> None:
         self._table = table
         self._lock = threading.RLock()
-        self.is_stuck = False  #: its holder waits for catalog or store, and nobody knows how long
+        self._doubtful_since: float | None = None  # monotonic seconds; changed with the lock held
+
+    @property
+    def doubtful_since(self) -> float | None:
+        """Since when its holder waits for catalog or store, in monotonic seconds; None if it does not."""
+        return self._doubtful_since
 
     def acquire(self, timeout: float = -1) -> bool:
         """Take the lock; returns whether it was to be had in time."""
@@ -33,8 +42,9 @@ class TableLock:
         self._lock.release()
 
     def __enter__(self) -> None:
-        while not self._lock.acquire(timeout=_WAIT_S):
-            if self.is_stuck:
+        while not self._lock.acquire(timeout=min(_LOOK_S, _WAIT_S)):
+            since = self._doubtful_since
+            if since is not None and time.monotonic() - since > _WAIT_S:
                 message = f"table {self._table}: catalog or store have not answered what was sent before"
                 raise TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
 
@@ -44,11 +54,11 @@ class TableLock:
     @contextlib.contextmanager
     def doubtful(self) -> Iterator[None]:
         """Do what may hang, with the lock held."""
-        self.is_stuck = True
+        before, self._doubtful_since = self._doubtful_since, self._doubtful_since or time.monotonic()
         try:
             yield
         finally:
-            self.is_stuck = False
+            self._doubtful_since = before
 
 
 __all__ = ["TableLock"]

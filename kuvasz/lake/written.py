@@ -45,8 +45,8 @@ class WrittenTable:
 
     def abandon_to(self, changeset: Changeset) -> None:
         """Put every file into a changeset, to be removed with it."""
-        for number, file in enumerate(self._files()):
-            changeset.added[-1 - number] = (file, None)
+        for file in self._files():
+            changeset.added[-1 - len(changeset.added)] = (file, None)
 
     def check_generations(self, table: LakeTable) -> None:
         """Refuse changes of a source whose position was forgotten since: they would begin behind a gap.

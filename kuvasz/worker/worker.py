@@ -80,7 +80,8 @@ class Worker:
         self._stopping = False
         self._begun = 0  # mini-transactions
         self._ended = 0
-        self._aside: collections.Counter[str] = collections.Counter()  #: target -> commits that take long
+        #: target -> numbers of the mini-transactions whose commits of it take long
+        self._aside: collections.defaultdict[str, list[int]] = collections.defaultdict(list)
         self._lot = lot
         self._gatherer = Gatherer() if lot is None else Gatherer(lot.takes, self._is_replaying)
         self._written: queue.Queue[tuple[Gathered, Any] | None] = queue.Queue(maxsize=1)
@@ -127,7 +128,7 @@ class Worker:
         A target that was taken out of `TableStates.is_active` before `begun` was asked has nothing under way then.
         """
         with self._wake:
-            return self._ended >= begun and not self._aside[target]
+            return self._ended >= begun and all(number > begun for number in self._aside[target])
 
     @property
     def is_stopping(self) -> bool:
@@ -261,7 +262,8 @@ class Worker:
         for source in sources:
             self._progress.step_aside(source, target)
         with self._wake:
-            self._aside[target] += 1
+            number = self._ended + 1
+            self._aside[target].append(number)
 
         def came_through(outcome: concurrent.futures.Future[Receipt | Failure | None]) -> None:
             try:
@@ -280,7 +282,7 @@ class Worker:
             for source in sources:
                 self._progress.came_through(source, target)
             with self._wake:
-                self._aside[target] -= 1
+                self._aside[target].remove(number)
 
         pending.outcome.add_done_callback(came_through)
 
@@ -298,7 +300,7 @@ class Worker:
                 source,
                 rows=receipt.rows_of.get(source, 0),
                 **operations._asdict(),
-                commits=int(receipt.snapshot_id is not None),
+                commits=int(receipt.snapshot_id is not None and receipt.is_first),
                 last_commit_us=receipt.commit_us,
                 last_commit_seconds=receipt.seconds,
             )

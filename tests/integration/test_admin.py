@@ -297,7 +297,7 @@ def test_check_plan_and_cleanup_from_nothing_to_nothing(
     columns = {column["name"]: column for column in table["columns"]}
     assert (columns["sid"]["iceberg"], columns["sid"]["is_key"]) == ("string", True)
     assert (columns["price"]["postgresql"], columns["price"]["iceberg"]) == ("numeric", "string")
-    assert "decimals" in columns["price"]["note"]
+    assert "decimal(p,s)" in columns["price"]["note"]
     code, out, _ = kuvasz("plan")
     assert code == 4
     assert "  create the replication slot kuvasz_shop_eu\n" in out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -23,19 +23,25 @@ class Store:
         self.broken: set[str] = set()
         self.silent: set[str] = set()
         self.answers = True
-        self.made: list[tuple[str, int]] = []
+        self.seconds = 0.0  #: that a commit takes
+        self.made: list[tuple[str, list[int]]] = []
         self.lanes = Lanes(self.commit, self.hangs, self.answer, room_bytes=1000)
 
-    def commit(self, ticket: Ticket) -> Outcome:
+    def commit(self, tickets: Sequence[Ticket]) -> Sequence[Outcome]:
+        ticket = tickets[0]
         ticket.waits_since = time.monotonic()
         while ticket.target in self.silent:
             time.sleep(0.01)
         while ticket.target in self.broken:
             ticket.refusal = LakeError("refused")
             if ticket.is_given_up.wait(0.01):
-                return Failure(target=ticket.target, error=ticket.refusal)
-        self.made.append((ticket.target, ticket.written.number))
-        return Receipt(target=ticket.target, positions={}, rows=1, snapshot_id=ticket.written.number)
+                return [Failure(target=ticket.target, error=ticket.refusal)]
+        time.sleep(self.seconds)
+        self.made.append((ticket.target, [ticket.written.number for ticket in tickets]))
+        return [
+            Receipt(target=ticket.target, positions={}, rows=1, snapshot_id=ticket.written.number)
+            for ticket in tickets
+        ]
 
     def hangs(self, _: Ticket) -> TableStuck:
         return TableStuck("no answer")
@@ -75,8 +81,25 @@ def test_others_go_on_and_the_stuck_one_keeps_its_order(store: Store, how: str) 
     getattr(store, how).clear()
     assert [tickets[0].outcome.result(10).snapshot_id for tickets in early] == [1, 2, 3]
     wait_until(lambda: not store.lanes.is_stuck("a"), "it is as before")
-    assert [number for name, number in store.made if name == "a"] == [0, 1, 2, 3]
+    made = [numbers for name, numbers in store.made if name == "a"]
+    assert [number for numbers in made for number in numbers] == [0, 1, 2, 3]
+    assert made[-1] == [2, 3], "what has waited becomes one commit"
     assert done(store.put(4, "a", "b")) == [True, True]
+
+
+def test_one_that_was_stuck_catches_up_while_more_comes_than_single_commits_could_take(store: Store) -> None:
+    store.broken.add("a")
+    for number in range(20):
+        store.put(number, "a", "b")
+    store.seconds = 0.05
+    store.broken.clear()
+    is_pending = []
+    for number in range(20, 40):
+        (mine, _) = store.put(number, "a", "b")
+        is_pending.append(not mine.outcome.done())
+        time.sleep(0.01)
+    assert not any(is_pending[-10:]), "the others wait for it again, as it does for them"
+    assert not store.lanes.is_stuck("a")
 
 
 @pytest.mark.parametrize("how", ["broken", "silent"])
@@ -106,6 +129,13 @@ def test_a_lone_table_is_given_up_only_if_catalog_and_store_answer(
     assert not ticket.outcome.done()
     store.answers = True
     assert isinstance(ticket.outcome.result(10), Failure)
+
+
+def test_many_that_are_stuck_leave_their_turns_to_others(store: Store) -> None:
+    stuck = "abcdefgh"
+    store.silent.update(stuck)
+    tickets = store.put(1, *stuck, "z")
+    assert done(tickets) == [False] * len(stuck) + [True]
 
 
 def test_if_all_are_away_everything_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
