@@ -24,7 +24,7 @@ RUN pip install --no-cache-dir --no-compile . && rm -rf /opt/kuvasz
 # As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home.
 USER kuvasz
 ENV NUMBA_CACHE_DIR=/home/kuvasz/.cache/numba PYTHONUNBUFFERED=1
-RUN python -c "from kuvasz.lake.spark import prefetch; prefetch()"
+RUN python -c "from kuvasz.lake.jvm.spark import prefetch; prefetch()"
 
 WORKDIR /var/lib/kuvasz
 VOLUME /var/lib/kuvasz

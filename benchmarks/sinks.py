@@ -15,8 +15,9 @@ from typing_extensions import override
 
 from kuvasz import app, cli
 from kuvasz.decode import tuples
-from kuvasz.lake import chunks, iceberg
-from kuvasz.lake.tasks import ApplyChunks, ChunkDone, ChunkTask
+from kuvasz.lake import iceberg
+from kuvasz.lake.commit import chunks
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
 from kuvasz.model import Truncation
 from kuvasz.modes import clone
 from kuvasz.ports import Failure, Receipt, TableWork

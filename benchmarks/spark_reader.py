@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kuvasz.config import load
-from kuvasz.lake import spark
+from kuvasz.lake.jvm import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

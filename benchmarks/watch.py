@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz import lsn
-from kuvasz.lake.positions import PREFIX
+from kuvasz.lake.format.source_positions import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -28,9 +28,9 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
+from kuvasz.sync.context.shared import Surroundings
+from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
-from kuvasz.sync.surroundings import Surroundings
-from kuvasz.sync.targets import Targets
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
 

@@ -116,7 +116,9 @@ class Column:
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
     missing: str | None = None  #: pg_attribute.attmissingval: what rows have that were there before it; None: NULL
     version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
-    facts: tuple[str, ...] = ()  #: what its type rests on, see `kuvasz.source.type_facts`; empty in the stream
+    facts: tuple[
+        str, ...
+    ] = ()  #: what its type rests on, see `kuvasz.source.catalog.type_facts`; empty in the stream
     asked: str = ""  #: the type the map has it be in the lake, ``string`` or ``decimal(p,s)``; empty: its own
 
 
@@ -199,7 +201,7 @@ class Position:
     commit_us: int = 0  #: when it committed, µs since 2000-01-01 UTC
     taken_us: int = 0  #: of a snapshot to be copied: by the source's clock, µs since 1970 UTC; not stored
     #: of a snapshot to be copied: by which catalog rows the table was published before it was taken
-    #: (`kuvasz.source.membership`); stored beside the position (`kuvasz.ports.Lake.published`)
+    #: (`kuvasz.source.catalog.membership`); stored beside the position (`kuvasz.ports.Lake.published`)
     published: str = ""
 
 

@@ -18,8 +18,8 @@ import uvloop
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.lake import spark
 from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.jvm import spark
 from kuvasz.state.tables import State
 from tests import oracle
 from tests.fix_postgres import Database

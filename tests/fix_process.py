@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kuvasz.lake import positions
-from kuvasz.lake.notes import PARKED_PREFIX
+from kuvasz.lake.format import source_positions
+from kuvasz.lake.table.notes import PARKED_PREFIX
 from kuvasz.model import Position
 from tests import oracle
 from tests.fix_postgres import Database
@@ -215,7 +215,7 @@ class Process:
 
     def positions(self, target: str) -> dict[str, Position]:
         """How far each source is in a table, by the lake alone."""
-        return positions.parse(self._table(target).properties, target)
+        return source_positions.parse(self._table(target).properties, target)
 
     def is_parked(self, target: str, source: str) -> bool:
         """Whether a table lacks changes of a source that are parked, by the lake alone."""

@@ -22,7 +22,7 @@ import requests as http
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.lake import spark
+from kuvasz.lake.jvm import spark
 from tests import oracle
 from tests.fix_lake import LakeFolder, wait_until
 from tests.fix_postgres import Database, create_database, drop_database

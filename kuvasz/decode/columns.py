@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kuvasz.decode import arrays, numbers, texts, times
+from kuvasz.decode import arrays, numerics, texts, times
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import InternalError
 from kuvasz.model import Kind
@@ -88,12 +88,12 @@ def _nested(strip: Strip, value_type: ValueType, offsets: Int32s, values: texts.
 
 
 _BUILDERS: Mapping[Kind, Callable[[Strip, ValueType, str], texts.ArrowArray]] = {
-    Kind.BOOLEAN: lambda strip, _type, _policy: numbers.booleans(strip),
-    Kind.INT: lambda strip, value_type, _policy: numbers.integers(strip, value_type),
-    Kind.LONG: lambda strip, value_type, _policy: numbers.integers(strip, value_type),
-    Kind.FLOAT: lambda strip, value_type, _policy: numbers.floats(strip, value_type),
-    Kind.DOUBLE: lambda strip, value_type, _policy: numbers.floats(strip, value_type),
-    Kind.DECIMAL: lambda strip, value_type, policy: numbers.decimals(
+    Kind.BOOLEAN: lambda strip, _type, _policy: numerics.booleans(strip),
+    Kind.INT: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
+    Kind.LONG: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
+    Kind.FLOAT: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
+    Kind.DOUBLE: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
+    Kind.DECIMAL: lambda strip, value_type, policy: numerics.decimals(
         strip, value_type, null_if_not_finite=policy == "null"
     ),
     Kind.STRING: lambda strip, _type, _policy: texts.strings(strip),

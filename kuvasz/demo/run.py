@@ -213,7 +213,7 @@ def _await_streams(
 def _open_lake(path: Path) -> tuple[SparkSession, str]:
     """Return a second, reading Spark session and the lake's namespace in it."""
     from kuvasz.config.load import load  # late: importing Spark takes a second
-    from kuvasz.lake.spark import open_session
+    from kuvasz.lake.jvm.spark import open_session
 
     config = load(path).config
     return open_session(config), f"{config.lake.name}.{config.lake.namespace}"

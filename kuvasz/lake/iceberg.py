@@ -25,30 +25,31 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
-from kuvasz.lake import gaps, layout, origin, spark
-from kuvasz.lake import positions as position_properties
-from kuvasz.lake.binding import Feeds
-from kuvasz.lake.catalog import Catalog
-from kuvasz.lake.commit_stage import CommitStage
-from kuvasz.lake.comparison import OnProgress
-from kuvasz.lake.copy import CopyJob
-from kuvasz.lake.copy_turns import CopyTurns
-from kuvasz.lake.datafile import file_io
-from kuvasz.lake.era import Era
-from kuvasz.lake.expressions import Expressions
-from kuvasz.lake.iceberg_table import IcebergTable
-from kuvasz.lake.jobs import Jobs
-from kuvasz.lake.jvm_errors import gone
-from kuvasz.lake.maintenance import Maintainer
-from kuvasz.lake.notes import Notes
-from kuvasz.lake.order import Order
-from kuvasz.lake.readers import Readers
-from kuvasz.lake.repair import RepairJob
-from kuvasz.lake.schema import SID, bounded, wanted
-from kuvasz.lake.spool import Spool
-from kuvasz.lake.table import LakeTable
-from kuvasz.lake.write_stage import WriteStage
-from kuvasz.lake.written import Written
+from kuvasz.lake.commit.commit_stage import CommitStage
+from kuvasz.lake.commit.write_stage import WriteStage
+from kuvasz.lake.commit.written import Written
+from kuvasz.lake.compare.comparison import OnProgress
+from kuvasz.lake.copies.copy import CopyJob
+from kuvasz.lake.copies.order import Order
+from kuvasz.lake.copies.repair import RepairJob
+from kuvasz.lake.copies.turns import CopyTurns
+from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.executors.spool import Spool
+from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.format import gaps, layout, table_identity
+from kuvasz.lake.format import source_positions as position_properties
+from kuvasz.lake.format.binding import Feeds
+from kuvasz.lake.format.schema import SID, bounded, wanted
+from kuvasz.lake.jvm import spark
+from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.jvm.jvm_errors import gone
+from kuvasz.lake.maintenance.maintenance import Maintainer
+from kuvasz.lake.table.notes import Notes
+from kuvasz.lake.table.readers import Readers
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.lake.table.write_era import Era
 from kuvasz.model import Position, Relation, TableType
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Pending, Receipt, TableWork, Target, Upkeep
 from kuvasz.state.witness import Witness
@@ -282,7 +283,7 @@ class IcebergLake:
         properties = {
             **_TABLE_PROPERTIES,
             "format-version": str(self._config.lake.format_version),
-            **origin.render(target, key),
+            **table_identity.render(target, key),
         }
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
         names = ((SID,) if target.has_sid else ()) + key

@@ -21,16 +21,17 @@ from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError, SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.fold.keys import SEED_BYTES, Keys
-from kuvasz.lake import chunks, layout, member
-from kuvasz.lake.binding import Feeds, bind, no_earlier_version, placed
-from kuvasz.lake.chunks import Chunk, Cut
-from kuvasz.lake.era import Era
-from kuvasz.lake.schema import LakeSchema, typed, wanted
+from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.chunks import Chunk, Cut
+from kuvasz.lake.format import layout, member
+from kuvasz.lake.format.binding import Feeds, bind, no_earlier_version, placed
+from kuvasz.lake.format.schema import LakeSchema, typed, wanted
+from kuvasz.lake.table.write_era import Era
 from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation
 from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Applied
-from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.modes.transaction_facts import Facts
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Lake, Receipt, TableWork, Target, Upkeep
 
 _CHUNK_BYTES = 8 << 20
@@ -100,7 +101,7 @@ class _Written:
 
 
 class _Table:
-    """One target. The same words as in `kuvasz.lake.table`."""
+    """One target. The same words as in `kuvasz.lake.table.table`."""
 
     def __init__(self, target: Target, relation: Relation) -> None:
         self.lock = threading.RLock()

@@ -18,8 +18,8 @@ from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
 from kuvasz.modes.clone import Applied, Aside, never_sent, take_key_from_old
-from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transaction_facts import Facts
 
 
 def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:

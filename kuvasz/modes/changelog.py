@@ -19,10 +19,10 @@ from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, Changes
 from kuvasz.errors import DecodeError, InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
-from kuvasz.modes import append, own
+from kuvasz.modes import append, system_columns
 from kuvasz.modes.clone import Applied, take_key_from_old
-from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transaction_facts import Facts
 
 TRUNCATE = ord("T")
 _COPIED = "R"
@@ -38,7 +38,7 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
         raise InternalError(f"a chunk of {shape.table} came without the facts of its transactions")
     if shape.key:
         take_key_from_old(shape, changes)
-    columns = _columns(changes.tag, facts) | {own.OLD_KEY: _old_keys(shape, changes)}
+    columns = _columns(changes.tag, facts) | {system_columns.OLD_KEY: _old_keys(shape, changes)}
     kept = np.arange(len(changes.tag), dtype=np.int32)
     if changes.outside is not None:  # what never passed the filter is no event here
         kept = np.flatnonzero(~changes.outside).astype(np.int32)
@@ -60,8 +60,8 @@ def apply_truncation(shape: Shape, facts: Facts) -> pa.Table:
 def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:
     """Return copied rows; `lsn` is that of the snapshot."""
     columns = {
-        own.OP: pa.repeat(pa.scalar(_COPIED), rows.num_rows),
-        own.LSN: pa.repeat(pa.scalar(lsn, pa.int64()), rows.num_rows),
+        system_columns.OP: pa.repeat(pa.scalar(_COPIED), rows.num_rows),
+        system_columns.LSN: pa.repeat(pa.scalar(lsn, pa.int64()), rows.num_rows),
     }
     return shape.with_own(rows, columns)
 
@@ -75,7 +75,9 @@ def old_keys(shape: Shape, maps: pa.ChunkedArray) -> Keys:
     array = maps.combine_chunks()
     width = len(shape.key)
     if (np.diff(array.offsets.to_numpy()) != width).any():
-        message = f"source {shape.source}, table {shape.table}: {own.OLD_KEY} names other columns than the key's"
+        message = (
+            f"source {shape.source}, table {shape.table}: {system_columns.OLD_KEY} names other columns than the key's"
+        )
         raise DecodeError(message, hint="copy the table again: its key changed")
     texts_of = array.items.slice(int(array.offsets[0].as_py()), len(array) * width)
     columns = []
@@ -104,11 +106,11 @@ def _columns(tag: np.ndarray, facts: Facts) -> dict[str, pa.Array]:
     tags = pa.array(["I", "U", "D", "T"])
     codes = np.select([tag == INSERT, tag == UPDATE, tag == DELETE], [0, 1, 2], 3)
     return {
-        own.OP: tags.take(pa.array(codes)),
-        own.LSN: pa.array(facts.commit_lsn[runs]),
-        own.ORDINAL: pa.array(facts.ordinals()),
-        own.XID: pa.array(facts.xid[runs]),
-        own.COMMIT_TS: pa.array(facts.commit_us[runs] + POSTGRES_EPOCH_US).cast(pa.timestamp("us", "UTC")),
+        system_columns.OP: tags.take(pa.array(codes)),
+        system_columns.LSN: pa.array(facts.commit_lsn[runs]),
+        system_columns.ORDINAL: pa.array(facts.ordinals()),
+        system_columns.XID: pa.array(facts.xid[runs]),
+        system_columns.COMMIT_TS: pa.array(facts.commit_us[runs] + POSTGRES_EPOCH_US).cast(pa.timestamp("us", "UTC")),
     }
 
 

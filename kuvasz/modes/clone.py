@@ -20,8 +20,8 @@ from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s, UInt32s
+from kuvasz.modes.row_rules import Evaluated, attach_copied
 from kuvasz.modes.shape import Shape
-from kuvasz.modes.transform import Evaluated, attach_copied
 
 _DELETE = ord("D")
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from kuvasz.decode.tuples import Changes
 from kuvasz.model import TableType, UInt32s
-from kuvasz.modes import append, bag, changelog, clone, history
+from kuvasz.modes import append, changelog, clone, history, keyless
 from kuvasz.modes.clone import Applied, Copied
-from kuvasz.modes.facts import Facts
+from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import Shape
-from kuvasz.modes.transform import Evaluated
+from kuvasz.modes.transaction_facts import Facts
 
 _CHANGES: Mapping[TableType, Callable[[Shape, Changes, Facts | None], Applied]] = {
     TableType.APPEND: append.apply_changes,
@@ -50,7 +50,7 @@ def apply_changes(
     """
     if shape.mode is TableType.CLONE and not shape.is_bag:
         return clone.apply_changes(shape, data, lengths, evaluated)
-    apply = bag.apply_changes if shape.is_bag else _CHANGES[shape.mode]
+    apply = keyless.apply_changes if shape.is_bag else _CHANGES[shape.mode]
     return apply(shape, shape.split(data, lengths, evaluated), facts)
 
 
@@ -64,7 +64,7 @@ def apply_copy(
     """
     copied = clone.apply_copy(shape, data, evaluated)
     if shape.is_bag:
-        return dataclasses.replace(copied, keys=bag.row_keys(shape, copied.rows))
+        return dataclasses.replace(copied, keys=keyless.row_keys(shape, copied.rows))
     if shape.mode in _COPIED:
         return dataclasses.replace(copied, rows=_COPIED[shape.mode](shape, copied.rows, lsn))
     return copied

@@ -23,12 +23,12 @@ from kuvasz.decode.tuples import Changes
 from kuvasz.errors import InternalError
 from kuvasz.fold import fold
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s
-from kuvasz.modes import append, own
+from kuvasz.modes import append, system_columns
 from kuvasz.modes.clone import Applied, Closings, take_key_from_old
-from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transaction_facts import Facts
 
-START, END, DELETED = own.START, own.END, own.DELETED
+START, END, DELETED = system_columns.START, system_columns.END, system_columns.DELETED
 
 #: Starts of copied versions and ends of open ones: 1900-01-01 and 9999-01-01 UTC, in µs since 1970.
 FIRST_US: Final = -2_208_988_800_000_000
@@ -89,15 +89,15 @@ def opened(shape: Shape, rows: pa.Table, us: int) -> pa.Table:
 
 def is_open(rows: pa.Table) -> npt.NDArray[np.bool_]:
     """Return which versions are open."""
-    mask: npt.NDArray[np.bool_] = micros(rows, own.END) == FOREVER_US
+    mask: npt.NDArray[np.bool_] = micros(rows, system_columns.END) == FOREVER_US
     return mask
 
 
 def _columns(start: Int64s, end: Int64s, is_deleted: npt.NDArray[np.bool_]) -> dict[str, pa.Array]:
     return {
-        own.START: pa.array(start).cast(_INSTANT),
-        own.END: pa.array(end).cast(_INSTANT),
-        own.DELETED: pa.array(is_deleted),
+        system_columns.START: pa.array(start).cast(_INSTANT),
+        system_columns.END: pa.array(end).cast(_INSTANT),
+        system_columns.DELETED: pa.array(is_deleted),
     }
 
 
@@ -200,7 +200,7 @@ def close(start: Int64s, end: Int64s, us: Int64s, is_gone: npt.NDArray[np.bool_]
 def closed_rows(rows: pa.Table, end: Int64s, is_gone: npt.NDArray[np.bool_]) -> pa.Table:
     """Return versions with their ends."""
     columns = _columns(np.zeros(len(end), np.int64), end, is_gone)
-    for name in (own.END, own.DELETED):
+    for name in (system_columns.END, system_columns.DELETED):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(index), columns[name])
     return rows
@@ -223,8 +223,8 @@ def moved(rows: pa.Table, key: Int32s, floors: Int64s) -> tuple[pa.Table, Int32s
     Returns:
         The versions, and per key the row of its newest one.
     """
-    start, end = micros(rows, own.START), micros(rows, own.END)
-    is_deleted = rows.column(own.DELETED).combine_chunks().to_numpy(zero_copy_only=False)
+    start, end = micros(rows, system_columns.START), micros(rows, system_columns.END)
+    is_deleted = rows.column(system_columns.DELETED).combine_chunks().to_numpy(zero_copy_only=False)
     number = np.arange(len(key), dtype=np.int32)
     # A version that ends deleted is two events: the row comes, and goes.
     keys = np.concatenate((key, key[is_deleted]))
@@ -246,7 +246,7 @@ def moved(rows: pa.Table, key: Int32s, floors: Int64s) -> tuple[pa.Table, Int32s
 
 def truncated(rows: pa.Table, us: int, ends_now: npt.NDArray[np.bool_]) -> pa.Table:
     """Return versions of which some, that are open, end deleted."""
-    start, end = micros(rows, own.START), micros(rows, own.END)
-    is_deleted = rows.column(own.DELETED).combine_chunks().to_numpy(zero_copy_only=False)
+    start, end = micros(rows, system_columns.START), micros(rows, system_columns.END)
+    is_deleted = rows.column(system_columns.DELETED).combine_chunks().to_numpy(zero_copy_only=False)
     ends = np.where(ends_now, np.maximum(us, start + 1), end)
     return closed_rows(rows, ends, is_deleted | ends_now)

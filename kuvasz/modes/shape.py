@@ -18,7 +18,7 @@ from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
 from kuvasz.modes import defaults
-from kuvasz.modes.transform import Evaluated, Transform, attach, mask, resolve
+from kuvasz.modes.row_rules import Evaluated, Transform, attach, mask, resolve
 
 #: `Binding.column` of the field that holds the sid, of one that the source lacks, of one that the mode fills, and of
 #: the first one that an expression computes; the next computed ones are below that.

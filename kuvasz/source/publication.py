@@ -16,8 +16,8 @@ from kuvasz.config.names import object_name
 from kuvasz.errors import SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import failure, sql
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.conninfo import place
-from kuvasz.source.table import SourceTable, TableKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -38,23 +38,23 @@ from kuvasz.source import slots
 from kuvasz.source.reader import Reader
 from kuvasz.state.standing import StandingFile
 from kuvasz.state.tables import State
-from kuvasz.sync import fitness
-from kuvasz.sync.admission import Admission
-from kuvasz.sync.basis import Basis
-from kuvasz.sync.consent import Consent
-from kuvasz.sync.copies import Copies
-from kuvasz.sync.forgetting import Forgetting
-from kuvasz.sync.inspection import Inspection, Start
-from kuvasz.sync.member_watch import MemberWatch
-from kuvasz.sync.parking import Neighbours, Parking
-from kuvasz.sync.part_notes import PartNotes
-from kuvasz.sync.partition_watch import PartitionWatch
-from kuvasz.sync.publications import Publications
-from kuvasz.sync.readmission import Readmission
-from kuvasz.sync.schema_watch import SchemaWatch
-from kuvasz.sync.slot import Slot
+from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.shared import Surroundings
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rejoin import Readmission
+from kuvasz.sync.rules import eligibility
+from kuvasz.sync.source_setup import Inspection, Start
 from kuvasz.sync.stream import Stream
-from kuvasz.sync.surroundings import Surroundings
+from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.tables.parked_tables import Neighbours, Parking
+from kuvasz.sync.tables.preparation import Admission
+from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.watch.member_watch import MemberWatch
+from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_watch import PartitionWatch
+from kuvasz.sync.watch.schema_watch import SchemaWatch
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class SourceSync:
             around.lake,
             around.states,
             target_of=consent.target_of,
-            checked=functools.partial(fitness.checked, source.name),
+            checked=functools.partial(eligibility.checked, source.name),
             on_trouble=self._on_trouble,
             on_followed=consent.followed,
             on_renamed=self._on_renamed,

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
+from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.reader import Reader, ReaderOptions
-from kuvasz.source.type_catalog import TypeCatalog
 from kuvasz.state.standing import StandingFile
 from kuvasz.state.tables import State
-from kuvasz.sync.basis import Basis
-from kuvasz.sync.parking import Parking
-from kuvasz.sync.slot import Slot
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.tables.parked_tables import Parking
 
 
 class Stream:

@@ -13,10 +13,12 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced
-from kuvasz.source import conninfo, introspect
-from kuvasz.source.finding import Finding, Severity
-from kuvasz.source.preflight import check_source
-from kuvasz.sync import fitness, identity, keyless, members, renames
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import introspect
+from kuvasz.source.check.finding import Finding, Severity
+from kuvasz.source.check.preflight import check_source
+from kuvasz.sync.rules import eligibility, identity, keyless, members
+from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
             needed="options that fit the table", ok=False, table=spec.table, fix=unfit.hint or "",
         )
         for spec in source.tables
-        if (unfit := fitness.why_unmapped(spec, loaded.get(spec.table))) is not None
+        if (unfit := eligibility.why_unmapped(spec, loaded.get(spec.table))) is not None
     ]  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake import positions
-from kuvasz.lake.datafile import file_io
+from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.format import source_positions
 from kuvasz.model import Position
 from kuvasz.state.notes import NoteFile
 
@@ -79,7 +79,7 @@ class LakeView:
         return LakeTableView(
             columns=columns,
             known=known,
-            positions=positions.parse(found.properties, name),
+            positions=source_positions.parse(found.properties, name),
             oids={source: one.oid for source, one in known.items()},
         )
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
-from kuvasz.lake import oneshot
+from kuvasz.lake.maintenance import run_once
 from kuvasz.ports import Target, Upkeep
-from kuvasz.sync.targets import target_of
+from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs import remote, text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(config: Config, table: str | None, *, full: bool) -> list[dict[str, Any]
     try:
         return remote.maintain(config, [target.name for target in targets], full=full)
     except (remote.NotRunning, ConfigError):  # nobody runs, or it cannot be asked: Iceberg fences two writers
-        outcomes = oneshot.maintain(config, targets, full=full)
+        outcomes = run_once.maintain(config, targets, full=full)
     return [
         dataclasses.asdict(outcome) if isinstance(outcome, Upkeep)
         else {"target": outcome[0], "error": str(outcome[1])}

@@ -14,11 +14,13 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
 from kuvasz.evolve.changes import compare
-from kuvasz.lake.schema import SID, source_type, typed
-from kuvasz.source import conninfo, inserts, introspect, publication, slots
-from kuvasz.sync import fitness, identity, keyless, renames
-from kuvasz.sync import members as source_members
-from kuvasz.sync.targets import narrowed, target_of
+from kuvasz.lake.format.schema import SID, source_type, typed
+from kuvasz.source import conninfo, inserts, publication, slots
+from kuvasz.source.catalog import introspect
+from kuvasz.sync.rules import eligibility, identity, keyless
+from kuvasz.sync.rules import members as source_members
+from kuvasz.sync.rules.targets import narrowed, target_of
+from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text, typetable
 from kuvasz.verbs.check import THREADS
 from kuvasz.verbs.lakeview import LakeView
@@ -26,7 +28,7 @@ from kuvasz.verbs.lakeview import LakeView
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
-    from kuvasz.source.table import SourceTable
+    from kuvasz.source.catalog.table import SourceTable
     from kuvasz.verbs.lakeview import LakeTableView
 
 CHANGES_DUE = 4
@@ -207,7 +209,7 @@ def _table(
     place_of: PlaceOf,
 ) -> TablePlan:
     table, target = str(spec.table), spec.identifier
-    if (unfit := fitness.why_unfit(spec, found)) is not None:
+    if (unfit := eligibility.why_unfit(spec, found)) is not None:
         place = place_of(source.database, names.render_table(spec.table), unfit.option) if unfit.option else ""
         return TablePlan(table=table, target=target, action="error", error=f"{place}{unfit.why}", hint=unfit.hint)
     assert found is not None

@@ -12,13 +12,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError, SourceError
-from kuvasz.lake.beside import LakeBeside
 from kuvasz.source import conninfo
-from kuvasz.sync import members
-from kuvasz.sync.report import SHOWN, Report
-from kuvasz.sync.targets import target_of
-from kuvasz.sync.verification import Verification
+from kuvasz.sync.rules import members
+from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs import remote
+from kuvasz.verify.read_only import LakeBeside
+from kuvasz.verify.report import SHOWN, Report
+from kuvasz.verify.verification import Verification
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config

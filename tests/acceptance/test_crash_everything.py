@@ -18,7 +18,8 @@ import pytest
 
 from kuvasz import failpoints
 from kuvasz.config.load import load
-from kuvasz.lake import positions, spark
+from kuvasz.lake.format import source_positions
+from kuvasz.lake.jvm import spark
 from tests import oracle
 from tests.acceptance import test_crash, test_maintenance
 from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
@@ -123,10 +124,10 @@ class World:
             return {}
         kind, _, table = target.partition("_")
         for snapshot in sorted(found.metadata.snapshots, key=lambda one: one.sequence_number or 0):
-            told = positions.parse(snapshot.summary.additional_properties, target)
+            told = source_positions.parse(snapshot.summary.additional_properties, target)
             for source, position in told.items():
                 self.copied.setdefault((kind, source.partition("_")[2], table), position.lsn)
-        return {source: one.lsn for source, one in positions.parse(found.properties, target).items()}
+        return {source: one.lsn for source, one in source_positions.parse(found.properties, target).items()}
 
     def _expected(self, kind: str, sid: str, table: str, through: int | None = None) -> oracle.Rows:
         return self.observers[sid].expected(table, kind, self.copied[kind, sid, table], sid=sid, through=through)

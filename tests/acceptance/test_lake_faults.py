@@ -18,7 +18,7 @@ import pytest
 
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.state.tables import State
-from kuvasz.sync import requests
+from kuvasz.sync.context import requests
 from tests import torn
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database

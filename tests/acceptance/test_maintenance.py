@@ -11,7 +11,7 @@ import pytest
 
 from kuvasz import lsn
 from kuvasz.config.load import load
-from kuvasz.lake import spark
+from kuvasz.lake.jvm import spark
 from tests import oracle
 from tests.acceptance.load import TABLES
 from tests.acceptance.test_crash import Scene, sources  # noqa: F401 (a fixture)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.lake import lanes, tablelock
+from kuvasz.lake.commit import lanes
+from kuvasz.lake.table import table_lock
 from kuvasz.state.tables import State
-from kuvasz.sync import requests
+from kuvasz.sync.context import requests
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.fix_stores import PostgresCatalogFolder
@@ -35,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables in error are tried again soon."""
     monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.5)
     monkeypatch.setattr(requests, "_LAST_RETRY_S", 2.0)
-    monkeypatch.setattr(tablelock, "_WAIT_S", 0.5)
+    monkeypatch.setattr(table_lock, "_WAIT_S", 0.5)
 
 
 @contextlib.contextmanager
@@ -104,7 +105,7 @@ def test_one_stuck_table_slows_no_other_and_comes_back(
 def test_what_has_waited_becomes_few_commits_of_every_type(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tablelock, "_WAIT_S", 60.0)
+    monkeypatch.setattr(table_lock, "_WAIT_S", 60.0)
     for name in (*TYPES, "others"):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int, t text)")
         database.execute(f"ALTER TABLE {name} ALTER t SET STORAGE EXTERNAL")

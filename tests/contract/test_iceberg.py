@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, TableError
-from kuvasz.lake import positions as position_properties
-from kuvasz.lake import table as lake_table
-from kuvasz.lake.commit import Commit
-from kuvasz.lake.datafile import DataFile, writing
-from kuvasz.lake.iceberg_table import IcebergTable
-from kuvasz.lake.live_file import LiveFile
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.data_file import DataFile, writing
+from kuvasz.lake.files.live_file import LiveFile
+from kuvasz.lake.format import source_positions as position_properties
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.table import table as lake_table
 from kuvasz.model import Position
 from kuvasz.ports import Failure, Receipt
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work

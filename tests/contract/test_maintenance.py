@@ -17,14 +17,14 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
-from kuvasz.lake.catalog import Catalog
-from kuvasz.lake.commit import Commit
-from kuvasz.lake.compaction import Group, Policy
-from kuvasz.lake.iceberg_table import IcebergTable
-from kuvasz.lake.jobs import Jobs
-from kuvasz.lake.orphans import Orphans
-from kuvasz.lake.swap import Rewrite, facts
-from kuvasz.lake.table import LakeTable
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.maintenance.compaction_policy import Group, Policy
+from kuvasz.lake.maintenance.orphans import Orphans
+from kuvasz.lake.maintenance.replace_files import Rewrite, facts
+from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import TableType
 from kuvasz.ports import Receipt
 from tests.contract.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
@@ -395,7 +395,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
 
 def test_the_index_forgets_keys_that_are_gone(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a queue: every row is inserted once and deleted, and a TRUNCATE now and then takes what is left."""
-    monkeypatch.setattr("kuvasz.lake.checkpoints.CHECKPOINT_ENTRIES", 100)
+    monkeypatch.setattr("kuvasz.lake.table.checkpoints.CHECKPOINT_ENTRIES", 100)
     hands, eu = prepared(world), Sender()
     most = 0
     for n in range(0, 600, 30):
@@ -663,7 +663,7 @@ def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, 
         before = world.rows()
         with pytest.MonkeyPatch.context() as context:
             _meanwhile(context, lambda number=number: world.applied(work(eu.one(delete(4), insert(number)))))
-            context.setattr("kuvasz.lake.maintenance._FULL_PASSES", 1)
+            context.setattr("kuvasz.lake.maintenance.maintenance._FULL_PASSES", 1)
             assert world.lake.maintain(TARGET, full=True).delete_files == 1
         table = world.iceberg()
         clean = table.scan(snapshot_id=table.snapshot_by_name("clean").snapshot_id)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake import commit_stage
-from kuvasz.lake.commit import Commit
-from kuvasz.lake.iceberg_table import IcebergTable
+from kuvasz.lake.commit import commit_stage
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableType
 from kuvasz.ports import Failure
 from tests.contract.changes import ITEMS, TARGET, Sender, delete, feed, insert, target, update, work

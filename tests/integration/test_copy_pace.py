@@ -10,7 +10,7 @@ import time
 import psycopg
 import pytest
 
-from kuvasz.lake.copy_turns import CopyTurns
+from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.model import TableName
 from kuvasz.source.conninfo import conninfo
 from kuvasz.source.snapshot import CopyRange

@@ -10,7 +10,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.demo import comparison, shop
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.lake import spark
+from kuvasz.lake.jvm import spark
 from tests import oracle
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]

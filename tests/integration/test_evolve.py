@@ -64,7 +64,7 @@ def copied() -> Iterator[list[str]]:
             if getattr(record, "event", "") == "copied":
                 found.append(record.table)
 
-    log, handler = logging.getLogger("kuvasz.sync.copies"), Handler(logging.INFO)
+    log, handler = logging.getLogger("kuvasz.sync.tables.copies"), Handler(logging.INFO)
     level = log.level
     log.setLevel(logging.INFO)
     log.addHandler(handler)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.lake import positions
+from kuvasz.lake.format import source_positions
 from kuvasz.state.tables import State
 from tests import model, oracle
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
@@ -335,7 +335,7 @@ def first_lsn(pipeline: Pipeline, target: str) -> int:
     """Where the copy of a table stood, also when it has moved on."""
     table = oracle.open_table(pipeline.folder.pyiceberg, f"shop.{target}", catalog=pipeline.folder.catalog)
     for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0):
-        for position in positions.parse(snapshot.summary.additional_properties, target).values():
+        for position in source_positions.parse(snapshot.summary.additional_properties, target).values():
             return position.lsn
     raise AssertionError(f"no snapshot of {target} tells a position")
 

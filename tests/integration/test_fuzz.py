@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.modes.transform import pseudonym
+from kuvasz.modes.row_rules import pseudonym
 from tests import model, oracle
 from tests.fix_lake import LakeFolder, Pipeline
 from tests.fix_postgres import Database, create_database, drop_database

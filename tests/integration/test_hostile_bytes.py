@@ -22,7 +22,8 @@ from kuvasz.decode import columns, copytext, messages, tuples
 from kuvasz.decode.cells import NULL, Cells
 from kuvasz.errors import DecodeError, KuvaszError
 from kuvasz.evolve import known
-from kuvasz.lake import positions, puffin
+from kuvasz.lake.files import puffin
+from kuvasz.lake.format import source_positions
 from kuvasz.model import PgType, Relation
 from kuvasz.route.assembler import Assembler
 from kuvasz.source.copy_out import unframe
@@ -188,7 +189,7 @@ def parse_rest(memory: Guarded, chance: random.Random) -> None:
         puffin.decode(mutated(content[vector.offset : vector.offset + vector.size], chance))
     elif kind == 2:
         text = '{"lsn": "0/1A2B", "commit_lsn": "0/1A00", "rows": 3, "system_id": "7361"}'
-        positions.parse({"kuvasz.position.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
+        source_positions.parse({"kuvasz.position.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
     else:
         text = '{"oid": 16384, "columns": {"id": 1, "name": 2}}'
         known.parse({"kuvasz.columns.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.model import ReplicaIdentity, TableName
-from kuvasz.source import conninfo, fingerprint, introspect
-from kuvasz.source.table import TableKind
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import fingerprint, introspect
+from kuvasz.source.catalog.table import TableKind
 from tests.fix_postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres

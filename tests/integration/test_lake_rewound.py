@@ -10,7 +10,7 @@ import pytest
 
 from kuvasz.config.model import OnLakeRewound
 from kuvasz.state.tables import State
-from kuvasz.sync import requests
+from kuvasz.sync.context import requests
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.oracle import source_rows

@@ -17,8 +17,8 @@ from kuvasz.admin.server import serve
 from kuvasz.admin.upkeep import COUNTERS, GAUGES
 from kuvasz.app import App
 from kuvasz.config.load import load
-from kuvasz.lake import oneshot
 from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.maintenance import run_once
 from kuvasz.ports import Target, Upkeep
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
@@ -144,7 +144,7 @@ def test_maintenance_beside_a_stream_by_another_process(
         pipeline.wait_streaming()
         for _ in range(3):
             _work(database, pipeline, 4)
-            (upkeep,) = oneshot.maintain(
+            (upkeep,) = run_once.maintain(
                 config, [Target(name="shop.items", has_sid=True)], full=True, session=spark_session
             )
             assert isinstance(upkeep, Upkeep), upkeep

@@ -280,7 +280,7 @@ def run(server: EmbeddedPostgres, session: object, seed: int) -> None:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at what the stream does not tell often, and try again soon."""
     monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.5)
-    monkeypatch.setattr("kuvasz.sync.requests._FIRST_RETRY_S", 2.0)
+    monkeypatch.setattr("kuvasz.sync.context.requests._FIRST_RETRY_S", 2.0)
 
 
 @pytest.mark.timeout(1200)

@@ -8,9 +8,10 @@ import psycopg
 import pytest
 
 from kuvasz.model import TableName
-from kuvasz.source import introspect, partitions
+from kuvasz.source.catalog import introspect, partitions
 from kuvasz.state.tables import State
-from kuvasz.sync import parts, source_sync
+from kuvasz.sync import source_sync
+from kuvasz.sync.rules import partition_memory
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database
 from tests.oracle import source_rows
@@ -45,13 +46,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def known(pipeline: Pipeline) -> int:
-    return len(parts.parse(pipeline.app.lake.parts("shop.events", "shop_eu") or ()).parts)
+    return len(partition_memory.parse(pipeline.app.lake.parts("shop.events", "shop_eu") or ()).parts)
 
 
 def files(of: Pipeline | Database) -> set[int]:
     """Return the files of the partitions, as they are known or as they are."""
     if isinstance(of, Pipeline):
-        return {part.file for part in parts.parse(of.app.lake.parts("shop.events", "shop_eu") or ()).parts}
+        return {part.file for part in partition_memory.parse(of.app.lake.parts("shop.events", "shop_eu") or ()).parts}
     found = of.execute("SELECT relfilenode::int FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'")
     return {file for (file,) in found}
 

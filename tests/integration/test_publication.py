@@ -4,7 +4,8 @@ import pytest
 
 from kuvasz.errors import SourceRefused
 from kuvasz.model import TableName
-from kuvasz.source import conninfo, introspect, publication
+from kuvasz.source import conninfo, publication
+from kuvasz.source.catalog import introspect
 from tests.fix_postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres

@@ -20,11 +20,11 @@ from kuvasz import errors
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.source import conninfo
+from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.connection import Connection
 from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.drain import PlainDrain
 from kuvasz.source.reader import Reader, ReaderOptions, ReaderState
-from kuvasz.source.type_catalog import TypeCatalog
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from tests.fix_postgres import Database, create_database, drop_database

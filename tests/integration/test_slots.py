@@ -7,7 +7,8 @@ import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SourceError, SourceRefused
-from kuvasz.source import conninfo, introspect, slots
+from kuvasz.source import conninfo, slots
+from kuvasz.source.catalog import introspect
 from tests.fix_postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres

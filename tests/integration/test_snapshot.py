@@ -11,8 +11,9 @@ import pytest
 
 from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.model import TableName
-from kuvasz.source import conninfo, copy_out, introspect, slots, snapshot
-from kuvasz.sync import plan
+from kuvasz.source import conninfo, copy_out, slots, snapshot
+from kuvasz.source.catalog import introspect
+from kuvasz.sync.rules import copy_plan
 from tests.fix_postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
@@ -45,7 +46,9 @@ def exported(source):
 def ranges(connection, exported, name="t", target_bytes=8192 * 8):
     table = introspect.load_relation(connection, TableName(schema="public", name=name))
     pinned = exported.pinned(conninfo.conninfo(connection_url(connection)))
-    return plan.copy_ranges(table, conninfo=pinned, snapshot_name=exported.snapshot_name, target_bytes=target_bytes)
+    return copy_plan.copy_ranges(
+        table, conninfo=pinned, snapshot_name=exported.snapshot_name, target_bytes=target_bytes
+    )
 
 
 def connection_url(connection):

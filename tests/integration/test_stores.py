@@ -14,9 +14,9 @@ import pytest
 
 from kuvasz.config.load import load
 from kuvasz.errors import LakeError
-from kuvasz.lake.datafile import file_io
+from kuvasz.lake.executors.spool import Spool
+from kuvasz.lake.files.data_file import file_io
 from kuvasz.lake.iceberg import IcebergLake
-from kuvasz.lake.spool import Spool
 from kuvasz.route.hashing import worker_of
 from tests.fix_lake import Pipeline, group, wait_until
 from tests.fix_postgres import Database

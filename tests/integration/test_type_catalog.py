@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from kuvasz.source import conninfo
-from kuvasz.source.type_catalog import TypeCatalog
+from kuvasz.source.catalog.type_catalog import TypeCatalog
 
 pytestmark = pytest.mark.postgres
 

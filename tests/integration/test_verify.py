@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kuvasz.config.model import Config
-from kuvasz.sync.report import Report
 from kuvasz.verbs import verify
+from kuvasz.verify.report import Report
 from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
 from tests.fix_postgres import Database, create_database, drop_database
 from tests.oracle import source_rows

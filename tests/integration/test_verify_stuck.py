@@ -7,8 +7,9 @@ import time
 import pytest
 
 from kuvasz.state.tables import State
-from kuvasz.sync import alignment, verification
+from kuvasz.sync.context import alignment
 from kuvasz.verbs import verify
+from kuvasz.verify import verification
 from tests.fix_lake import LakeFolder, Pipeline, group
 from tests.fix_postgres import Database
 from tests.integration.test_parking import wait_let_go

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from kuvasz.sync.report import Report
 from kuvasz.verbs import verify
+from kuvasz.verify.report import Report
 from tests.fix_lake import LakeFolder, Pipeline, group
 from tests.fix_postgres import Database
 from tests.integration.test_verify import Bench, under_load

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kuvasz.decode import arrays, columns, numbers, plain, refusals, texts, times
+from kuvasz.decode import arrays, columns, numerics, plain, refusals, texts, times
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import DecodeError, InternalError
 from kuvasz.model import Kind, ValueType
@@ -98,7 +98,7 @@ def test_kernels_never_look_outside_a_value(name: str) -> None:
         cells = wires.one_column([text])
         trimmed = wires.Cells(data=cells.data[:-1], start=cells.start, length=cells.length)
         compiled = attempt(cells, value_type, "clamp")
-        with wires.interpreted(texts, times, arrays, numbers):
+        with wires.interpreted(texts, times, arrays, numerics):
             checked = attempt(trimmed, value_type, "clamp")
         assert str(checked) == str(compiled)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from kuvasz.fold.keys import Keys
-from kuvasz.lake import origin
-from kuvasz.lake.datafile import DataFile
-from kuvasz.lake.layout import Layout
-from kuvasz.lake.live_file import LiveFile
-from kuvasz.lake.schema import Field, LakeSchema
-from kuvasz.lake.table import LakeTable
+from kuvasz.lake.files.data_file import DataFile
+from kuvasz.lake.files.live_file import LiveFile
+from kuvasz.lake.format import table_identity
+from kuvasz.lake.format.layout import Layout
+from kuvasz.lake.format.schema import Field, LakeSchema
+from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Kind, TableType, ValueType
 from kuvasz.ports import Target
 
@@ -36,7 +36,7 @@ class Iceberg:
     def __init__(self, target: Target, key: tuple[str, ...]) -> None:
         fields = (Field(field_id=1, name="id", type=ValueType(kind=Kind.LONG)),)
         self.now = LakeSchema(schema_id=0, fields=fields)
-        self.properties = origin.render(target, key)
+        self.properties = table_identity.render(target, key)
         self.live: list[LiveFile] = []
 
     def schema(self) -> LakeSchema:

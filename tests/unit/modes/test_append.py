@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kuvasz.errors import DecodeError
-from kuvasz.lake.binding import bind
-from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.lake.format.binding import bind
+from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import Relation, ReplicaIdentity, TableType
 from kuvasz.modes import clone, dispatch
 from kuvasz.modes.shape import Shape

@@ -8,8 +8,8 @@ import pytest
 from kuvasz.errors import InternalError
 from kuvasz.model import TableType
 from kuvasz.modes import changelog, clone, dispatch
-from kuvasz.modes.facts import Facts
 from kuvasz.modes.shape import Shape
+from kuvasz.modes.transaction_facts import Facts
 from tests.contract.changes import SAME, delete, insert, update
 from tests.unit.decode.wires import copy_line, joined, message
 from tests.unit.modes import test_append

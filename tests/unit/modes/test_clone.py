@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import DecodeError
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.binding import bind
-from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.lake.format.binding import bind
+from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import Column, PgType
 from kuvasz.modes import clone
+from kuvasz.modes.row_rules import Transform
 from kuvasz.modes.shape import Shape
-from kuvasz.modes.transform import Transform
 from tests.contract.changes import INT4, SAME, TEXT, delete, feed, insert, relation, target, update
 from tests.unit.decode.wires import copy_line, joined, message
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kuvasz.model import TableType
 from kuvasz.modes import clone, dispatch, history
-from kuvasz.modes.facts import Facts
+from kuvasz.modes.transaction_facts import Facts
 from tests import model
 from tests.contract.changes import SAME, delete, insert, update
 from tests.unit.decode.wires import copy_line, joined

@@ -9,8 +9,8 @@ import pytest
 
 from kuvasz.decode import copytext
 from kuvasz.fold.keys import hash_keys
-from kuvasz.lake.binding import bind
-from kuvasz.lake.schema import LakeSchema, wanted
+from kuvasz.lake.format.binding import bind
+from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import Column
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.typemap import BUILTIN

@@ -5,8 +5,8 @@ import pytest
 from kuvasz.errors import SourceRefused
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
 from kuvasz.source import publication
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.publication import Member, Publication
-from kuvasz.source.table import SourceTable, TableKind
 
 INT4 = PgType(oid=23, name="int4")
 

@@ -13,13 +13,13 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.lake.memory import MemoryLake
 from kuvasz.model import Position
 from kuvasz.parking.lot import ParkingLot
-from kuvasz.source.table import SourceTable, TableKind
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
-from kuvasz.sync.basis import Basis
-from kuvasz.sync.surroundings import Surroundings
-from kuvasz.sync.targets import Targets, feed_of, target_of
+from kuvasz.sync.context.shared import Surroundings
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules.targets import Targets, feed_of, target_of
 from tests.contract.changes import ITEMS
 
 MAP = """

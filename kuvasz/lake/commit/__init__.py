@@ -1,0 +1,1 @@
+"""A mini-transaction of the stream on its way: cut into chunks, written, resolved, committed."""

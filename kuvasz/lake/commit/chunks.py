@@ -1,0 +1,344 @@
+"""A mini-transaction's changes of one target, cut into chunks for the executors. Pure.
+
+Rows before the source's position are left out; what is left keeps its order per source. A chunk holds rows of one
+relation version of one source; a truncation stands between chunks.
+
+For the table types that show transactions, chunks carry the facts of theirs. For a history, where of several
+changes of a key in one transaction only the last counts, no chunk mixes part of a transaction with others: one whose
+rows come in several changes is cut like one that goes on in later work, and taken in when it is whole.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from kuvasz.model import Int64s, Position, Relation, Segment, TableName, TableType, Transactions, Truncation, UInt32s
+from kuvasz.modes.transaction_facts import Facts
+
+#: (source, its table) -> commit LSN of a transaction, and how many events of the table it had so far.
+Events = dict[tuple[str, TableName], tuple[int, int]]
+
+_WITH_FACTS = frozenset({TableType.HISTORY, TableType.CHANGELOG})
+
+#: A history's chunk takes all there is: chunks of one table would have to be worked out one after another.
+_NO_LIMIT = 1 << 60
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Chunk:
+    """Row messages of one relation version of one source."""
+
+    source: str
+    relation: Relation
+    open_lsn: int  #: commit LSN of the one transaction of all rows, which goes on in later work; 0: whole ones
+    parts: list[bytes | bytearray | memoryview]
+    lengths: list[UInt32s]
+    size: int = 0
+    rows: int = 0
+    #: (first row here, the transactions of its segment, number of that row there)
+    origins: list[tuple[int, Transactions, int]] = dataclasses.field(default_factory=list)
+    runs: list[Int64s] = dataclasses.field(default_factory=list)  #: as `Facts.of` takes them
+
+    @property
+    def facts(self) -> Facts | None:
+        """What the rows have of their transactions; None for table types that do not ask."""
+        return Facts.of(np.concatenate(self.runs)) if self.runs else None
+
+    def commit_lsn_of(self, row: int) -> int:
+        """Return the commit LSN of a row's transaction, 0 if there is no such row."""
+        if row >= self.rows:
+            return 0
+        first, transactions, begin = next(origin for origin in reversed(self.origins) if origin[0] <= row)
+        number = np.searchsorted(transactions.row_end, begin + row - first, side="right")
+        return int(transactions.commit_lsn[number])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The outcome of cutting."""
+
+    steps: tuple[Chunk | Truncation, ...]
+    positions: dict[str, Position]  #: per source, after its last whole transaction here
+    rows: int
+    rows_of: dict[str, int]  #: source -> its part of `rows`
+    skipped: int  #: rows that the target has already
+    commit_us: int
+    events: Events = dataclasses.field(default_factory=dict)  #: how far transactions are counted, for the next cut
+
+
+def open_lsn(step: Chunk | Truncation) -> int:
+    """Return the commit LSN of the unfinished transaction a step belongs to, 0 if it is of whole ones."""
+    if isinstance(step, Chunk):
+        return step.open_lsn
+    return step.commit_lsn if _is_open(step) else 0
+
+
+def _is_open(change: Truncation) -> bool:
+    return change.end_lsn == change.commit_lsn + 1
+
+
+def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, Position]) -> dict[str, Position]:
+    """Return the positions of a target's sources after a mini-transaction.
+
+    Args:
+        cut: Its changes.
+        through: As in `TableWork.through`: often beyond the last transaction that touched this target.
+        known: The positions before.
+    """
+    positions = {}
+    for source in cut.positions.keys() | (through.keys() & known.keys()):
+        before = known.get(source, Position(lsn=0))
+        last = cut.positions.get(source, before)
+        lsn = max(before.lsn, last.lsn, through.get(source, 0))
+        positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id, history=before.history)
+    return positions
+
+
+def cut(
+    changes: Iterable[Segment | Truncation],
+    accepted: dict[str, int],
+    chunk_bytes: int,
+    table_type: TableType = TableType.CLONE,
+    events: Mapping[tuple[str, TableName], tuple[int, int]] | None = None,
+) -> Cut:
+    """Cut changes into chunks of about `chunk_bytes`.
+
+    Args:
+        changes: In order per source.
+        accepted: Source -> LSN before which everything is in the target already.
+        chunk_bytes: Size at which a chunk is full.
+        table_type: Of the target.
+        events: What the last cut of the target's changes gave: a transaction may go on from there.
+    """
+    counter = _Counter(dict(events or {})) if table_type in _WITH_FACTS else None
+    split: set[tuple[str, int]] = set()
+    if table_type is TableType.HISTORY:
+        changes, chunk_bytes = list(changes), _NO_LIMIT
+        split = _split(changes, accepted, events or {})
+    steps: list[Chunk | Truncation] = []
+    filling: dict[str, Chunk] = {}
+    positions: dict[str, Position] = {}
+    rows_of: dict[str, int] = {}
+    skipped = commit_us = 0
+    for change in changes:
+        floor = accepted.get(change.source, 0)
+        if isinstance(change, Truncation):
+            if change.commit_lsn >= floor:
+                filling.pop(change.source, None)
+                step = change if counter is None else counter.count_truncation(change)
+                if (change.source, change.commit_lsn) in split:
+                    step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
+                steps.append(step)
+                if not open_lsn(change):
+                    positions[change.source] = Position(
+                        lsn=change.end_lsn, commit_lsn=change.commit_lsn, xid=change.xid, commit_us=change.commit_us
+                    )  # fmt: skip
+                commit_us = max(commit_us, change.commit_us)
+            continue
+        first, start = _after(change, floor)
+        skipped += start
+        total = len(change.lengths)
+        if start == total:
+            continue
+        transactions = change.transactions
+        commit_us = max(commit_us, int(transactions.commit_us[-1]))
+        is_open = bool(transactions.end_lsn[-1] == transactions.commit_lsn[-1] + 1)
+        whole = total if not is_open else int(transactions.row_end[-2]) if len(transactions.row_end) > 1 else 0
+        last = len(transactions.row_end) - (2 if is_open else 1)
+        if last >= first:
+            positions[change.source] = Position(
+                lsn=int(transactions.end_lsn[last]),
+                commit_lsn=int(transactions.commit_lsn[last]),
+                rows=int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0),
+                xid=int(transactions.xid[last]),
+                commit_us=int(transactions.commit_us[last]),
+            )
+        rows_of[change.source] = rows_of.get(change.source, 0) + total - start
+        counted = 0 if counter is None else counter.count(change, first)
+        unfinished = int(transactions.commit_lsn[-1])
+        spans: Iterable[tuple[int, int, int]] = (
+            (start, max(start, whole), 0), (max(start, whole), total, unfinished),
+        )  # fmt: skip
+        if split:
+            spans = _spans(change, first, start, split)
+        for begin, end, of in spans:
+            taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
+            _take(taking, begin, end, filling, steps, chunk_bytes)
+    return Cut(
+        steps=tuple(steps),
+        positions=positions,
+        rows=sum(rows_of.values()),
+        rows_of=rows_of,
+        skipped=skipped,
+        commit_us=commit_us,
+        events={} if counter is None else counter.events,
+    )
+
+
+class _Counter:
+    """Numbers the events of each transaction, table by table, whatever pieces it comes in."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+
+    def count(self, segment: Segment, first: int) -> int:
+        """Count a segment from a transaction on; return how many events that one had before."""
+        key = (segment.source, segment.relation.table)
+        transactions = segment.transactions
+        before = self._before(key, int(transactions.commit_lsn[first]))
+        last = len(transactions.row_end) - 1
+        rows = int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0)
+        self.events[key] = (int(transactions.commit_lsn[last]), rows + (before if last == first else 0))
+        return before
+
+    def count_truncation(self, change: Truncation) -> Truncation:
+        """Count a truncation; return it with its number."""
+        key = (change.source, change.relation.table)
+        before = self._before(key, change.commit_lsn)
+        self.events[key] = (change.commit_lsn, before + 1)
+        return dataclasses.replace(change, ordinal=before)
+
+    def _before(self, key: tuple[str, TableName], commit_lsn: int) -> int:
+        lsn, count = self.events.get(key, (0, 0))
+        return count if lsn == commit_lsn else 0
+
+
+def _split(
+    changes: Iterable[Segment | Truncation],
+    accepted: Mapping[str, int],
+    events: Mapping[tuple[str, TableName], tuple[int, int]],
+) -> set[tuple[str, int]]:
+    """Return (source, commit LSN) of the transactions that come in several pieces, now or with earlier work."""
+    pieces = collections.Counter((source, table, lsn) for (source, table), (lsn, _) in events.items())
+    for change in changes:
+        if isinstance(change, Truncation):
+            lsns = {change.commit_lsn}
+            goes_on = change.commit_lsn if _is_open(change) else 0
+        else:
+            runs = change.transactions
+            lsns = {int(runs.commit_lsn[0]), int(runs.commit_lsn[-1])}
+            goes_on = int(runs.commit_lsn[-1]) if runs.end_lsn[-1] == runs.commit_lsn[-1] + 1 else 0
+        for lsn in lsns:
+            if lsn >= accepted.get(change.source, 0):
+                pieces[change.source, change.relation.table, lsn] += 2 if lsn == goes_on else 1
+    return {(source, lsn) for (source, _, lsn), count in pieces.items() if count > 1}
+
+
+def _spans(segment: Segment, first: int, start: int, split: set[tuple[str, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield (first row, end, commit LSN of a transaction in pieces, else 0): whole transactions together."""
+    begin = end = start
+    for lsn, row_end in zip(
+        segment.transactions.commit_lsn[first:].tolist(), segment.transactions.row_end[first:].tolist(), strict=True
+    ):
+        if (segment.source, lsn) in split:
+            yield begin, end, 0
+            yield end, row_end, lsn
+            begin = row_end
+        end = row_end
+    yield begin, end, 0
+
+
+def _after(segment: Segment, floor: int) -> tuple[int, int]:
+    """Return the first transaction at or after an LSN, and its first row."""
+    if segment.transactions.commit_lsn[0] >= floor:  # nearly always, and a search takes as long as all else here
+        return 0, 0
+    first = int(np.searchsorted(segment.transactions.commit_lsn, floor, side="left"))
+    return first, int(segment.transactions.row_end[first - 1]) if first else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Taking:
+    """Rows of a segment on their way into chunks."""
+
+    segment: Segment
+    open_lsn: int
+    first: tuple[int, int] | None  #: a transaction, and how many events it had before the segment; None: no facts
+
+
+def _take(
+    taking: _Taking,
+    begin: int,
+    end: int,
+    filling: dict[str, Chunk],
+    steps: list[Chunk | Truncation],
+    chunk_bytes: int,
+) -> None:
+    if begin >= end:
+        return
+    segment = taking.segment
+    if end - begin == len(segment.lengths):
+        chunk = _chunk_for(taking, filling, steps, chunk_bytes)
+        if chunk.size + len(segment.data) <= chunk_bytes:
+            _put(chunk, taking, 0, end, memoryview(segment.data))
+            return
+    ends = np.cumsum(segment.lengths, dtype=np.int64)
+    view = memoryview(segment.data)
+    while begin < end:
+        chunk = _chunk_for(taking, filling, steps, chunk_bytes)
+        offset = int(ends[begin - 1]) if begin else 0
+        room = max(chunk_bytes - chunk.size, 1)
+        stop = min(end, max(begin + 1, int(np.searchsorted(ends, offset + room, side="left")) + 1))
+        size = int(ends[stop - 1]) - offset
+        if chunk.size and size > room and chunk.size + size > 2 * chunk_bytes:
+            del filling[segment.source]  # full: the next turn opens another
+            continue
+        _put(chunk, taking, begin, stop, view[offset : offset + size])
+        begin = stop
+
+
+def _chunk_for(
+    taking: _Taking, filling: dict[str, Chunk], steps: list[Chunk | Truncation], chunk_bytes: int
+) -> Chunk:
+    """Return the chunk that the next rows go into, a new one if need be."""
+    segment, open_lsn = taking.segment, taking.open_lsn
+    chunk = filling.get(segment.source)
+    if (
+        chunk is None
+        or chunk.size >= chunk_bytes
+        or chunk.open_lsn != open_lsn
+        or (chunk.relation is not segment.relation and chunk.relation != segment.relation)
+    ):
+        chunk = Chunk(source=segment.source, relation=segment.relation, open_lsn=open_lsn, parts=[], lengths=[])
+        filling[segment.source] = chunk
+        steps.append(chunk)
+    return chunk
+
+
+def _put(chunk: Chunk, taking: _Taking, begin: int, stop: int, data: memoryview) -> None:
+    """Put rows of a segment into a chunk."""
+    segment = taking.segment
+    chunk.parts.append(data)
+    chunk.lengths.append(segment.lengths[begin:stop])
+    chunk.size += len(data)
+    chunk.origins.append((chunk.rows, segment.transactions, begin))
+    if taking.first is not None:
+        _note_facts(chunk, segment, begin, stop, taking.first)
+    chunk.rows += stop - begin
+
+
+def _note_facts(chunk: Chunk, segment: Segment, begin: int, stop: int, counted: tuple[int, int]) -> None:
+    """Give a chunk the facts of its rows' transactions."""
+    runs = segment.transactions
+    first = int(np.searchsorted(runs.row_end, begin, side="right"))
+    last = int(np.searchsorted(runs.row_end, stop - 1, side="right"))
+    part = slice(first, last + 1)
+    row_begin = np.concatenate((runs.row_end[:1] * 0, runs.row_end))[part].astype(np.int64)
+    ordinal = np.maximum(begin, row_begin) - row_begin
+    if first == counted[0]:
+        ordinal[0] += counted[1]
+    chunk.runs.append(
+        np.stack(
+            [
+                runs.commit_lsn[part].astype(np.int64),
+                runs.commit_us[part],
+                runs.xid[part].astype(np.int64),
+                chunk.rows + np.minimum(runs.row_end[part].astype(np.int64), stop) - begin,
+                ordinal,
+            ],
+            axis=1,
+        )
+    )

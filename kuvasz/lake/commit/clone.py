@@ -1,0 +1,193 @@
+"""Steps of a mini-transaction into a table whose rows are replaced or only added: clone, append and changelog.
+
+The executors have written new rows before anything is known of the lake; here earlier versions of them die. A row
+that leaves out a large value which did not change waits for its earlier version, which may itself wait for another:
+all that wait are completed in as few jobs as can be, one for each level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.resolution import Resolution
+from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
+from kuvasz.lake.format import naming
+from kuvasz.lake.format.binding import no_earlier_version
+from kuvasz.lake.table.keyless import Bag
+from kuvasz.lake.table.transaction import OpenTransaction
+from kuvasz.model import TableType, Truncation
+
+if TYPE_CHECKING:
+    from kuvasz.lake.commit.chunks import Chunk
+    from kuvasz.lake.executors.jobs import Jobs
+    from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.table.table import LakeTable
+
+#: File number and position of rows, one after another.
+_Places: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Waiting:
+    """A chunk's rows that wait for their earlier versions."""
+
+    source: str
+    number: int  #: reserved for the file they will be written to
+    level: int  #: 1 if all earlier versions are written, 2 if some come with level 1, …
+    done: ChunkDone
+    earlier: _Places
+    layer: Changeset
+    sid: str | None
+
+
+class CloneWriter:
+    """Works one mini-transaction of one table out. Use once.
+
+    Args:
+        table: The table, whose lock is held.
+        jobs: Where rows that wait are completed.
+        properties: Of the FileIO.
+        changeset: Takes the outcome, beside those of open transactions.
+    """
+
+    def __init__(self, table: LakeTable, jobs: Jobs, properties: Mapping[str, str], changeset: Changeset) -> None:
+        self._table = table
+        self._jobs = jobs
+        self._properties = properties
+        self._changeset = changeset
+        self._resolution = Resolution(table, changeset)
+        self._waiting: list[_Waiting] = []
+        self._level_of: dict[int, int] = {}  # number of a file to come -> its level
+        self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
+
+    def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, sid: str | None) -> None:
+        """Take one step with its result, in order.
+
+        Raises:
+            TableError: A row waits for an earlier version that is not there.
+        """
+        self._take_turn(step)
+        if isinstance(result, Truncation):
+            self._truncate(step.source, sid)
+        else:
+            self._resolve(step.source, result, sid)
+
+    def conclude(self, whole: Collection[str]) -> None:
+        """Write the rows that wait, and close open transactions; after the last step.
+
+        Args:
+            whole: Sources of which nothing goes on in later work.
+
+        Raises:
+            TableError: An earlier version is not there.
+        """
+        for level in sorted({item.level for item in self._waiting}):
+            self._complete([item for item in self._waiting if item.level == level])
+        for source in self._table.open.keys() & whole:
+            self._table.close_open(source, self._changeset)
+
+    def _take_turn(self, step: Chunk | Truncation) -> None:
+        """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
+
+        Rows of the closed transaction that wait do so in the commit's own changeset from now on.
+        """
+        source, changeset = step.source, self._changeset
+        of = chunks.open_lsn(step)
+        pending = self._table.open.get(source)
+        if pending is not None and pending.commit_lsn != of:
+            mine = [item for item in self._waiting if item.source == source and item.layer is changeset]
+            self._table.close_open(source, changeset, [item.number for item in mine])
+            self._waiting = [
+                dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.source == source
+                else item
+                for item in self._waiting
+                if pending.truncates is None or item not in mine
+            ]  # fmt: skip
+            pending = None
+        if pending is None and of:
+            self._table.open[source] = OpenTransaction(of)
+
+    def _layer(self, source: str) -> Changeset:
+        pending = self._table.open.get(source)
+        return self._changeset if pending is None else pending.changeset
+
+    def _truncate(self, source: str, sid: str | None) -> None:
+        if self._table.target.type is TableType.APPEND:
+            return
+        layer = self._layer(source)
+        gone = [item for item in self._waiting if item.source == source and item.layer is layer]
+        self._table.truncate(source, sid, layer, [item.number for item in gone])
+        self._waiting = [item for item in self._waiting if item not in gone]
+
+    def _resolve(self, source: str, result: ChunkDone, sid: str | None) -> None:
+        table, layer = self._table, self._layer(source)
+        number = table.files.reserve()
+        if table.is_bag:
+            Bag(table, (self._changeset, layer), table.open.get(source)).take(result, source, sid)
+            return
+        earlier = self._resolution.take(result, source, number, layer, sid)
+        if earlier is not None:
+            level = 1 + max((self._level_of.get(int(file), 0) for file in np.unique(earlier[0])), default=0)
+            self._level_of[number] = level
+            self._waiting.append(_Waiting(source=source, number=number, level=level, done=result,
+                                          earlier=earlier, layer=layer, sid=sid))  # fmt: skip
+
+    def _complete(self, waiting: Sequence[_Waiting]) -> None:
+        tasks = [(item.number, self._task(item)) for item in waiting]
+        results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
+        for item in waiting:  # all files first: an error removes what the changesets know
+            completed = results[item.number]
+            if self._table.layout.is_plain:
+                for file in completed.files:
+                    item.layer.add(item.number, file, item.sid)
+            elif completed.error is None:
+                self._settled[item.number] = self._resolution.settle(
+                    item.number, item.done, completed, item.source, item.layer, item.sid
+                )
+        for done in results.values():
+            if done.error is not None:
+                raise done.error
+
+    def _task(self, item: _Waiting) -> CompleteTask:
+        files, positions = self._where_now(item.earlier)
+        numbers, file_of = np.unique(files, return_inverse=True)
+        assert item.done.aside is not None
+        return CompleteTask(
+            aside=item.done.aside,
+            unchanged=item.done.unchanged,
+            files=tuple(self._path(item, int(number)) for number in numbers),
+            file_of=file_of.astype(np.int32),
+            position_of=positions.astype(np.int32),
+            path=naming.fresh(self._table.location, item.source, item.done.order),
+            bounded=self._table.bounded,
+            layout=self._table.layout,
+            waits=item.done.waits,
+        )
+
+    def _where_now(self, earlier: _Places) -> _Places:
+        """Return places with those of rows that have waited themselves replaced by where they are now."""
+        files, positions = earlier
+        for number, (file, position) in self._settled.items():
+            mine = files == number
+            if mine.any():
+                at = positions[mine]
+                files, positions = files.copy(), positions.copy()
+                files[mine], positions[mine] = file[at], position[at]
+        return files, positions
+
+    def _path(self, item: _Waiting, number: int) -> str:
+        table = self._table
+        for layer in (self._changeset, item.layer):
+            if number in layer.added:
+                return layer.added[number][0].path
+        if number not in table.files:  # the index does not forget rows of files that went as a whole
+            raise no_earlier_version(item.source, table.name, int(np.count_nonzero(item.earlier[0] == number)))
+        return table.files[number].path
+
+
+__all__ = ["CloneWriter"]

@@ -1,0 +1,138 @@
+"""New rows into a table: what jobs have written, taken into a changeset and told to the index.
+
+For tables whose rows have keys of their own: what the stream brings into a clone without a key goes through
+`kuvasz.lake.table.keyless`, into a history through `kuvasz.lake.commit.history`. Copied rows come this way into all
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kuvasz.index import bulk
+from kuvasz.index.positions import ABSENT
+from kuvasz.lake.files.data_file import place_in
+from kuvasz.lake.table.keyless import Bag
+
+if TYPE_CHECKING:
+    from kuvasz.fold.keys import Keys
+    from kuvasz.lake.executors.tasks import ChunkDone
+    from kuvasz.lake.files.data_file import DataFile
+    from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import UInt32s, UInt64s
+
+
+class Resolution:
+    """The rows of one commit of one table.
+
+    Args:
+        table: The table, whose lock is held.
+        changeset: The commit's own, beside those of open transactions.
+    """
+
+    def __init__(self, table: LakeTable, changeset: Changeset) -> None:
+        self._table = table
+        self._changeset = changeset
+
+    def take(
+        self, done: ChunkDone, source: str, waiting: int, layer: Changeset, sid: str | None
+    ) -> tuple[UInt32s, UInt32s] | None:
+        """Take the results of one chunk: earlier versions die, new rows enter the index.
+
+        Args:
+            done: The results.
+            source: Of the chunk; its open transaction is looked at first.
+            waiting: File number reserved for its rows that wait for earlier versions.
+            layer: Takes the outcome: the commit's changeset, or the open transaction's.
+            sid: Of the chunk's rows.
+
+        Returns:
+            For rows that wait: file number and position of each one's earlier version, else None.
+
+        Raises:
+            TableError: A row waits for an earlier version that is not there.
+        """
+        assert done.keys is not None
+        assert done.written is not None
+        table = self._table
+        pending = table.open.get(source)
+        earlier = None
+        if done.sources is not None:
+            earlier = table.find_earlier(done.sources, source)
+        if not table.is_growing:
+            files, rows = table.lookup(done.keys, pending)
+            found = files != ABSENT
+            layer.delete(files[found], rows[found])
+        numbers = [*table.add_files(done.files, layer, sid), waiting]
+        kept = np.flatnonzero(done.written >= 0)
+        file, position = place_in(done.files, numbers, done.written[kept])
+        table.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
+        return earlier
+
+    def settle(
+        self, waiting: int, done: ChunkDone, completed: ChunkDone, source: str, layer: Changeset, sid: str | None
+    ) -> tuple[UInt32s, UInt32s]:
+        """Take rows that waited for their earlier versions to the files they turned out to belong to.
+
+        Until now they stood under one number, because nobody could know their partitions.
+
+        Args:
+            waiting: That number.
+            done: The results of their chunk.
+            completed: Where they are.
+            source: Of the chunk.
+            layer: The changeset they belong to.
+            sid: Of the rows.
+
+        Returns:
+            File number and position of each row that waited.
+        """
+        assert done.keys is not None
+        assert done.written is not None
+        table, outer = self._table, self._changeset
+        numbers = table.add_files(completed.files, layer, sid)
+        count = sum(file.rows for file in completed.files)
+        rows = np.arange(count, dtype=np.int32) if completed.written is None else completed.written
+        file, position = place_in(completed.files, numbers, rows)
+        gone = layer.deletes.get(waiting)
+        for changeset in {id(one): one for one in (outer, *(o.changeset for o in table.open.values()))}.values():
+            if (dead := changeset.deletes.pop(waiting, None)) is not None:
+                which = np.fromiter(dead, np.int64, len(dead))
+                changeset.delete(file[which], position[which])
+        # Keys that a later chunk took over stay as that chunk left them.
+        begin = sum(one.rows for one in done.files)
+        mine = np.flatnonzero(done.written >= begin)
+        row = done.written[mine].astype(np.int64) - begin
+        if gone is not None:
+            lives = ~np.isin(row, np.fromiter(gone, np.int64, len(gone)))
+            mine, row = mine[lives], row[lives]
+        if table.is_growing:  # nothing is deleted here: the index tells
+            current, _ = table.lookup(done.keys.take(mine.astype(np.int32)), table.open.get(source))
+            mine, row = mine[current == waiting], row[current == waiting]
+        pending = table.open[source] if layer is not outer else None
+        table.insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
+        return file, position
+
+    def adopt(self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None) -> None:
+        """Take copied files."""
+        table = self._table
+        if not table.is_bag:
+            self.adopt_sorted(files, map(bulk.of_one_file, keys) if table.key else (), sid)
+            return
+        for (number, file), file_keys in zip(files, keys, strict=True):
+            self._changeset.add(number, file, sid)
+            rows = np.arange(file.rows, dtype=np.uint32)
+            Bag(table, (self._changeset,)).stack(table.index, file_keys, number, rows)
+
+    def adopt_sorted(
+        self, files: Sequence[tuple[int, DataFile]], records: Iterable[UInt64s], sid: str | None
+    ) -> None:
+        """Take copied files; for a table with a key come records (`kuvasz.index.bulk`) of each."""
+        for number, file in files:
+            self._changeset.add(number, file, sid)
+        if self._table.key:
+            self._table.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])

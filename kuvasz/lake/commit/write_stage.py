@@ -1,0 +1,245 @@
+"""The first stage of a mini-transaction: one Spark job writes the files of all its targets."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from kuvasz import failpoints
+from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.chunks import Chunk, Cut
+from kuvasz.lake.commit.written import Written, WrittenTable
+from kuvasz.lake.executors import expression_jobs
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
+from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.format import naming
+from kuvasz.lake.format.binding import Feeds, placed
+from kuvasz.model import TableType, Truncation
+from kuvasz.modes.transaction_facts import Facts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kuvasz.config.model import Config
+    from kuvasz.lake.executors.jobs import Jobs
+    from kuvasz.lake.executors.spool import Spool
+    from kuvasz.lake.format.layout import Layout
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.write_era import Era
+    from kuvasz.modes.shape import Shape
+    from kuvasz.ports import TableWork
+
+#: What an executor needs of a step: lengths, messages, and facts of the transactions.
+_Raw: TypeAlias = "tuple[bytes | None, bytes | bytearray | memoryview | None, bytes | None]"
+
+#: Numbers of chunks: files of one commit are told apart by age by them.
+_orders = itertools.count(1)
+
+
+class WriteStage:
+    """Cuts changes into chunks, hands them to Spark, and keeps what came of them. Safe from any thread.
+
+    Args:
+        session: The running Spark.
+        jobs: Where tasks run.
+        spool: Takes raw changes to the executors.
+        tables: Every prepared table by its name.
+        feeds: What feeds them.
+        config: The whole configuration.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        jobs: Jobs,
+        spool: Spool,
+        tables: Mapping[str, LakeTable],
+        feeds: Feeds,
+        config: Config,
+    ) -> None:
+        self._session = session
+        self._jobs = jobs
+        self._spool = spool
+        self._tables = tables
+        self._feeds = feeds
+        self._config = config
+        self._properties = config.lake.properties
+
+    def write(self, works: Sequence[TableWork]) -> Written:
+        """See `kuvasz.ports.Lake.write`."""
+        size = self._chunk_bytes(works)
+        batch = _Batch()
+        plans = [plan for work in works if (plan := self._plan(work, size, batch)) is not None]
+        done = self._run(batch)
+        for plan in plans:  # only now: a job that failed is run again with the same rows
+            plan.era.accept(plan.work.through)
+            plan.era.events = plan.cut.events
+        written = Written(tables=tuple(plan.written(done, batch) for plan in plans))
+        for table in written.tables:
+            self._tables[table.work.target].in_flight.update(table.paths())
+        return written
+
+    def _chunk_bytes(self, works: Sequence[TableWork]) -> int:
+        total = sum(len(c.data) for work in works for c in work.changes if not isinstance(c, Truncation))
+        cores = self._jobs.parallelism
+        return max(1 << 20, min(self._config.pipeline.chunk_bytes, total // cores + 1))
+
+    def _plan(self, work: TableWork, chunk_bytes: int, batch: _Batch) -> _Plan | None:
+        """Cut one target's changes and put what Spark has to do into the batch; None if the target has failed."""
+        table = self._tables[work.target]
+        era, generations, identities = table.era, dict(table.generations), table.identities
+        if era.error is not None:
+            return None
+        events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
+        cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
+        plan = _Plan(work=work, cut=cut, era=era, generations=generations, identities=identities)
+        try:
+            for step in cut.steps:
+                if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
+                    plan.steps.append(step)
+                    continue
+                feed = self._feeds.find(work.target, step.source, step.relation)
+                with table.definition:
+                    look = table.columns.shape(feed, step.relation), table.bounded, table.layout
+                plan.steps.append(batch.add(step, table, *look))
+        except KuvaszError as error:
+            plan.error = error
+        return plan
+
+    def _run(self, batch: _Batch) -> dict[int, ChunkDone]:
+        if not batch.chunks:
+            return {}
+        path, written = self._spool.write([part for raw in batch.parts for part in raw if part is not None])
+        slices = iter(written)
+        tasks: list[tuple[int, ChunkTask]] = []
+        done: dict[int, ChunkDone] = {}
+        try:
+            for number, (step, shape, table) in enumerate(batch.chunks):
+                lengths, data, facts = (None if part is None else next(slices) for part in batch.parts[number])
+                order = next(_orders)
+                task = ChunkTask(
+                    shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
+                    facts=facts, path=naming.fresh(table.location, step.source, order), order=order,
+                )  # fmt: skip
+                tasks.append((number, task))
+            failpoints.hit("before_data_files", LakeError)
+            done = self._run_tasks(batch.job(self._properties), tasks, batch.sizes())
+            failpoints.hit("after_data_files", LakeError)
+        except BaseException:
+            io = file_io(self._properties, self._config.lake.warehouse_location)
+            remove(io, {task.path for _, task in tasks} | {f.path for one in done.values() for f in one.files})
+            raise
+        else:
+            return done
+        finally:
+            self._spool.remove(path)
+
+    def _run_tasks(
+        self, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]], sizes: Sequence[int]
+    ) -> dict[int, ChunkDone]:
+        """Run the chunks; those with expressions go through Spark SQL, in jobs of their own."""
+        plain = [(task, size) for task, size in zip(tasks, sizes, strict=True)
+                 if job.shapes[task[1].shape].transform is None or task[1].data is None]  # fmt: skip
+        done: dict[int, ChunkDone] = {}
+        if plain:
+            done |= dict(self._jobs.run(job, [task for task, _ in plain], [size for _, size in plain]))
+        if len(plain) < len(tasks):
+            simple = {number for (number, _), _ in plain}
+            others = [task for task in tasks if task[0] not in simple]
+            done |= dict(expression_jobs.apply_chunks(self._session, job, others))
+        return done
+
+
+class _Batch:
+    """What one Spark job is given: chunks of all targets, and how their rows look."""
+
+    def __init__(self) -> None:
+        self.chunks: list[tuple[Chunk | Truncation, int, LakeTable]] = []  #: with the number of its shape
+        self.parts: list[_Raw] = []  #: one per chunk
+        self._shapes: list[Shape] = []
+        self._bounds: list[tuple[str, ...]] = []
+        self._layouts: list[Layout] = []
+
+    def add(
+        self, step: Chunk | Truncation, table: LakeTable, shape: Shape, bounded: tuple[str, ...], layout: Layout
+    ) -> int:
+        """Take a step; return its number."""
+        if shape not in self._shapes:
+            self._shapes.append(shape)
+            self._bounds.append(bounded)
+            self._layouts.append(layout)
+        self.chunks.append((step, self._shapes.index(shape), table))
+        self.parts.append(_raw(step))
+        return len(self.chunks) - 1
+
+    def job(self, properties: Mapping[str, str]) -> ApplyChunks:
+        return ApplyChunks(
+            shapes=tuple(self._shapes),
+            bounded=tuple(self._bounds),
+            layouts=tuple(self._layouts),
+            properties=properties,
+        )
+
+    def sizes(self) -> list[int]:
+        return [step.size if isinstance(step, Chunk) else 1 for step, _, _ in self.chunks]
+
+    def error(self, number: int, result: ChunkDone) -> KuvaszError | None:
+        """Return the error of a chunk, with the commit it is found in."""
+        if result.error is None:
+            return None
+        step = self.chunks[number][0]
+        return placed(
+            result.error, step.commit_lsn_of(max(result.row, 0)) if isinstance(step, Chunk) else step.commit_lsn
+        )
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Plan:
+    """What is done for one target."""
+
+    work: TableWork
+    cut: Cut
+    era: Era
+    generations: Mapping[str, int]
+    identities: int
+    steps: list[int | Truncation] = dataclasses.field(
+        default_factory=list
+    )  #: number in the batch, or what is no chunk
+    error: KuvaszError | None = None
+
+    def written(self, done: Mapping[int, ChunkDone], batch: _Batch) -> WrittenTable:
+        """Put the results in the order of the steps; the first error of them counts."""
+        error = self.error
+        results: list[ChunkDone | Truncation] = []
+        for step in self.steps:
+            if isinstance(step, Truncation):
+                results.append(step)
+                continue
+            results.append(done[step])
+            error = error or batch.error(step, done[step])
+        return WrittenTable(
+            work=self.work,
+            cut=self.cut,
+            results=tuple(results),
+            era=self.era,
+            generations=self.generations,
+            identities=self.identities,
+            error=error,
+        )
+
+
+def _raw(step: Chunk | Truncation) -> _Raw:
+    if isinstance(step, Truncation):
+        run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
+        return None, None, Facts.of(np.array([run], np.int64)).to_bytes()
+    data = step.parts[0] if len(step.parts) == 1 else b"".join(step.parts)
+    facts = step.facts
+    return np.concatenate(step.lengths).tobytes(), data, None if facts is None else facts.to_bytes()
+
+
+__all__ = ["WriteStage"]

@@ -1,0 +1,80 @@
+"""A mini-transaction between its two stages: its files are written, and nothing shows them yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.lake.executors.tasks import ChunkDone
+from kuvasz.model import NO_OPERATIONS, Operations, Truncation
+
+if TYPE_CHECKING:
+    from kuvasz.lake.commit.chunks import Cut
+    from kuvasz.lake.files.data_file import DataFile
+    from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.write_era import Era
+    from kuvasz.ports import TableWork
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTable:
+    """One target's part of it."""
+
+    work: TableWork
+    cut: Cut
+    results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
+    era: Era
+    generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
+    identities: int = 0  #: `LakeTable.identities` when it was written
+    error: KuvaszError | None = None
+
+    def paths(self) -> list[str]:
+        """Return the files that were written."""
+        return [file.path for file in self._files()]
+
+    def operations(self) -> dict[str, Operations]:
+        """Return, by source, how many rows the source inserted, updated and deleted."""
+        found: dict[str, Operations] = {}
+        for step, result in zip(self.cut.steps, self.results, strict=True):
+            if isinstance(result, ChunkDone):
+                found[step.source] = found.get(step.source, NO_OPERATIONS).plus(result.operations)
+        return found
+
+    def abandon_to(self, changeset: Changeset) -> None:
+        """Put every file into a changeset, to be removed with it."""
+        for file in self._files():
+            changeset.added[-1 - len(changeset.added)] = (file, None)
+
+    def check_generations(self, table: LakeTable) -> None:
+        """Refuse changes of a source whose position was forgotten since: they would begin behind a gap.
+
+        Neither is anything taken that tells rows without a key apart by other columns than the table does now.
+
+        Raises:
+            LakeError: There are some.
+        """
+        if self.identities != table.identities:
+            message = f"table {table.name}: its columns changed, by which rows without a key are told apart"
+            raise LakeError(message, hint="kuvasz begins again by itself")
+        for step in self.cut.steps:
+            if self.generations.get(step.source, 0) != table.generations.get(step.source, 0):
+                message = (
+                    f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
+                )
+                raise LakeError(message, hint="kuvasz begins again by itself")
+
+    def _files(self) -> Iterator[DataFile]:
+        return (file for result in self.results if isinstance(result, ChunkDone) for file in result.files)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A mini-transaction that waits for its commits."""
+
+    tables: tuple[WrittenTable, ...]
+
+
+__all__ = ["Written", "WrittenTable"]

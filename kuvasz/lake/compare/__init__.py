@@ -1,0 +1,1 @@
+"""A lake table compared with its source on executors, in bounded memory."""

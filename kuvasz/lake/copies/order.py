@@ -1,0 +1,41 @@
+"""What a copy and a repair of a table are given alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from kuvasz.config.model import PipelineConfig
+from kuvasz.lake.copies.turns import CopyTurns
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.model import Relation
+from kuvasz.modes.shape import Shape
+from kuvasz.ports import Feed
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Bring what a source has of a table into the lake's table."""
+
+    table: LakeTable
+    feed: Feed
+    relation: Relation
+    jobs: Jobs
+    properties: Mapping[str, str]
+    folder: Path  #: on local disk, for what does not fit into memory
+    pipeline: PipelineConfig
+    turns: CopyTurns
+
+    @property
+    def sid(self) -> str | None:
+        """The source's id in the table's rows; None if they have none."""
+        return self.feed.sid if self.table.target.has_sid else None
+
+    def shape(self) -> Shape:
+        """Return what the rows look like."""
+        return self.table.columns.shape(self.feed, self.relation)
+
+
+__all__ = ["Order"]

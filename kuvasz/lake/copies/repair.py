@@ -1,0 +1,168 @@
+"""Changing only what differs: after a lost slot in place of a copy, and for `kuvasz verify --fix`.
+
+A clone's differing rows are replaced. Of a history the open versions are compared: those that differ end at the
+time of the source's snapshot, and what the source has instead begins then. What an append or changelog table misses
+is in no snapshot; it only gets its position. What was lost stands in the table as a gap (`kuvasz.lake.format.gaps`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from kuvasz import failpoints
+from kuvasz.errors import ForeignChange, InternalError, LakeError
+from kuvasz.fold.difference import Difference, Kind, find
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.commit.history import HistoryWriter
+from kuvasz.lake.commit.resolution import Resolution
+from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
+from kuvasz.lake.copies.order import Order
+from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
+from kuvasz.lake.executors.tasks import ChunkDone
+from kuvasz.lake.files.files import Changeset, FileTable
+from kuvasz.model import Int64s, Position, TableType
+from kuvasz.modes.clone import Closings
+from kuvasz.ports import CopyRequest, Receipt
+
+#: Attempts at a repair that meets another writer who rewrites the files it compared.
+_ATTEMPTS = 3
+
+
+def wanted_keys(difference: Difference) -> Keys:
+    """Return the differing keys that the source has a row of."""
+    return difference.keys.take(difference.kinds != Kind.EXTRA)
+
+
+def is_in(files: FileTable, difference: Difference) -> bool:
+    """Whether the files that hold the differing rows are still there."""
+    return all(number in files for number in np.unique(difference.files).tolist())
+
+
+class RepairJob:
+    """One repair. Use once."""
+
+    def __init__(self, order: Order, at_us: int = 0) -> None:
+        self._at_us = at_us
+        self._properties = order.properties
+        self._table = order.table
+        self._feed = order.feed
+        self._sid = order.sid
+        self._jobs = order.jobs
+        self._reading = Reading(
+            shape=order.shape(), properties=order.properties, chunk_bytes=order.pipeline.chunk_bytes,
+            at_us=at_us if order.table.target.type is TableType.HISTORY else None,
+        )  # fmt: skip
+        self._folder = order.folder
+        self._parallelism = order.pipeline.copy_parallelism
+
+    def run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
+        """Compare, and commit what differs."""
+        try:
+            return self._run(requests, position, on_progress)
+        except OSError as error:
+            message = f"table {self._table.name}: what differs cannot be kept below {self._folder}: {error}"
+            raise LakeError(message, hint="make room; it is tried again") from error
+
+    def _run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
+        table = self._table
+        if table.is_growing:
+            with table.lock:
+                table.follow()
+                table.abandon(self._feed.source)
+                return self._commit(Difference.concat([]), [], position)
+        for attempt in range(_ATTEMPTS):
+            with table.lock:
+                table.follow()
+                table.index  # noqa: B018 (files are known with it)
+                table.abandon(self._feed.source)
+                files = lake_files(table.files, self._feed.source, self._sid, has_sid=table.target.has_sid)
+            comparison = Comparison(
+                self._jobs, self._reading, requests, files, parallelism=self._parallelism, folder=self._folder,
+                on_progress=on_progress,
+            )  # fmt: skip
+            fetched: list[Fetched] = []
+            try:
+                difference = comparison.difference()
+                if len(difference):
+                    fetched = comparison.fetch(wanted_keys(difference), table)
+                failpoints.hit("gap_compared", LakeError)
+                return self._commit(difference, fetched, position)
+            except ForeignChange:
+                comparison.discard(fetched)
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            finally:
+                comparison.close()
+        raise InternalError("unreachable")
+
+    def _commit(self, difference: Difference, fetched: Sequence[Fetched], position: Position) -> Receipt:
+        table, source = self._table, self._feed.source
+        begin = time.monotonic()
+        changeset = Changeset()
+        changeset.summary["kuvasz.repair"] = str(len(difference))
+        with table.lock:
+            try:
+                table.follow()
+                if not is_in(table.files, difference):
+                    message = f"table {table.name}: its files were rewritten while they were compared"
+                    raise ForeignChange(message, hint="it is compared again")
+                table.notes.close_gap(changeset, source, position.lsn, self._at_us)
+                if table.target.type is TableType.HISTORY:
+                    self._end_versions(changeset, difference, fetched)
+                else:
+                    changeset.delete(difference.files, difference.places)
+                    rows = list(pairs(fetched))
+                    numbered = [(table.files.reserve(), file) for file, _ in rows]
+                    Resolution(table, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
+                snapshot_id = table.commit(changeset, {source: position})
+                if snapshot_id is None:
+                    table.advance({source: position})
+            except BaseException as error:
+                changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
+                table.discard(changeset)
+                table.undo()
+                raise
+            table.era.accept({source: position.lsn})
+        return Receipt(
+            target=table.name, positions={source: position}, rows=len(difference), snapshot_id=snapshot_id,
+            seconds=time.monotonic() - begin,
+        )  # fmt: skip
+
+    def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
+        writer = HistoryWriter(self._table, self._jobs, self._properties, changeset)
+        end_versions(writer, difference.keys, fetched, self._feed.source, self._sid, self._at_us)
+
+
+def end_versions(
+    writer: HistoryWriter, keys: Keys, fetched: Sequence[Fetched], source: str, sid: str | None, at_us: int
+) -> dict[str, Int64s]:
+    """Have what differs change at the time of the snapshot, as one transaction of the source would.
+
+    Args:
+        writer: Of the history.
+        keys: Those that differ, ascending.
+        fetched: The rows that the source has of some of them, and perhaps of others.
+        source: Whose they are.
+        sid: Its identifier.
+        at_us: The time of the snapshot, in µs since 1970.
+
+    Returns:
+        Rows of other keys, by the path of their file: nothing may come of these.
+    """
+    rows = list(pairs(fetched))
+    key_of = find(keys, Keys.concat([some for _, some in rows])).astype(np.int32)
+    wanted = np.flatnonzero(key_of >= 0).astype(np.int32)
+    written = np.full(len(keys), -1, np.int32)
+    written[key_of[wanted]] = wanted
+    is_gone = written < 0
+    closings = Closings(
+        us=np.full(len(keys), at_us, np.int64), is_gone=is_gone,
+        first_start=np.where(is_gone, np.iinfo(np.int64).max, at_us), key_of=key_of,
+    )  # fmt: skip
+    done = ChunkDone(files=tuple(file for file, _ in rows), keys=keys, written=written, closings=closings)
+    writer.chunk(done, source, sid)
+    others = {file.path: np.flatnonzero(find(keys, some) < 0) for file, some in rows}
+    return {path: found for path, found in others.items() if len(found)}

@@ -1,0 +1,386 @@
+"""Jobs of tables with expressions: Python decodes, Spark's JVM evaluates, Python folds and writes; one job.
+
+    range ─> mapInArrow: the columns that expressions look at ─> select expressions ─> mapInArrow: rows to files
+
+No shuffle, so each partition keeps its rows and their order. Rows of the data frame with something in `_CONTROL` are
+no rows of the table: each begins a chunk and carries, pickled, what the second half must know of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import types as spark_types
+
+from kuvasz import typemap
+from kuvasz.decode import copytext, tuples
+from kuvasz.errors import DecodeError, KuvaszError, LakeError
+from kuvasz.lake.executors.expressions import spark_type
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
+from kuvasz.model import UInt8s, UInt32s
+from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
+from kuvasz.modes.shape import Shape
+from kuvasz.ports import CopyRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: COPY text and what Spark made of its rows.
+Chunks: TypeAlias = Iterator[tuple[bytes | bytearray | memoryview, Evaluated | None]]
+
+_CONTROL = "__kvsz_control"
+_KEEP = "__kvsz_keep"
+_WHOLE = "__kvsz_whole"
+
+#: Rows of a batch on its way into the JVM.
+_BATCH_ROWS = 32 * 1024
+
+#: SQLSTATE class of errors that lie in the data (ISO 9075, "data exception"): trying again does not help.
+_DATA_EXCEPTION = "22"
+
+
+def apply_chunks(
+    session: SparkSession, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]]
+) -> list[tuple[int, ChunkDone]]:
+    """Run chunks of shapes with expressions.
+
+    Raises:
+        LakeError: Spark could not run it.
+    """
+    done: list[tuple[int, ChunkDone]] = []
+    for mine in groups(job, tasks):
+        ordered = tuple(task for _, task in mine)
+        transform = _shared([job.shapes[task.shape] for task in ordered])
+        try:
+            rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
+            done += [(mine[place][0], result) for place, result in rows]
+        except DecodeError as error:  # nobody knows whose row it was
+            done += [(key, ChunkDone(error=error)) for key, _ in mine]
+    return done
+
+
+def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[list[tuple[int, ChunkTask]]]:
+    """Return the chunks that one job can evaluate: those of one table whose expressions see the same columns.
+
+    A table has a shape for each of its sources, and a job for each would take as long as all of them together.
+    Tables stay apart: an expression that fails on a row fails its whole job.
+    """
+    found: dict[tuple[object, ...], list[tuple[int, ChunkTask]]] = {}
+    for key, task in tasks:
+        shape = job.shapes[task.shape]
+        assert shape.transform is not None
+        seen = tuple((item.name, item.type) for item in shape.transform.inputs)
+        found.setdefault((shape.family or shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
+    return list(found.values())
+
+
+def _shared(shapes: Sequence[Shape]) -> Transform:
+    """Return what the chunks of one group have in common; if an expression fails, it may be any of their sources."""
+    transform = shapes[0].transform
+    assert transform is not None
+    count = len({shape.source for shape in shapes})
+    return (
+        transform
+        if count == 1
+        else dataclasses.replace(transform, place=f"{transform.place}, or that of another of {count} sources")
+    )
+
+
+def copy_range(session: SparkSession, job: CopyRange) -> CopyDone:
+    """Run one range of a copy of a shape with expressions.
+
+    Raises:
+        LakeError: Spark could not run it.
+    """
+    try:
+        done = read_range(session, job.shape, job.request, job.chunk_bytes, job.copy)
+    except DecodeError as error:
+        return CopyDone(error=error)
+    assert isinstance(done, CopyDone)
+    return done
+
+
+def read_range(
+    session: SparkSession, shape: Shape, request: CopyRequest, chunk_bytes: int, consume: Callable[[Chunks], Any]
+) -> Any:  # noqa: ANN401 (what `consume` returns)
+    """Have an executor read a range of a source table and consume it together with Spark's answers.
+
+    Args:
+        session: A running Spark.
+        shape: With expressions.
+        request: The range.
+        chunk_bytes: Of COPY text that is held at a time.
+        consume: Takes chunks of COPY text with the answers for their rows; it may raise what reading did.
+
+    Raises:
+        DecodeError: An expression fails.
+        LakeError: Spark could not run it.
+    """
+    assert shape.transform is not None
+    ((_, done),) = _run(session, shape.transform, 1, _ReadRange(shape, request, chunk_bytes), _WriteRange(consume))
+    return done
+
+
+def read_changes(
+    session: SparkSession, shape: Shape, data: bytes, lengths: UInt32s, consume: Callable[[Evaluated], Any]
+) -> Any:  # noqa: ANN401 (what `consume` returns)
+    """Have an executor consume Spark's answers for row messages of one relation version; see `read_range`.
+
+    Raises:
+        DecodeError: A value does not fit, or an expression fails.
+        LakeError: Spark could not run it.
+    """
+    assert shape.transform is not None
+    ((_, done),) = _run(session, shape.transform, 1, _ReadMessages(shape, data, lengths), _WriteMessages(consume))
+    if isinstance(done, KuvaszError):
+        raise done
+    return done
+
+
+def _run(
+    session: SparkSession,
+    transform: Transform,
+    partitions: int,
+    read: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    write: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> list[tuple[int, Any]]:
+    fields = [spark_types.StructField(_CONTROL, spark_types.BinaryType())]
+    fields += [spark_types.StructField(item.name, spark_type(item.type)) for item in transform.inputs]
+    fields += [spark_types.StructField(name, spark_types.BooleanType()) for name in _wholes(transform)]
+    result = spark_types.StructType(
+        [spark_types.StructField("place", spark_types.LongType()),
+         spark_types.StructField("done", spark_types.BinaryType())]
+    )  # fmt: skip
+    try:
+        frame = session.range(0, partitions, 1, partitions).mapInArrow(read, spark_types.StructType(fields))
+        frame = frame.selectExpr(*_selected(transform)).mapInArrow(write, result)
+        return [(int(row[0]), pickle.loads(row[1])) for row in frame.collect()]  # noqa: S301 (our own executors)
+    except PySparkException as error:
+        state = error.getSqlState() or ""
+        first = next((line for line in str(error).splitlines() if line.strip()), "")[:300]
+        if state.startswith(_DATA_EXCEPTION):
+            message = f"{transform.place}: an expression fails: {first}"
+            hint = "mend the expression in the map (try_divide, try_cast, coalesce …), or the row, then retry"
+            raise DecodeError(message, hint=hint) from error
+        raise LakeError(f"a spark job failed: {first}", hint="it is tried again") from error
+    except (Py4JError, ConnectionError) as error:
+        raise LakeError(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error
+
+
+def _selected(transform: Transform) -> Iterator[str]:
+    # Control rows have no values, and old tuples often nothing but the key: an expression that cannot bear the NULLs
+    # in place of what is not there must not see them.
+    yield _CONTROL
+    wholes = _wholes(transform)
+    if transform.filter is None:
+        yield f"{_CONTROL} IS NULL AS {_KEEP}"
+    else:
+        yield f"CASE WHEN {wholes.pop(0)} THEN coalesce(({transform.filter}), false) ELSE false END AS {_KEEP}"
+    for number, (item, whole) in enumerate(zip(transform.computed, wholes, strict=True)):
+        yield f"CASE WHEN {whole} THEN ({item.text}) END AS c{number}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadChunks:
+    """Chunks of row messages -> what expressions look at."""
+
+    job: ApplyChunks
+    tasks: tuple[ChunkTask, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for place in _places(batches):
+            task = self.tasks[place]
+            shape = self.job.shapes[task.shape]
+            transform = shape.transform
+            assert transform is not None
+            assert task.lengths is not None
+            assert task.data is not None
+            try:
+                lengths = np.frombuffer(task.lengths.read(self.job.properties), np.uint32)
+                data = np.frombuffer(task.data.read(self.job.properties), np.uint8)
+                inputs = _inputs(shape, data, lengths)
+            except KuvaszError as error:
+                yield _control(transform, {"place": place, "error": error})
+                continue
+            yield _control(transform, {"place": place})
+            yield from _batches(transform, inputs)
+
+
+def _inputs(shape: Shape, data: UInt8s, lengths: UInt32s) -> pa.Table:
+    """Return what expressions look at: the rows that row messages bring, then all old ones."""
+    transform = shape.transform
+    assert transform is not None
+    changes = tuples.split_changes(data, lengths, shape.column_count)
+    resolve(transform, changes)
+    policy = shape.out_of_range
+    new = inputs_of(transform, changes.new, valid_rows(changes), out_of_range=policy)
+    old = inputs_of(transform, changes.old, is_key_only=key_only(changes), out_of_range=policy)
+    return pa.concat_tables([new, old])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteChunks:
+    """Answers of expressions -> data files."""
+
+    job: ApplyChunks
+    tasks: tuple[ChunkTask, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for control, evaluated in _chunks(batches):
+            place = control["place"]
+            error = control.get("error")
+            done = ChunkDone(error=error) if error is not None else self.job.apply(self.tasks[place], evaluated)
+            yield _result(place, done)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadRange:
+    """A range of a source table -> what expressions look at, with the COPY text itself."""
+
+    shape: Shape
+    request: CopyRequest
+    chunk_bytes: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        transform = self.shape.transform
+        assert transform is not None
+        for _ in _places(batches):
+            try:
+                for data in self.request.read(self.chunk_bytes):
+                    cells = copytext.split_copy(data, self.shape.column_count)
+                    inputs = inputs_of(transform, cells, out_of_range=self.shape.out_of_range)
+                    yield _control(transform, {"data": bytes(data)})
+                    yield from _batches(transform, inputs)
+            except KuvaszError as error:
+                yield _control(transform, {"error": error})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteRange:
+    """Answers of expressions -> what the one who asked makes of them."""
+
+    consume: Callable[[Chunks], Any]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        yield _result(0, self.consume(_copied(_chunks(batches))))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReadMessages:
+    """Row messages -> what expressions look at."""
+
+    shape: Shape
+    data: bytes
+    lengths: UInt32s
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        transform = self.shape.transform
+        assert transform is not None
+        for _ in _places(batches):
+            try:
+                inputs = _inputs(self.shape, np.frombuffer(self.data, np.uint8), self.lengths)
+            except KuvaszError as error:
+                yield _control(transform, {"error": error})
+                continue
+            yield _control(transform, {})
+            yield from _batches(transform, inputs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _WriteMessages:
+    """Answers of expressions -> what the one who asked makes of them, or the error."""
+
+    consume: Callable[[Evaluated], Any]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slim_worker()
+        for control, evaluated in _chunks(batches):
+            try:
+                yield _result(0, control.get("error") or self.consume(evaluated))
+            except KuvaszError as error:
+                yield _result(0, error)
+
+
+def _copied(chunks: Iterable[tuple[Mapping[str, Any], Evaluated]]) -> Chunks:
+    for control, evaluated in chunks:
+        if (error := control.get("error")) is not None:
+            raise error
+        yield control["data"], evaluated
+
+
+def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _control(transform: Transform, facts: Mapping[str, Any]) -> pa.RecordBatch:
+    arrays = [pa.array([pickle.dumps(facts)], pa.binary())]
+    arrays += [pa.nulls(1, typemap.arrow_type(item.type)) for item in transform.inputs]
+    arrays += [pa.nulls(1, pa.bool_()) for _ in transform.expressions]
+    return pa.RecordBatch.from_arrays(arrays, names=_names(transform))
+
+
+def _batches(transform: Transform, inputs: pa.Table) -> Iterator[pa.RecordBatch]:
+    count = len(transform.inputs)
+    for batch in inputs.to_batches(max_chunksize=_BATCH_ROWS):
+        arrays = [pa.nulls(batch.num_rows, pa.binary())]
+        arrays += [
+            batch.column(index).cast(typemap.arrow_type(transform.inputs[index].type)) for index in range(count)
+        ]
+        arrays += [batch.column(count + number) for number in range(len(transform.expressions))]
+        yield pa.RecordBatch.from_arrays(arrays, names=_names(transform))
+
+
+def _names(transform: Transform) -> list[str]:
+    return [_CONTROL, *(item.name for item in transform.inputs), *_wholes(transform)]
+
+
+def _wholes(transform: Transform) -> list[str]:
+    """Return the columns that say, for each expression, whether a row carries all that it looks at."""
+    return [f"{_WHOLE}{number}" for number in range(len(transform.expressions))]
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, Any], Evaluated]]:
+    """Cut the answers at the control rows."""
+    control: Mapping[str, Any] | None = None
+    parts: list[pa.RecordBatch] = []
+    for batch in batches:
+        start = 0
+        for row in np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)).tolist():
+            parts.append(batch.slice(start, row - start))
+            if control is not None:
+                yield control, _evaluated(parts)
+            control, parts, start = pickle.loads(batch.column(0)[row].as_py()), [], row + 1  # noqa: S301
+        parts.append(batch.slice(start))
+    if control is not None:
+        yield control, _evaluated(parts)
+
+
+def _evaluated(parts: Sequence[pa.RecordBatch]) -> Evaluated:
+    table = pa.Table.from_batches(parts)
+    return Evaluated(
+        keep=table.column(1).to_numpy(),
+        computed=tuple(_one(column) for column in table.columns[2:]),
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _result(place: int, done: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([place], pa.int64()), pa.array([pickle.dumps(done)], pa.binary())], names=["place", "done"]
+    )

@@ -1,0 +1,91 @@
+"""Raw bytes on their way to the executors, as files: in a local folder, or in the store where executors share one.
+
+Payload inside a Spark task passes through py4j, the JVM and a socket: 21.6 µs of CPU a row against 13.8 µs through a
+file (measured, 2 cores). One file holds everything of a mini-transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyarrow.fs import FileSelector
+from pyiceberg.io import FileIO, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.executors.tasks import SpoolSlice
+from kuvasz.lake.files.data_file import file_io, remove
+
+#: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
+_STALE_S = 24 * 3600.0
+
+
+class Spool:
+    """Files below one folder, each written once, read by executors, removed by its writer.
+
+    Args:
+        folder: A local path, or a location with scheme where executors run on other machines.
+        properties: Of the FileIO.
+    """
+
+    def __init__(self, folder: str, properties: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._properties = properties
+        self._is_local = "://" not in folder
+        if self._is_local:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+
+    def write(self, parts: Iterable[bytes | bytearray | memoryview]) -> tuple[str, list[SpoolSlice]]:
+        """Write a file and return its path and where each part lies."""
+        path = f"{self._folder}/{uuid.uuid4().hex}.spool"
+        slices = []
+        offset = 0
+        try:
+            with self._create(path) as stream:
+                for part in parts:
+                    stream.write(part)  # type: ignore[arg-type]  # any buffer will do
+                    slices.append(SpoolSlice(path=path, offset=offset, size=len(part)))
+                    offset += len(part)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove(path)  # each attempt would leave another part where there is no room already
+            message = f"cannot spool changes to {path}: {error}"
+            raise LakeError(message, hint="free space there, or set another `pipeline.state` folder") from error
+        return path, slices
+
+    def _create(self, path: str) -> OutputStream:
+        if self._is_local:
+            return Path(path).open("wb")
+        return file_io(self._properties, path).new_output(path).create(overwrite=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        if self._is_local:
+            Path(path).unlink(missing_ok=True)
+        else:
+            remove(file_io(self._properties, path), [path])
+
+    def clear(self) -> None:
+        """Remove what earlier processes left; in a store, which others may share, only what is a day old."""
+        if self._is_local:
+            for file in Path(self._folder).glob("*.spool"):
+                file.unlink(missing_ok=True)
+        else:
+            store = file_io(self._properties, self._folder)
+            remove(store, self._stale(store))
+
+    def _stale(self, store: FileIO) -> list[str]:
+        if not isinstance(store, PyArrowFileIO):  # FileIO itself cannot list
+            return []
+        scheme, host, path = PyArrowFileIO.parse_location(self._folder, dict(self._properties))
+        found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+        end = time.time() - _STALE_S
+        return [
+            f"{self._folder}/{info.base_name}"
+            for info in found
+            if info.base_name.endswith(".spool") and info.mtime is not None and info.mtime.timestamp() < end
+        ]

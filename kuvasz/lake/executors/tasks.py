@@ -1,0 +1,445 @@
+"""What Spark runs on its executors: one class per job, pickled with all it needs, called with an iterator of tasks.
+
+Everything here is safe to repeat: a task that runs twice writes the same file under the same name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import io
+import traceback
+import zipimport
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.decode import tuples
+from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
+from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.lake.files.data_file import (
+    DataFile,
+    DataFileWriter,
+    field_id,
+    file_io,
+    read_columns,
+    read_rows,
+    remove,
+    write_rows,
+)
+from kuvasz.lake.files.key_file import KeyFiles
+from kuvasz.lake.format import member
+from kuvasz.lake.format.layout import Layout
+from kuvasz.model import NO_OPERATIONS, Int32s, Operations
+from kuvasz.modes import changelog, clone, dispatch
+from kuvasz.modes.clone import Closings
+from kuvasz.modes.row_rules import Evaluated
+from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.modes.transaction_facts import Facts
+from kuvasz.ports import CopyRequest
+
+Task = TypeVar("Task", "ChunkTask", "CompleteTask")
+
+#: Raw text of a copy that is held together to be divided into partitions and sorted: fewer and better files for it.
+_PORTION_BYTES = 64 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolSlice:
+    """Where raw bytes lie in a spool file."""
+
+    path: str
+    offset: int
+    size: int
+
+    def read(self, properties: Mapping[str, str]) -> bytes:
+        """Return the bytes."""
+        if "://" not in self.path:
+            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                file.seek(self.offset)
+                return file.read(self.size)
+        with file_io(properties, self.path).new_input(self.path).open() as stream:
+            stream.seek(self.offset)
+            return bytes(stream.read(self.size))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTask:
+    """Row messages of one relation version, lying in a spool file: lengths (uint32) first, then the messages.
+
+    Without lengths and data it is a TRUNCATE that becomes a row.
+    """
+
+    shape: int  #: index into the job's shapes
+    count: int
+    lengths: SpoolSlice | None
+    data: SpoolSlice | None
+    path: str  #: of the data file to write
+    order: int  #: among the table's chunks of this process
+    facts: SpoolSlice | None = None  #: for table types that want them
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkDone:
+    """What came of a chunk. With `error` nothing else counts."""
+
+    files: tuple[DataFile, ...] = ()  #: none if every row was deleted, or all wait for their earlier version
+    keys: Keys | None = None
+    #: As in `clone.Applied`; rows are counted through all files, in their order. After `CompleteRows`: the same for
+    #: each row that waited, None if they lie in one file as they were.
+    written: Int32s | None = None
+    aside: bytes | None = None  #: Arrow IPC of the rows that wait
+    unchanged: tuple[np.ndarray, ...] = ()
+    sources: Keys | None = None
+    waits: Int32s | None = None  #: as in `clone.Aside`
+    order: int = 0  #: as in `ChunkTask`
+    closings: Closings | None = None
+    delta: Int32s | None = None  #: as in `clone.Applied`
+    operations: Operations = NO_OPERATIONS
+    places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
+    error: KuvaszError | None = None
+    row: int = -1  #: of the error, in the chunk
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyChunks:
+    """Decode, fold and write chunks of row messages."""
+
+    shapes: tuple[Shape, ...]
+    bounded: tuple[tuple[str, ...], ...]  #: per shape
+    layouts: tuple[Layout, ...]  #: per shape
+    properties: Mapping[str, str]
+
+    def __call__(self, tasks: Iterable[tuple[int, ChunkTask]]) -> Iterator[tuple[int, ChunkDone]]:
+        """Yield (number, result) in any order; errors are results, so one table cannot fail another's chunks."""
+        slim_worker()
+        for number, task in tasks:
+            yield number, self.apply(task)
+
+    def apply(self, task: ChunkTask, evaluated: Evaluated | None = None) -> ChunkDone:
+        """Carry out one task; errors are results.
+
+        Args:
+            task: The chunk.
+            evaluated: What Spark made of it, if its shape has expressions.
+        """
+        return _guarded(lambda one: self._apply(one, evaluated), task)
+
+    def _apply(self, task: ChunkTask, evaluated: Evaluated | None = None) -> ChunkDone:
+        shape = self.shapes[task.shape]
+        facts = None if task.facts is None else Facts.from_bytes(task.facts.read(self.properties))
+        if task.lengths is None or task.data is None:
+            assert facts is not None
+            rows = changelog.apply_truncation(shape, facts)
+            bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
+            files, _ = write_rows(self.properties, task.path, rows, bounded, layout)
+            return ChunkDone(files=files, keys=Keys.empty(), written=np.empty(0, np.int32), order=task.order)
+        lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
+        data = np.frombuffer(task.data.read(self.properties), np.uint8)
+        applied = dispatch.apply_changes(shape, data, lengths, facts, evaluated)
+        bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
+        files, places = write_rows(self.properties, task.path, applied.rows, bounded, layout)
+        written = applied.written
+        if places is not None and applied.delta is None:
+            here = (written >= 0) & (written < len(places))
+            written = written.copy()
+            written[here] = places[written[here]]
+        aside = applied.aside
+        return ChunkDone(
+            files=files,
+            places=places,
+            keys=applied.keys,
+            written=written,
+            aside=None if aside is None else to_ipc(aside.rows),
+            unchanged=() if aside is None else aside.unchanged,
+            sources=None if aside is None else aside.sources,
+            waits=None if aside is None else aside.waits,
+            closings=applied.closings,
+            delta=applied.delta,
+            operations=tuples.operations(data, lengths),
+            order=task.order,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteTask:
+    """Rows that wait for their earlier version, now that its place is known."""
+
+    aside: bytes
+    unchanged: tuple[np.ndarray, ...]
+    files: tuple[str, ...]  #: data files that hold earlier versions
+    file_of: Int32s  #: per row that waits: index into `files`
+    position_of: Int32s
+    path: str  #: of the data file to write
+    bounded: tuple[str, ...]
+    layout: Layout
+    waits: Int32s | None = None  #: as in `clone.Aside`
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRows:
+    """Read earlier versions by position and write the completed rows."""
+
+    properties: Mapping[str, str]
+
+    def __call__(self, tasks: Iterable[tuple[int, CompleteTask]]) -> Iterator[tuple[int, ChunkDone]]:
+        """Yield (number, result)."""
+        slim_worker()
+        for number, task in tasks:
+            yield number, _guarded(self._complete, task)
+
+    def _complete(self, task: CompleteTask) -> ChunkDone:
+        aside = from_ipc(task.aside)
+        names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
+        wanted = pa.schema([aside.schema.field(name) for name in names])
+        earlier = read_scattered(self.properties, task.files, task.file_of, task.position_of, wanted)
+        rows = clone.complete(aside, task.unchanged, earlier, task.waits)
+        files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
+        return ChunkDone(files=files, written=places)
+
+
+def read_scattered(
+    properties: Mapping[str, str], files: Sequence[str], file_of: Int32s, position_of: Int32s, schema: pa.Schema
+) -> pa.Table:
+    """Return n rows that lie anywhere in several data files; see `read_rows` for columns that a file lacks.
+
+    Args:
+        properties: Of the FileIO.
+        files: Paths.
+        file_of: n indices into `files`.
+        position_of: n positions in those.
+        schema: The columns wanted.
+    """
+    pieces = []
+    order = []
+    for index, path in enumerate(files):
+        rows = np.flatnonzero(file_of == index)
+        pieces.append(read_rows(properties, path, position_of[rows].tolist(), schema))
+        order.append(rows)
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return pa.concat_tables(pieces).take(pa.array(back))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDone:
+    """What came of one range of a copy."""
+
+    files: tuple[DataFile, ...] = ()
+    keys: tuple[Keys, ...] = ()  #: one per file; none if `CopyRange.key_files` has them
+    error: KuvaszError | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRange:
+    """Read one range of a source table and write it."""
+
+    request: CopyRequest
+    shape: Shape
+    bounded: tuple[str, ...]
+    properties: Mapping[str, str]
+    path: str  #: with a place {} for the number of the file
+    chunk_bytes: int
+    lsn: int  #: of the snapshot that is copied
+    file_bytes: int  #: of raw text, after which the next file begins
+    layout: Layout
+    key_files: KeyFiles | None = None  #: where keys are kept, if the executor is a process of the driver's machine
+
+    def __call__(self, tasks: Iterable[object]) -> Iterator[CopyDone]:
+        """Yield one result."""
+        slim_worker()
+        for _ in tasks:
+            yield self.copy((data, None) for data in self.request.read(self.chunk_bytes))
+
+    def copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+        """Write chunks of COPY text, with what Spark made of them; errors are results."""
+        try:
+            return self._copy(chunks)
+        except KuvaszError as error:
+            return CopyDone(error=error)
+        except OSError as error:
+            return CopyDone(error=LakeError(f"storage failed: {error}", hint="it is tried again"))
+        except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
+            return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
+
+    def _copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+        done = self._copy_plain(chunks) if self.layout.is_plain else self._copy_arranged(chunks)
+        if self.key_files is None:
+            return done
+        try:
+            for file, keys in zip(done.files, done.keys, strict=True):
+                self.key_files.write(file.path, keys)
+        except BaseException:
+            remove(file_io(self.properties, self.path), [file.path for file in done.files])
+            raise
+        return CopyDone(files=done.files)
+
+    def _copy_arranged(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+        """Write a range in portions that are held whole: each is divided and sorted, one file open at a time."""
+        files: list[DataFile] = []
+        keys: list[Keys] = []
+        parts: list[clone.Copied] = []
+        size = 0
+
+        def write() -> None:
+            rows = pa.concat_tables([part.rows for part in parts])
+            path = self.path.format(len(files))
+            written, places = write_rows(self.properties, path, rows, self.bounded, self.layout)
+            files.extend(written)
+            order = np.argsort(places) if places is not None else np.arange(rows.num_rows)
+            ordered = concatenate([part.keys for part in parts])
+            if len(ordered):  # rows of a table without a key have none
+                ordered = ordered.take(order)
+            ends = np.cumsum([file.rows for file in written]).tolist()
+            keys.extend(ordered.take(slice(b, e)) for b, e in zip([0, *ends], ends, strict=False))
+            parts.clear()
+
+        try:
+            for data, evaluated in chunks:
+                parts.append(dispatch.apply_copy(self.shape, data, self.lsn, evaluated))
+                size += len(data)
+                if size >= _PORTION_BYTES:
+                    write()
+                    size = 0
+            if parts:
+                write()
+        except BaseException:
+            remove(file_io(self.properties, self.path), [file.path for file in files])
+            raise
+        return CopyDone(files=tuple(files), keys=tuple(keys))
+
+    def _copy_plain(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+        files: list[DataFile] = []
+        keys: list[Keys] = []
+        writer: DataFileWriter | None = None
+        parts: list[Keys] = []
+        size = 0
+        try:
+            for data, evaluated in chunks:
+                copied = dispatch.apply_copy(self.shape, data, self.lsn, evaluated)
+                if writer is None:
+                    path = self.path.format(len(files))
+                    writer = DataFileWriter(
+                        self.properties, path, self.shape.schema, self.bounded, layout=self.layout
+                    )
+                writer.write(copied.rows)
+                parts.append(copied.keys)
+                size += len(data)
+                if size >= self.file_bytes:
+                    files.append(writer.close())
+                    keys.append(concatenate(parts))
+                    writer, parts, size = None, [], 0
+            if writer is not None:
+                files.append(writer.close())
+                keys.append(concatenate(parts))
+        except BaseException:
+            if writer is not None:
+                writer.abandon()
+            for file in files:
+                remove(file_io(self.properties, file.path), [file.path])
+            raise
+        return CopyDone(files=tuple(files), keys=tuple(keys))
+
+
+def concatenate(parts: Sequence[Keys]) -> Keys:
+    """Join keys."""
+    return Keys(hi=np.concatenate([part.hi for part in parts]), lo=np.concatenate([part.lo for part in parts]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadKeys:
+    """Read the keys of data files again: for an index that was lost, or files that someone else wrote."""
+
+    properties: Mapping[str, str]
+    seed: bytes
+    sid_id: int | None  #: field id of the column sid
+    key_ids: tuple[int, ...]
+
+    def __call__(self, paths: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
+        """Yield (number, keys in row order) per file."""
+        slim_worker()
+        for number, path in paths:
+            yield number, self.read(path)
+
+    def read(self, path: str) -> Keys:
+        """Return the keys of a data file's rows."""
+        return self._hash(read_columns(self.properties, path, self._ids), path)
+
+    def of(self, rows: pa.Table, path: str) -> Keys:
+        """Return the keys of a data file's rows; their fields carry ids."""
+        names = {field_id(field): field.name for field in rows.schema}
+        return self._hash(rows.select([names[number] for number in self._ids]), path)
+
+    @property
+    def _ids(self) -> list[int]:
+        return [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
+
+    def _hash(self, table: pa.Table, path: str) -> Keys:
+        seed = member.seed(self.seed, member.in_path(path))
+        columns = [_storage(column.combine_chunks()) for column in table.combine_chunks().columns]
+        if self.sid_id is None:
+            return hash_keys(columns, sid=None, seed=seed)
+        return _by_sid(columns[0], columns[1:], seed)
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _by_sid(sids: pa.Array, columns: Sequence[pa.Array], seed: bytes) -> Keys:
+    hi = np.empty(len(sids), np.uint64)
+    lo = np.empty(len(sids), np.uint64)
+    codes = sids.dictionary_encode()
+    numbers = codes.indices.to_numpy(zero_copy_only=False)
+    for number, sid in enumerate(codes.dictionary.to_pylist()):
+        rows = np.flatnonzero(numbers == number)
+        keys = hash_keys([column.take(pa.array(rows)) for column in columns], sid=sid, seed=seed)
+        hi[rows], lo[rows] = keys.hi, keys.lo
+    return Keys(hi=hi, lo=lo)
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Return a table as Arrow IPC."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Return the table of Arrow IPC bytes."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _guarded(run: Callable[[Task], ChunkDone], task: Task) -> ChunkDone:
+    try:
+        return run(task)
+    except RefusedValue as error:
+        return ChunkDone(error=error, row=error.row)
+    except DecodeError as error:
+        return ChunkDone(error=error)
+    except OSError as error:
+        return ChunkDone(error=LakeError(f"storage failed at {task.path}: {error}", hint="it is tried again"))
+    except Exception:  # noqa: BLE001 (crosses processes: the driver decides what stops)
+        return ChunkDone(error=InternalError(f"a task failed: {traceback.format_exc(limit=8)}"))
+
+
+def slim_worker() -> None:
+    """Keep this worker process from doing before and after every task what does not change while it lives.
+
+    PySpark's worker calls importlib.invalidate_caches() before each task, and zipimport then reads the directories of
+    pyspark.zip and py4j.zip anew, in pure Python: more CPU than the work on ten thousand rows (measured with py-spy).
+    The files do not change while a worker lives. Taking them off sys.path is not enough: packages imported from them
+    bring them back through their __path__.
+
+    After each task PySpark's daemon collects garbage, which looks at every object of every module: a sixth of all CPU
+    of a copy's workers (measured with perf). Frozen objects are not looked at.
+    """
+    zipimport.zipimporter.invalidate_caches = _keep_caches  # type: ignore[assignment]
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+
+
+def _keep_caches(_: zipimport.zipimporter) -> None:
+    """Do nothing."""

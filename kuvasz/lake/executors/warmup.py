@@ -1,0 +1,88 @@
+"""Load, or at the very first start compile, on an executor what the first changes would otherwise wait for."""
+
+from __future__ import annotations
+
+import gc
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz import typemap
+from kuvasz.index import bulk
+from kuvasz.lake.executors.tasks import slim_worker
+from kuvasz.lake.files.data_file import DataFileWriter
+from kuvasz.model import Kind, TableName, ValueType, Wire
+from kuvasz.modes import clone
+from kuvasz.modes.shape import Binding, Shape
+
+#: Column name, type and a value, one for each family of kernels.
+_COLUMNS = (
+    ("id", ValueType(kind=Kind.LONG, wire=Wire.INTEGER), b"7"),
+    ("flag", ValueType(kind=Kind.BOOLEAN, wire=Wire.BOOL), b"t"),
+    ("name", ValueType(kind=Kind.STRING), b"kestrel"),
+    ("price", ValueType(kind=Kind.DECIMAL, wire=Wire.NUMERIC, precision=12, scale=2), b"12.50"),
+    ("ratio", ValueType(kind=Kind.DOUBLE, wire=Wire.FLOAT), b"0.25"),
+    ("day", ValueType(kind=Kind.DATE, wire=Wire.DATE), b"2024-02-29"),
+    ("at", ValueType(kind=Kind.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ), b"2024-02-29 12:00:00.5+00"),
+    ("code", ValueType(kind=Kind.UUID, wire=Wire.UUID), b"00000000-0000-4000-8000-000000000001"),
+    ("raw", ValueType(kind=Kind.BINARY, wire=Wire.HEX), b"\\x00ff"),
+)
+
+
+class WarmUp:
+    """A job that touches every kernel once."""
+
+    def __call__(self, tasks: Iterable[int]) -> Iterator[int]:
+        """Yield each task's number, with the process that ran it."""
+        slim_worker()
+        for _ in tasks:
+            warm()
+            gc.collect()
+            gc.freeze()  # the kernels, too
+            yield os.getpid()
+
+
+def warm() -> None:
+    """Run one tiny chunk of each kind through decode, fold and Parquet."""
+    for key in ((0,), (0, 2)):  # whole numbers and texts are hashed by different kernels
+        shape = _shape(key)
+        messages = [_message(b"I"), _message(b"U"), _message(b"D")]
+        lengths = np.array([len(message) for message in messages], np.uint32)
+        applied = clone.apply_changes(shape, np.frombuffer(b"".join(messages), np.uint8), lengths)
+        copied = clone.apply_copy(
+            shape, b"\t".join(value.replace(b"\\", b"\\\\") for _, _, value in _COLUMNS) + b"\n"
+        )
+        bulk.of_one_file(copied.keys)
+        with tempfile.TemporaryDirectory() as folder:
+            writer = DataFileWriter({}, f"file://{Path(folder)}/warm.parquet", shape.schema, ["id"])
+            writer.write(applied.rows)
+            writer.write(copied.rows)
+            writer.close()
+
+
+def _shape(key: tuple[int, ...]) -> Shape:
+    fields = [
+        pa.field(name, typemap.arrow_type(kind), metadata={b"PARQUET:field_id": str(number).encode()})
+        for number, (name, kind, _) in enumerate(_COLUMNS, 1)
+    ]
+    return Shape(
+        source="warm-up",
+        table=TableName(schema="public", name="warm_up"),
+        sid=None,
+        column_count=len(_COLUMNS),
+        bindings=tuple(Binding(name=name, column=i, type=kind) for i, (name, kind, _) in enumerate(_COLUMNS)),
+        key=key,
+        seed=bytes(16),
+        schema=pa.schema(fields),
+    )
+
+
+def _message(tag: bytes) -> bytes:
+    values = b"".join(b"t" + struct.pack(">i", len(value)) + value for _, _, value in _COLUMNS)
+    row = struct.pack(">h", len(_COLUMNS)) + values
+    return tag + struct.pack(">I", 1) + (b"K" if tag == b"D" else b"N") + row

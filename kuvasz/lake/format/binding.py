@@ -1,0 +1,163 @@
+"""How a source's relation meets a lake table, and what is said when it does not. Pure; shared by all lakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from kuvasz import lsn
+from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
+from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type
+from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
+from kuvasz.modes import system_columns
+from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
+from kuvasz.ports import Feed, Target
+
+#: Nothing is known of a source's column numbers.
+NO_FIELDS: Mapping[int, int] = MappingProxyType({})
+
+
+def bind(  # noqa: PLR0913 (facts of both sides)
+    target: Target,
+    schema: LakeSchema,
+    key: tuple[str, ...],
+    seed: bytes,
+    feed: Feed,
+    relation: Relation,
+    fields: Mapping[int, int] = NO_FIELDS,
+    live: frozenset[int] = frozenset(),
+    left: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> Shape:
+    """Return how a relation's columns meet a table's fields.
+
+    Args:
+        target: What the map says of the table.
+        schema: The table's.
+        key: The table's key columns, without sid.
+        seed: Of the table's key hash.
+        feed: The source table.
+        relation: Its columns.
+        fields: Number of a column -> id of the field it fills. A numbered column that is not in it came and went
+            between two looks at the catalog: it is left out. Columns without a number are taken by name.
+        live: Ids of the fields that the source fills now; rows from before such a field have its default.
+        left: Number of a column -> ids of fields that it filled before, the newest last: a row that is older than a
+            change of its type goes to the one that can hold it.
+
+    Raises:
+        SchemaError: The table cannot hold them.
+    """
+    place = f"source {feed.source}, table {relation.table}"
+    column_of: dict[str, int] = {}
+    keyed = set()
+    taken, is_clone = set(fields.values()), target.type is TableType.CLONE
+    by_id = {field.field_id: field for field in schema.fields}
+    for number, one in enumerate(relation.columns):
+        is_numbered = bool(fields) and one.attnum != 0
+        name: str | None = one.name
+        if is_numbered:
+            now = by_id.get(fields.get(one.attnum, 0))
+            earlier = [by_id[left_id] for left_id in left.get(one.attnum, ()) if left_id in by_id.keys() - taken]
+            choices = [] if now is None else [now, *reversed(earlier)]
+            found = next((field for field in choices if _reads(one, field)), None)
+            if found is None and now is not None and is_clone and now.field_id not in live:
+                continue  # of a column that is gone, and that had another type before it went
+            field = found or now
+            name = None if field is None else field.name
+        if name is None or (not is_numbered and not target.takes(one.name)):
+            continue
+        column_of[name] = number
+        if one.is_key:
+            keyed.add(name)
+    _check_key(target, key, relation, keyed, set(column_of), place)
+    bindings = []
+    for field in schema.fields:
+        if field.name == SID and target.has_sid:
+            bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
+        elif field.name in system_columns.names(target.type):
+            bindings.append(Binding(name=field.name, column=OWN_COLUMN, type=field.type))
+        elif field.name in column_of:
+            column = column_of[field.name]
+            source = relation.columns[column]
+            kind = reading_type(source, field, place)
+            bindings.append(Binding(name=field.name, column=column, type=kind, source=source.name))
+        else:
+            column = DEFAULT_COLUMN if field.field_id in live else NO_COLUMN
+            bindings.append(Binding(name=field.name, column=column, type=field.type))
+    names = [binding.name for binding in bindings]
+    lacking = set(column_of) - set(names)
+    if lacking:
+        message = f"{place}: columns {', '.join(sorted(lacking))} are not in the lake table {target.name}"
+        raise SchemaError(message, hint="restart kuvasz to add them")
+    return Shape(
+        source=feed.source,
+        table=relation.table,
+        sid=feed.sid if target.has_sid else None,
+        column_count=len(relation.columns),
+        bindings=tuple(bindings),
+        key=tuple(names.index(name) for name in key),
+        seed=seed,
+        schema=schema.arrow(),
+        out_of_range=target.out_of_range,
+        mode=target.type,
+    )
+
+
+def _reads(column: Column, field: Field) -> bool:
+    try:
+        reading_type(column, field, "")
+    except SchemaError:
+        return False
+    return True
+
+
+def _check_key(
+    target: Target, key: tuple[str, ...], relation: Relation, keyed: set[str], names: set[str], place: str
+) -> None:
+    # The stream marks every column as key with REPLICA IDENTITY FULL, and none while there was no replica identity,
+    # when only INSERTs were possible; the catalog's choice was checked before.
+    is_undecided = relation.identity is ReplicaIdentity.FULL or (not relation.key and relation.attributes == 0)
+    chosen = set(key) if is_undecided and names >= set(key) else None
+    if (keyed if chosen is None else chosen) != set(key):
+        message = (
+            f"{place}: rows are identified by ({', '.join(relation.key)}), but by ({', '.join(key)})"
+            f" in the lake table {target.name}"
+        )
+        raise SchemaError(message, hint="give all sources of a target the same key, or choose another `target`")
+
+
+class Feeds:
+    """The source tables that feed each target."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[tuple[str, str], list[Feed]] = {}
+
+    def add(self, feed: Feed) -> None:
+        """Make a feed known."""
+        feeds = self._feeds.setdefault((feed.target, feed.source), [])
+        if feed not in feeds:
+            feeds.append(feed)
+
+    def find(self, target: str, source: str, relation: Relation) -> Feed:
+        """Return the feed a relation belongs to."""
+        feeds = self._feeds[target, source]
+        return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
+
+
+def no_earlier_version(source: str, table: str, rows: int) -> TableError:
+    """Return the error of rows whose unchanged values are nowhere."""
+    message = (
+        f"source {source}, table {table}: {rows} updated rows leave out a large value that did not change,"
+        " and the lake has no earlier version of them"
+    )
+    hint = (
+        f"copy the table again: kuvasz resync --table {table}; if rows enter a filter, with ALTER TABLE … REPLICA"
+        " IDENTITY FULL before"
+    )
+    return TableError(message, hint=hint)
+
+
+def placed(error: KuvaszError, commit_lsn: int) -> KuvaszError:
+    """Add the LSN of its transaction to a value's error."""
+    if isinstance(error, DecodeError) and commit_lsn:
+        return type(error)(f"{error.message} (transaction {lsn.render(commit_lsn)})", hint=error.hint)
+    return error

@@ -1,0 +1,1 @@
+"""Spark's JVM and Iceberg's classes in it."""

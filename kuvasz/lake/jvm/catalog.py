@@ -1,0 +1,181 @@
+"""Iceberg's catalog in Spark's JVM, reached through py4j.
+
+This module, `iceberg_table` and `inside` are the only ones that name Iceberg's classes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.format import layout
+from kuvasz.lake.format.layout import Layout
+from kuvasz.lake.format.schema import Field, render
+from kuvasz.lake.jvm import jvm_calls, localfs
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.jvm.jvm_errors import class_of, translated
+from kuvasz.model import Kind, ValueType
+
+_log = logging.getLogger(__name__)
+
+
+class Catalog:
+    """The catalog that holds the lake's tables."""
+
+    def __init__(self, session: SparkSession, name: str) -> None:
+        self._session = session
+        self._name = name
+        jvm: Any = session._jvm
+        self.jvm = jvm
+        self._hadoop = session._jsparkSession.sparkContext().hadoopConfiguration()
+        self._gateway: Any = session.sparkContext._gateway
+        with translated(f"catalog {name}"):
+            localfs.install(jvm, self._hadoop)
+            executors = jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
+            self.direct = executors.newDirectExecutorService()
+            self.inside = jvm_calls.install(jvm, self.direct)
+            # Each dot of a Java name is a round trip through py4j: what a commit's files need is looked up once.
+            self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
+            self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
+            self.new_list = jvm.java.util.ArrayList
+            self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
+            self._parse_name = jvm.org.apache.iceberg.catalog.TableIdentifier.parse
+            # A thread without an active session sees Spark's start-up settings alone, not this session's.
+            self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+            util = self.jvm.org.apache.iceberg.spark.Spark3Util
+            self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
+
+    def known_files(self, name: str) -> set[str]:
+        """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""
+        quoted = ".".join(f"`{part}`" for part in (self._name, *name.split("."), "all_files"))
+        try:
+            found = self._session.sql(f"SELECT DISTINCT file_path FROM {quoted}").collect()
+        except (Py4JError, PySparkException) as error:
+            lines = str(error).splitlines() or ["?"]
+            raise LakeError(
+                f"table {name}: its files cannot be listed: {lines[0]}", hint="it is tried again"
+            ) from error
+        return {str(row[0]).rpartition("/")[2] for row in found}
+
+    def content_file(self, text: str, spec: Any) -> Any:  # noqa: ANN401
+        """Return Iceberg's object of a data or delete file from its JSON."""
+        return self._file_from_json(self._read_tree(text), spec)
+
+    def ensure_namespace(self, namespace: str) -> None:
+        """Create a namespace if it is missing."""
+        with translated(f"namespace {namespace}"):
+            handle = self._namespace(namespace)
+            if not self._handle.namespaceExists(handle):
+                self._handle.createNamespace(handle)
+
+    def tables(self, namespace: str) -> list[str]:
+        """Return the names of the tables in a namespace; none if there is no such namespace."""
+        with translated(f"namespace {namespace}"):
+            handle = self._namespace(namespace)
+            if not self._handle.namespaceExists(handle):
+                return []
+            return [f"{namespace}.{found.name()}" for found in self._handle.listTables(handle)]
+
+    def load(self, name: str) -> IcebergTable | None:
+        """Return a table by its name, `namespace.table`; None if there is none."""
+        with translated(f"table {name}"):
+            try:
+                return IcebergTable(self, self._handle.loadTable(self._parse_name(name)), name)
+            except Py4JJavaError as error:
+                if class_of(error).endswith("NoSuchTableException"):
+                    return None
+                raise
+
+    def create(
+        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str]
+    ) -> IcebergTable:
+        """Create a table.
+
+        Args:
+            name: `namespace.table`.
+            fields: Its columns.
+            key: Names of those that identify a row.
+            layout_: Its partitions and its order within files.
+            properties: Its properties.
+        """
+        with translated(f"table {name}"):
+            iceberg = self.jvm.org.apache.iceberg
+            schema = iceberg.SchemaParser.fromJson(render(fields, key))
+            values = self.jvm.java.util.HashMap()
+            for key, value in properties.items():
+                values.put(key, value)
+            builder = self._handle.buildTable(self._parse_name(name), schema).withProperties(values)
+            if layout_.partition:
+                spec = iceberg.PartitionSpecParser.fromJson(schema, layout.render_spec(layout_, fields))
+                builder.withPartitionSpec(spec)
+            if layout_.order:
+                order = iceberg.SortOrderParser.fromJson(schema, layout.render_order(layout_, fields))
+                builder.withSortOrder(order)
+            return IcebergTable(self, builder.create(), name)
+
+    def drop(self, name: str) -> None:
+        """Drop a table and its files."""
+        with translated(f"table {name}"):
+            self._handle.dropTable(self._parse_name(name), True)  # noqa: FBT003 (Java)
+
+    def rehearse(self, folder: Path, commits: int = 4) -> None:
+        """Make a few commits to a table of no catalog, so that the JVM has loaded what the first real one needs.
+
+        Cold, a commit takes ten times as long as the tenth (measured).
+        """
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            field = Field(field_id=1, name="id", type=ValueType(kind=Kind.LONG), required=True)
+            schema = self.jvm.org.apache.iceberg.SchemaParser.fromJson(render([field], ()))
+            spec = self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+            properties = self.jvm.java.util.HashMap()
+            properties.put("format-version", "3")
+            location = f"file://{folder.absolute()}"
+            tables = self.jvm.org.apache.iceberg.hadoop.HadoopTables(self._hadoop)
+            table = IcebergTable(self, tables.create(schema, spec, properties, location), "rehearsal")
+            for number in range(commits):
+                table.commit(_rehearsal(location, number, table.snapshot_id))
+            list(table.live_files())
+        except (KuvaszError, Py4JError):
+            _log.debug("the rehearsal of commits failed", extra={"event": "rehearsal_failed"}, exc_info=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _namespace(self, name: str) -> Any:  # noqa: ANN401
+        return self.jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(name.split(".")))
+
+    def _strings(self, values: Sequence[str]) -> Any:  # noqa: ANN401
+        array = self._gateway.new_array(self.jvm.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+
+def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:
+    """Return a commit of files that do not exist; nobody reads the table."""
+    path = f"{location}/data/{number}.parquet"
+    data = {"spec-id": 0, "content": "data", "file-path": path, "file-format": "parquet", "partition": [],
+            "file-size-in-bytes": 1, "record-count": 2}  # fmt: skip
+    vector = {"spec-id": 0, "content": "position-deletes", "file-path": f"{path}.puffin", "file-format": "puffin",
+              "partition": [], "file-size-in-bytes": 9, "record-count": 1, "referenced-data-file": path,
+              "content-offset": 4, "content-size-in-bytes": 4}  # fmt: skip
+    return Commit(
+        snapshot_id=snapshot_id,
+        properties={"kuvasz.commit": str(number)},
+        summary={},
+        data_files=[json.dumps(data)],
+        added_deletes=[json.dumps(vector)],
+    )
+
+
+__all__ = ["Catalog"]

@@ -1,0 +1,264 @@
+"""Within the driver's JVM: one call from Python for what would take some sixty.
+
+Each call through py4j costs driver and JVM a tenth of a millisecond or two, and the object it returns another one
+when it is let go; the end of an iterator is an exception, and to tell which one PySpark asks the JVM a dozen
+questions. Over a hundred tables that is most of a commit, and of a start. The class below does what `IcebergTable`
+does call by call in plain twins. Like `kuvasz.lake.jvm.localfs` it is compiled by Janino, which Spark brings, so that
+kuvasz needs no jar of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kuvasz.lake.files.commit import Commit
+
+_log = logging.getLogger(__name__)
+
+#: py4j remembers methods by the name of the class, so each one that is compiled needs its own.
+_NUMBERS = itertools.count(1)
+
+#: Files that are told of at once.
+_FILES = 1000
+
+_SOURCE = """
+package kuvasz;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import org.apache.iceberg.ContentFileParser;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableScan;
+import org.apache.iceberg.Transaction;
+import org.apache.iceberg.UpdateProperties;
+import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.util.JsonUtil;
+import %(node)s;
+
+public class %(name)s {
+  public String look(Table table) {
+    table.refresh();
+    Snapshot snapshot = table.currentSnapshot();
+    String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
+    String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
+    return id + " " + parent + " " + table.schema().schemaId();
+  }
+
+  public String properties(Table table) throws Exception {
+    return JsonUtil.mapper().writeValueAsString(table.properties());
+  }
+
+  public CloseableIterable scan(Table table, String bounded) {
+    TableScan scan = table.newScan();
+    if (table.schema().findField(bounded) != null) {
+      scan = (TableScan) scan.includeColumnStats(Collections.singletonList(bounded));
+    }
+    return scan.planFiles();
+  }
+
+  public String some(Table table, Iterator tasks, int most) {
+    StringBuilder text = new StringBuilder();
+    for (int count = 0; count < most && tasks.hasNext(); count++) {
+      FileScanTask task = (FileScanTask) tasks.next();
+      DataFile file = (DataFile) task.file();
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.specId()));
+      text.append(count == 0 ? '[' : ',').append('[').append(file.dataSequenceNumber()).append(',');
+      text.append(ContentFileParser.toJson(file, spec)).append(',').append('[');
+      for (Iterator i = task.deletes().iterator(); i.hasNext();) {
+        text.append(ContentFileParser.toJson((DeleteFile) i.next(), spec)).append(i.hasNext() ? "," : "");
+      }
+      text.append(']').append(']');
+    }
+    return text.length() == 0 ? "" : text.append(']').toString();
+  }
+
+  public String commit(Table table, String text, ExecutorService direct) throws Exception {
+    JsonNode commit = JsonUtil.mapper().readTree(text);
+    Transaction transaction = table.newTransaction();
+    UpdateProperties update = transaction.updateProperties();
+    for (Iterator i = commit.get("properties").fields(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    for (Iterator i = commit.get("removed_properties").elements(); i.hasNext();) {
+      update.remove(((JsonNode) i.next()).asText());
+    }
+    update.commit();
+    if (commit.has("data_files")) {
+      this.changeRows(table, transaction, commit, direct);
+    }
+    transaction.commitTransaction();
+    return this.look(table);
+  }
+
+  private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
+    RowDelta delta = transaction.newRowDelta();
+    if (direct != null) {
+      delta.scanManifestsWith(direct);
+      delta.writeManifestsWith(direct, 1);
+    }
+    for (Iterator i = this.files(table, commit, "data_files"); i.hasNext();) {
+      delta.addRows((DataFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "added_deletes"); i.hasNext();) {
+      delta.addDeletes((DeleteFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "removed_deletes"); i.hasNext();) {
+      delta.removeDeletes((DeleteFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "removed_files"); i.hasNext();) {
+      delta.removeRows((DataFile) i.next());
+    }
+    if (commit.has("snapshot_id")) {
+      delta.validateFromSnapshot(commit.get("snapshot_id").asLong());
+    }
+    delta.validateNoConflictingDataFiles();
+    delta.validateNoConflictingDeleteFiles();
+    if (commit.has("existing")) {
+      delta.validateDeletedFiles();
+      List paths = new ArrayList();
+      for (Iterator i = commit.get("existing").elements(); i.hasNext();) {
+        paths.add(((JsonNode) i.next()).asText());
+      }
+      delta.validateDataFilesExist(paths);
+    }
+    for (Iterator i = commit.get("summary").fields(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      delta.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    delta.commit();
+  }
+
+  private Iterator files(Table table, JsonNode commit, String name) {
+    List files = new ArrayList();
+    for (Iterator i = commit.get(name).elements(); i.hasNext();) {
+      JsonNode file = (JsonNode) i.next();
+      PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(file.get("spec-id").asInt()));
+      files.add(ContentFileParser.fromJson(file, spec));
+    }
+    return files.iterator();
+  }
+}
+"""
+
+
+class State(NamedTuple):
+    """What a table is now."""
+
+    snapshot_id: int | None
+    parent_id: int | None
+    schema_id: int
+
+
+class Inside:
+    """Made by `install`. What goes wrong is a `Py4JError`.
+
+    Args:
+        compiled: The Java object.
+        direct: An executor that does things at once.
+    """
+
+    def __init__(self, compiled: Any, direct: Any) -> None:  # noqa: ANN401 (Java objects)
+        self._compiled = compiled
+        self._direct = direct
+
+    def look(self, handle: Any) -> State:  # noqa: ANN401
+        """Look at the catalog again."""
+        return _state(self._compiled.look(handle))
+
+    def properties(self, handle: Any) -> dict[str, str]:  # noqa: ANN401
+        """Return a table's properties."""
+        return dict(json.loads(self._compiled.properties(handle)))
+
+    def files(self, handle: Any, bounded: str) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:  # noqa: ANN401
+        """Yield the files of the current snapshot: sequence, data file, delete files (as ContentFileParser's JSON).
+
+        Args:
+            handle: Iceberg's table.
+            bounded: The column whose bounds are wanted, if there is one of that name.
+        """
+        tasks = self._compiled.scan(handle, bounded)
+        try:
+            iterator = tasks.iterator()
+            while text := self._compiled.some(handle, iterator, _FILES):
+                yield from json.loads(text)
+        finally:
+            tasks.close()
+
+    def commit(self, handle: Any, commit: Commit, *, is_local: bool) -> State:  # noqa: ANN401
+        """Make a commit that is no rewrite.
+
+        Args:
+            handle: Iceberg's table.
+            commit: What changes.
+            is_local: Whether manifests are read and written in the calling thread.
+        """
+        direct = self._direct if is_local else None
+        return _state(self._compiled.commit(handle, _json(commit), direct))
+
+
+def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
+    """Compile the class; None if that cannot be, and all is done call by call."""
+    try:
+        # Iceberg has Jackson under a name of its own.
+        mapper = str(jvm.org.apache.iceberg.util.JsonUtil.mapper().getClass().getPackageName())
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        name = f"Inside{next(_NUMBERS)}"
+        compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
+        return Inside(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
+    except Py4JError:
+        _log.debug("the class for the JVM was not compiled", extra={"event": "inside_failed"}, exc_info=True)
+        return None
+
+
+def _json(commit: Commit) -> str:
+    told: dict[str, Any] = {
+        "properties": dict(commit.properties),
+        "removed_properties": list(commit.removed_properties),
+    }
+    if commit.is_empty:
+        return json.dumps(told)
+    told["summary"] = dict(commit.summary)
+    if commit.snapshot_id is not None:
+        told["snapshot_id"] = commit.snapshot_id
+    existing = commit.existing()
+    if existing is not None:
+        told["existing"] = existing
+    files = {
+        "data_files": commit.data_files, "added_deletes": commit.added_deletes,
+        "removed_deletes": commit.removed_deletes, "removed_files": commit.removed_files,
+    }  # fmt: skip
+    # The files are JSON already.
+    rest = ", ".join(f'"{name}": [{", ".join(texts)}]' for name, texts in files.items())
+    return f"{json.dumps(told)[:-1]}, {rest}}}"
+
+
+def _state(text: str) -> State:
+    snapshot_id, parent_id, schema_id = text.split()
+    return State(_number(snapshot_id), _number(parent_id), int(schema_id))
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+__all__ = ["Inside", "State", "install"]

@@ -1,0 +1,207 @@
+"""The Spark session: its jars, its settings, its start and end. Nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from kuvasz.config.model import CatalogType, Config
+from kuvasz.errors import LakeError
+from kuvasz.lake.jvm import versions
+
+_SECRET = re.compile(
+    r"(?i)secret|passw(or)?d|passphrase|token|credential|access[.-]?key|account[.-]?key|shared[.-]?key"
+)
+
+#: Settings that may hold secrets under any name.
+_PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")
+
+#: Settings that a user may override. Most were measured, see ARCHITECTURE.md.
+DEFAULTS: Mapping[str, str] = {
+    "spark.app.name": "kuvasz",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.python.worker.reuse": "true",
+    # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
+    "spark.task.maxFailures": "2",
+    "spark.driver.memory": "1g",
+    # A JVM that goes on without memory may have lost any of its threads: what waits for them would wait for ever.
+    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    # What event logs and pages of settings hide, by name or value; Spark's own expression knows fewer.
+    "spark.redaction.regex": _SECRET.pattern,
+}
+
+#: What the JVM ends with for want of memory: by that option, or by Spark when a task met it.
+OUT_OF_MEMORY = frozenset({3, 52})
+
+#: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
+LOCAL_DEFAULTS: Mapping[str, str] = {
+    # Hadoop's local file system runs the program chmod for each file it creates; VFORK is the cheapest way to do so.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
+    ),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+_S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} spark %p %c{1}: %m%n
+"""
+
+
+def open_session(config: Config) -> SparkSession:
+    """Start Spark, or connect to the cluster that `spark.master` names.
+
+    The first start downloads the jars of `versions` (some 60 MB) into Ivy's cache; later starts find them there.
+
+    Raises:
+        LakeError: Java is missing, a setting is wrong, or the cluster does not answer.
+    """
+    # Executors must run the interpreter that has kuvasz installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = {"spark.master": config.spark.master, **settings(config)}
+    builder = SparkSession.builder
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    try:
+        with _quiet_start():
+            _open_context(chosen)
+            session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+    except (Py4JError, PySparkException, OSError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        telling = next((line for line in lines if "Exception" in line or "JAVA" in line), lines[0] if lines else "?")
+        message = f"spark does not start with master {config.spark.master}: {telling[:300]}"
+        hint = "check `spark.master`, `spark.conf` and that Java 17 or later is there; Spark's own lines are above"
+        raise LakeError(message, hint=hint) from error
+    return session
+
+
+def _open_context(chosen: Mapping[str, str]) -> None:
+    """Start the JVM without a secret: PySpark writes each setting on its command line, where all users see it."""
+    if SparkContext._active_spark_context is not None:
+        return
+    if SparkContext._gateway is None:
+        shown = [(name, value) for name, value in chosen.items() if not _may_be_secret(name)]
+        gateway = launch_gateway(SparkConf().setAll(shown))  # type: ignore[no-untyped-call]
+    else:
+        gateway = SparkContext._gateway
+    SparkContext(conf=SparkConf().setAll(list(chosen.items())), gateway=gateway)
+
+
+def _may_be_secret(name: str) -> bool:
+    return name.startswith(_PRIVATE) or (_SECRET.search(name) is not None and name != "spark.redaction.regex")
+
+
+def settings(config: Config) -> dict[str, str]:
+    """Return every Spark setting of a session, the user's own last."""
+    is_local = config.spark.master.startswith("local[") or config.spark.master == "local"
+    catalog = f"spark.sql.catalog.{config.lake.name}"
+    chosen = dict(DEFAULTS)
+    if is_local:
+        chosen |= LOCAL_DEFAULTS
+    chosen |= _jars(_coordinates(config), is_local=is_local)
+    chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
+    chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}
+    chosen |= {name: str(value) for name, value in config.spark.conf.items()}
+    return chosen
+
+
+def catalog_properties(config: Config) -> dict[str, str]:
+    """Return the properties of the Iceberg catalog, as Spark's catalog and Iceberg's own classes take them."""
+    lake = config.lake
+    properties = {
+        "type": str(lake.type),
+        "uri": lake.catalog_uri,
+        "warehouse": lake.warehouse_location,
+        "cache-enabled": "false",
+    }
+    if lake.type is CatalogType.JDBC:
+        properties["jdbc.schema-version"] = "V1"
+    if lake.sqlite_file is not None:
+        # SQLite has one writer: with more connections concurrent commits fail with SQLITE_BUSY.
+        properties["clients"] = "1"
+        lake.sqlite_file.parent.mkdir(parents=True, exist_ok=True)
+    if lake.type in {CatalogType.JDBC, CatalogType.HIVE} and _is_on_s3(config):
+        # These catalogs fall back to Hadoop's file systems, and the bundle has none for S3.
+        properties["io-impl"] = _S3_FILE_IO
+    return properties | lake.properties
+
+
+def prefetch(*, with_aws: bool = True) -> None:
+    """Download the jars into Ivy's cache, for images that must start without a network."""
+    coordinates = versions.CORE + (versions.AWS if with_aws else ())
+    builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
+    builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+
+
+def _coordinates(config: Config) -> tuple[str, ...]:
+    needs_aws = _is_on_s3(config) or config.lake.type is CatalogType.GLUE
+    return versions.CORE + (versions.AWS if needs_aws else ())
+
+
+def _is_on_s3(config: Config) -> bool:
+    location, chosen = config.lake.warehouse_location, str(config.lake.properties.get("io-impl", ""))
+    return location.startswith(("s3://", "s3a://", "s3n://")) or chosen == _S3_FILE_IO
+
+
+def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:
+    """Return the settings that bring the jars: from Ivy's cache if all are there, else through Ivy itself."""
+    cached = [_cached(coordinate) for coordinate in coordinates]
+    if not all(cached):
+        print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
+        return {"spark.jars.packages": ",".join(coordinates)}
+    paths = [str(path) for path in cached]
+    if is_local:
+        # Not spark.jars: that copies all of them at every start.
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
+    return {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
+
+
+def _cached(coordinate: str) -> Path | None:
+    group, artifact, version = coordinate.split(":")
+    name = f"{group}_{artifact}-{version}.jar"
+    homes = [Path.home()]
+    with contextlib.suppress(KeyError):  # an account without a name, as in some containers
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))  # Java does not go by the variable HOME
+    places = [home / cache / "jars" / name for home in homes for cache in (".ivy2.5.2", ".ivy2")]
+    return next((place for place in places if place.is_file()), None)
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Keep spark-submit's greetings and Ivy's report off the terminal; errors still show."""
+    with tempfile.TemporaryDirectory(prefix="kuvasz-log4j-") as folder:
+        file = Path(folder) / "log4j2.properties"
+        file.write_text(_LOG4J, encoding="utf-8")
+        before = os.environ.get("SPARK_SUBMIT_OPTS")
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{before or ''} -Dlog4j2.configurationFile=file://{file}".strip()
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["SPARK_SUBMIT_OPTS"]
+            else:
+                os.environ["SPARK_SUBMIT_OPTS"] = before

@@ -1,0 +1,76 @@
+"""Maintenance without a stream: for cron, and for lakes whose kuvasz is stopped or runs somewhere else.
+
+Works without position indexes: whoever streams notices the new files and reads their keys. Beside a stream it is
+fenced by Iceberg: a commit that does not fit what the other one did meanwhile is refused, and worked out again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kuvasz.config.model import Config
+from kuvasz.errors import KuvaszError
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.jvm import spark
+from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.lake.maintenance.maintenance import Maintainer
+from kuvasz.lake.table.recovery import ReadKeys
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.ports import Target, Upkeep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def maintain(
+    config: Config, targets: Sequence[Target], *, full: bool, session: SparkSession | None = None
+) -> list[Upkeep | tuple[str, KuvaszError]]:
+    """Look after tables once; those that the lake does not have are passed over.
+
+    Args:
+        config: The whole configuration.
+        targets: The tables.
+        full: See `kuvasz.ports.Lake.maintain`.
+        session: A running Spark; started and stopped otherwise.
+
+    Returns:
+        What each table is like now, or its name and why it could not be maintained.
+
+    Raises:
+        LakeError: Spark does not start or the catalog cannot be reached.
+    """
+    own = session or spark.open_session(config)
+    try:
+        catalog = Catalog(own, config.lake.name)
+        with tempfile.TemporaryDirectory(prefix="kuvasz-maintain-") as folder:
+            maintainer = Maintainer(
+                config.maintenance, catalog, Jobs(own), lambda: (), lambda _: None, config.pipeline.state_folder
+            )
+            outcomes: list[Upkeep | tuple[str, KuvaszError]] = []
+            for target in targets:
+                try:
+                    found = catalog.load(target.name)
+                    if found is not None:
+                        table = LakeTable(
+                            found, target, config.lake.properties, Path(folder), _no_keys, Expressions(own)
+                        )
+                        outcomes.append(maintainer.run(table, full=full))
+                except KuvaszError as error:
+                    outcomes.append((target.name, error))
+            maintainer.stop()
+            return outcomes
+    finally:
+        if session is None:
+            own.stop()
+
+
+def _no_keys(_: LakeTable) -> ReadKeys:
+    def read(_: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+        return ()
+
+    return read

@@ -1,0 +1,142 @@
+"""A commit put together before it is sent: what dies by it, the delete files that say so, and all it changes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kuvasz import failpoints
+from kuvasz.errors import LakeError
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
+from kuvasz.lake.format import source_positions as position_properties
+from kuvasz.lake.table.notes import PUBLISHED_PREFIX
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+    from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import Position
+
+#: Table property that holds the id of the last commit: how a lost answer is looked up.
+COMMIT_PROPERTY = "kuvasz.commit"
+
+#: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
+#: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.table.past`.
+ANCHOR_PROPERTY = "kuvasz.anchor"
+
+#: The same for commits that only rewrite files: they may be another process's than the stream's.
+REWRITE_PROPERTY = "kuvasz.rewrite"
+
+#: The first format version with deletion vectors.
+_VECTOR_FORMAT = 3
+
+
+class Draft:
+    """A commit upon the snapshot that a table's files describe. Use once.
+
+    Args:
+        table: The table, whose lock is held.
+        changeset: What it changes. A file of which no row is left alive is dropped from now on.
+    """
+
+    def __init__(self, table: LakeTable, changeset: Changeset) -> None:
+        self._table = table
+        self._changeset = changeset
+        self._deletes = self._find_deletes()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row changes."""
+        return not (self._changeset.added or self._deletes or self._changeset.dropped)
+
+    def finish(self, positions: Mapping[str, Position]) -> Sent:
+        """Write the delete files and return the commit, which is to carry positions of sources.
+
+        Raises:
+            LakeError: The store failed; it may be tried again.
+        """
+        delete_files = self._write_deletes() if self._deletes else []
+        commit_id = uuid.uuid4().hex
+        commit = self._commit(delete_files, positions, commit_id)
+        return Sent(commit_id=commit_id, commit=commit, deletes=self._deletes, delete_files=delete_files)
+
+    def _find_deletes(self) -> dict[int, BitMap64]:
+        """Return the positions of each file that die by this commit and were alive before.
+
+        A file of which no row is left alive is dropped instead: what is updated often takes itself away.
+        """
+        changeset, files = self._changeset, self._table.files
+        deletes = {}
+        for number, positions in changeset.deletes.items():
+            if number in changeset.added:
+                deletes[number] = positions
+                continue
+            if number in changeset.dropped or number not in files:
+                continue  # the index does not forget the rows of a file that went because all of them were dead
+            dead = files.dead(number)
+            fresh = positions - dead
+            if len(dead) + len(fresh) == files[number].rows:
+                changeset.dropped.add(number)
+            elif len(fresh):
+                deletes[number] = fresh
+        return deletes
+
+    def _write_deletes(self) -> list[DeleteFile]:
+        table = self._table
+        cumulative = [self._dead(number, fresh) for number, fresh in self._deletes.items()]
+        write = write_vectors if table.format_version >= _VECTOR_FORMAT else write_position_deletes
+        try:
+            failpoints.hit("before_delete_files", OSError)
+            written = write(table.io_properties, table.location, cumulative)
+            failpoints.hit("after_delete_files", OSError)
+        except Exception as error:  # each store fails with errors of its own
+            message = f"table {table.name}: cannot write delete files below {table.location}: {error}"
+            raise LakeError(message, hint="check the warehouse; it is tried again") from error
+        return written
+
+    def _dead(self, number: int, fresh: BitMap64) -> tuple[FileEntry, BitMap64]:
+        """Return a file with all of its rows that are dead by then."""
+        if number in self._changeset.added:
+            file, sid = self._changeset.added[number]
+            return entry_of_new(number, file, sid), fresh
+        return self._table.files[number], self._table.files.dead(number) | fresh
+
+    def _commit(
+        self, delete_files: Sequence[DeleteFile], positions: Mapping[str, Position], commit_id: str
+    ) -> Commit:
+        changeset, files = self._changeset, self._table.files
+        properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
+        if not changeset.is_rewrite and (changeset.added or delete_files or changeset.dropped):
+            properties[ANCHOR_PROPERTY] = commit_id
+        properties |= changeset.properties
+        for source, position in positions.items():
+            properties[position_properties.PREFIX + source] = position_properties.render(position)
+            if position.published:
+                properties[PUBLISHED_PREFIX + source] = position.published
+        known = [files[file.number] for file in delete_files if file.number in files]
+        dropped = [files[number] for number in sorted(changeset.dropped)]
+        return Commit(
+            snapshot_id=self._table.snapshot_id,
+            properties=properties,
+            summary=properties | changeset.summary,
+            data_files=[file.json for file, _ in changeset.added.values()],
+            added_deletes=[file.json for file in delete_files],
+            removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],
+            removed_files=[data_json(entry) for entry in dropped],
+            is_rewrite=changeset.is_rewrite,
+            sequence=changeset.sequence,
+        )
+
+
+def data_json(entry: FileEntry) -> str:
+    """Return what a commit needs of a data file to remove it."""
+    return json.dumps(
+        {
+            "spec-id": entry.spec_id, "content": "data", "file-path": entry.path, "file-format": "parquet",
+            "partition": entry.partition, "file-size-in-bytes": 1, "record-count": entry.rows,
+        }
+    )  # fmt: skip

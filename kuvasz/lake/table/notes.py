@@ -1,0 +1,102 @@
+"""What is noted of each source in the properties of its lake table, besides columns and position themselves.
+
+A note lives in a property because it must survive the expiry of snapshots, and be seen by every process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import TYPE_CHECKING
+
+from kuvasz.evolve import known as known_columns
+from kuvasz.lake.format import gaps, source_positions
+from kuvasz.ports import Gap
+
+if TYPE_CHECKING:
+    from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+
+#: Begins a table property with the partitions of a source's table, as `kuvasz.source.catalog.partitions` names them.
+PARTS_PREFIX = "kuvasz.partitions."
+
+#: Begins a table property with the catalog rows by which a source's table was published without interruption.
+PUBLISHED_PREFIX = "kuvasz.published."
+
+#: Begins a table property with why a source's position is not true: someone set the table back.
+REWOUND_PREFIX = "kuvasz.rewound."
+
+#: Begins a table property with the id of the log that holds what the table lacks of a source.
+PARKED_PREFIX = "kuvasz.parked."
+
+
+class Notes:
+    """The notes of one table.
+
+    Args:
+        table: The Iceberg table. What it showed at its last look counts.
+    """
+
+    def __init__(self, table: IcebergTable) -> None:
+        self._table = table
+
+    def parked(self, source: str) -> str | None:
+        """Return the id of the log that holds what the table lacks of a source; None: it lacks nothing."""
+        return self._table.properties.get(PARKED_PREFIX + source)
+
+    def park(self, source: str, log_id: str | None) -> None:
+        """Note the id of that log, or that there is none any more."""
+        if log_id is None:
+            self._table.remove_properties([PARKED_PREFIX + source])
+        else:
+            self._table.set_properties({PARKED_PREFIX + source: log_id})
+
+    def parts(self, source: str) -> frozenset[str] | None:
+        """Return the partitions of a source's table whose rows are all here; None: nobody said."""
+        text = self._table.properties.get(PARTS_PREFIX + source)
+        return None if text is None else frozenset(json.loads(text))
+
+    def remember_parts(self, source: str, parts: frozenset[str]) -> None:
+        """Store them."""
+        if parts != self.parts(source):
+            self._table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
+
+    def published(self, source: str) -> str | None:
+        """Return by which catalog rows a source's table was published all the time; None: nobody said."""
+        return self._table.properties.get(PUBLISHED_PREFIX + source)
+
+    def remember_published(self, source: str, published: str) -> None:
+        """Store it."""
+        if published != self.published(source):
+            self._table.set_properties({PUBLISHED_PREFIX + source: published})
+
+    def gaps(self, source: str) -> tuple[Gap, ...]:
+        """Return what is missing of a source's changes, oldest first; the last one may be open."""
+        return gaps.parse(self._table.properties, source, self._table.name)
+
+    def close_gap(self, changeset: Changeset, source: str, to_lsn: int, until_us: int) -> None:
+        """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time."""
+        found = self.gaps(source)
+        gap = gaps.open_one(found)
+        if gap is not None:
+            closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
+            changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
+
+    def drop_position(self, source: str, *, to_repair: bool, is_gone: bool = False) -> None:
+        """Take a source's position out, and open a gap in its place or forget what there was of gaps.
+
+        With `is_gone` what is known of its columns goes in the same commit.
+        """
+        dropped = [source_positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
+        if is_gone:
+            dropped.append(known_columns.PREFIX + source)
+        known = source_positions.parse(self._table.properties, self._table.name).get(source)
+        if not to_repair:
+            self._table.remove_properties([*dropped, gaps.PREFIX + source])
+        elif known is not None:
+            gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
+            rendered = gaps.render((*self.gaps(source), gap))
+            self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
+        elif is_gone:
+            self._table.remove_properties(dropped)

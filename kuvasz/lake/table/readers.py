@@ -1,0 +1,64 @@
+"""How the keys of data files are read again, on executors: for an index that was lost, or never was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.executors.history_tasks import ReadVersions
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.executors.tasks import ReadKeys
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.model import UInt32s
+from kuvasz.modes import system_columns
+
+
+class Readers:
+    """Readers for the tables of a lake.
+
+    Args:
+        jobs: Where reading runs.
+        properties: Of the FileIO.
+    """
+
+    def __init__(self, jobs: Jobs, properties: Mapping[str, str]) -> None:
+        self._jobs = jobs
+        self._properties = properties
+
+    def job(self, table: LakeTable) -> ReadKeys:
+        """Return the job that reads keys."""
+        ids = [table.schema.by_name(name) for name in table.identity]
+        return ReadKeys(
+            properties=self._properties,
+            seed=table.seed,
+            sid_id=table.sid_id,
+            key_ids=tuple(field.field_id for field in ids if field is not None),
+        )
+
+    def keys(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
+        """Return what reads all keys."""
+
+        def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+            return self._jobs.stream(self.job(table), files)
+
+        return read
+
+    def versions(
+        self, table: LakeTable
+    ) -> Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]:
+        """Return what reads the keys of a history's open versions, or of those that ended deleted."""
+
+        def read(files: Sequence[tuple[int, str]], are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:  # noqa: FBT001
+            id_of = {field.name: field.field_id for field in table.schema.fields}
+            job = ReadVersions(
+                keys=self.job(table),
+                end_id=id_of[system_columns.END],
+                deleted_id=id_of[system_columns.DELETED],
+                are_open=are_open,
+            )
+            return self._jobs.stream(job, files)
+
+        return read
+
+
+__all__ = ["Readers"]

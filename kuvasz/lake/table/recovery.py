@@ -1,0 +1,218 @@
+"""Files and position index of a table, recovered from its current snapshot: all of it, or what is new to them.
+
+At a start the index is as old as its last checkpoint, and other processes commit, too. Files that are gone leave the
+index, and of files it does not know the keys are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from kuvasz.errors import ForeignChange, TableError
+from kuvasz.fold.fold import newest
+from kuvasz.fold.keys import Keys
+from kuvasz.index.positions import ABSENT, PositionIndex
+from kuvasz.lake.files.files import entry_of
+from kuvasz.lake.format import member, naming
+from kuvasz.lake.table.keyless import Bag
+from kuvasz.model import TableType, UInt32s
+
+if TYPE_CHECKING:
+    from kuvasz.lake.files.live_file import LiveFile
+    from kuvasz.lake.table.table import LakeTable
+
+_log = logging.getLogger(__name__)
+
+ReadKeys: TypeAlias = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
+
+#: (files, whether of open versions) -> number, keys and rows of each file.
+ReadVersions: TypeAlias = Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]
+
+#: Files whose keys are in memory together when their order counts.
+_ORDERED_FILES = 16
+
+
+class Recovery:
+    """One recovery of one table. Use once.
+
+    Args:
+        table: The table, whose lock is held; its files are brought up to date.
+        index: Its index, the same.
+        read_keys: Reads the keys of data files.
+        read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
+            without the index.
+    """
+
+    def __init__(
+        self, table: LakeTable, index: PositionIndex, read_keys: ReadKeys, read_versions: ReadVersions | None
+    ) -> None:
+        self._table = table
+        self._index = index
+        self._read_keys = read_keys
+        self._read_versions = read_versions
+        self._live: dict[str, LiveFile] = {}  #: path -> file of the snapshot
+
+    def run(self) -> None:
+        """Make files and index describe the snapshot. If it fails, neither can be used any more.
+
+        Raises:
+            ForeignChange: An open transaction replaces rows of files that someone else removed.
+            TableError: Nobody knows of which source table a file's rows are.
+        """
+        in_order = self._table.target.type is not TableType.CLONE
+        self._live = {file.data["file-path"]: file for file in self._table.table.live_files(in_order=in_order)}
+        self._check_members()
+        self._forget_gone()
+        fresh = self._take_files()
+        if fresh:
+            what = {"event": "index_read", "table": self._table.name, "files": len(fresh)}
+            _log.info("reading keys of files", extra=what)
+        self._read(fresh)
+        self._table.files.all_found()
+
+    # Files
+
+    def _check_members(self) -> None:
+        """Refuse files of which nobody knows which of several source tables their rows are of."""
+        table = self._table
+        strange = [path for path in self._live if member.in_path(path) is None] if table.target.has_members else []
+        if strange:
+            message = (
+                f"table {table.name}: file {strange[0]} was written by someone else and does not say of which source"
+                " table its rows are"
+            )
+            hint = "drop the table from the lake: it is copied anew; leave compacting it to kuvasz"
+            raise TableError(message, hint=hint)
+
+    def _forget_gone(self) -> None:
+        """Forget files that are gone, and all of them where the index has to be read from the start."""
+        table = self._table
+        self._check_open({number for path, number in table.files.numbers().items() if path not in self._live})
+        gone = [entry.number for entry in table.files if entry.path not in self._live]
+        if gone:
+            self._index.drop_files(gone)
+        for number in gone:
+            table.files.remove(number)
+        if (table.is_growing and not self._has_only_grown(gone)) or (table.is_bag and gone):
+            table.files.let_go()
+            table.void_open()
+            self._index.clear()
+
+    def _check_open(self, gone: Set[int]) -> None:
+        name = self._table.name
+        for source, pending in self._table.open.items():
+            if not pending.changeset.deletes.keys().isdisjoint(gone):
+                message = (
+                    f"table {name}: someone else rewrote files in the lake while a large transaction of source"
+                    f" {source} was being applied"
+                )
+                raise ForeignChange(message, hint=f"begin the transaction again: kuvasz retry --table {name}")
+
+    def _has_only_grown(self, gone: Sequence[int]) -> bool:
+        """Whether all files that are new to the index are newer than those it knows: else it is read from the start.
+
+        Files that someone else rewrote have rows of any age.
+        """
+        known = [place for place, path in enumerate(self._live) if self._table.files.find(path) is not None]
+        return not gone and known == list(range(len(known)))
+
+    def _take_files(self) -> list[tuple[int, str]]:
+        """Take the files of the snapshot; return number and path of those that are new."""
+        files, sid_id = self._table.files, self._table.sid_id
+        fresh = []
+        for path, file in self._live.items():
+            known = files.find(path)
+            entry = entry_of(file, files.number_of(path), sid_id)
+            if known is None:
+                fresh.append((entry.number, path))
+            elif known.all_deletes == entry.all_deletes:
+                entry.dead = known.dead
+            files.add(entry)
+        return fresh
+
+    # The index
+
+    def _read(self, files: Sequence[tuple[int, str]]) -> None:
+        """Tell the index of the rows in new files."""
+        if self._table.target.type is TableType.HISTORY:
+            self._read_history(files)
+        elif self._table.is_growing:
+            self._read_grown(files)
+        else:
+            self._read_clone(files)
+
+    def _read_clone(self, files: Sequence[tuple[int, str]]) -> None:
+        for number, keys in self._keys_of(files):
+            alive = np.ones(len(keys), np.bool_)
+            dead = self._table.files.dead(number)
+            if len(dead):
+                alive[np.fromiter(dead, np.int64, len(dead))] = False
+            rows = np.flatnonzero(alive).astype(np.uint32)
+            if self._table.is_bag:
+                Bag(self._table).stack(self._index, keys.take(rows), number, rows)
+            else:
+                self._index.insert(keys.take(rows), number, rows)
+
+    def _read_grown(self, files: Sequence[tuple[int, str]]) -> None:
+        """Tell the index of the newest row of each key, as far as the files say which it is.
+
+        Files of later commits are newer, and so are later rows of a file that keeps the order of the stream, as
+        `naming.merged` says. A file that someone else merged, or compaction in a table with partitions, has rows of
+        any age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere
+        is sent nowhere, so that nobody takes an old value for its last one.
+        """
+        known_files, lies = self._table.files, self._table.layout
+        nowhere = known_files.reserve()
+        path_of = dict(files)
+        for number, keys in self._keys_of(files):
+            rows = np.arange(len(keys), dtype=np.uint32)
+            last = newest(keys)
+            is_doubtful = ~last
+            is_merged = not naming.tells_newest(path_of[number])
+            known, _ = self._index.lookup(keys)
+            for other in np.unique(known[known != ABSENT]).tolist():
+                path = path_of.get(other) or (known_files[other].path if other in known_files else "")
+                is_same_commit = self._sequence(path) == self._sequence(path_of[number])
+                if (is_merged and not naming.is_copied(path)) or (is_same_commit and not lies.is_plain):
+                    is_doubtful |= known == other
+            if not is_merged and not lies.order:
+                is_doubtful &= last
+            self._index.insert(keys.take(last), number, rows[last])
+            doubtful = keys.take(is_doubtful)
+            self._index.insert(doubtful.take(newest(doubtful)), nowhere, rows[: int(newest(doubtful).sum())])
+
+    def _sequence(self, path: str) -> int | None:
+        """Return of which commit a file is."""
+        file = self._live.get(path)
+        return None if file is None else file.sequence
+
+    def _read_history(self, files: Sequence[tuple[int, str]]) -> None:
+        """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
+        if self._read_versions is None:
+            return
+        place_of = {number: place for place, (number, _) in enumerate(files)}
+        for are_open in (False, True):
+            for begin in range(len(files), 0, -_ORDERED_FILES):
+                found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
+                for number, keys, rows in sorted(found, key=lambda triple: -place_of[triple[0]]):
+                    dead = self._table.files.dead(number)
+                    wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
+                    if not are_open:
+                        known, _ = self._table.alive(*self._index.lookup(keys))
+                        wanted &= (known == ABSENT) & newest(keys)
+                    self._index.insert(keys.take(wanted), number, rows[wanted])
+
+    def _keys_of(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
+        """Yield the keys of files; in the order given where that says which of several rows is the newest."""
+        if not self._table.identity:
+            return
+        is_growing = self._table.is_growing
+        place_of = {number: place for place, (number, _) in enumerate(files)}
+        step = _ORDERED_FILES if is_growing else max(1, len(files))
+        for begin in range(0, len(files), step):
+            found = self._read_keys(files[begin : begin + step])
+            yield from sorted(found, key=lambda pair: place_of[pair[0]]) if is_growing else found

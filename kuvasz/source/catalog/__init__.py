@@ -1,0 +1,1 @@
+"""What PostgreSQL's catalog says of tables, their columns, partitions and publications."""

@@ -1,0 +1,41 @@
+"""What a copy of a table depends on, so that any change of it is seen without a row. Pure.
+
+The server describes a table in the stream only before its next row. The patrol of `kuvasz.sync.watch.schema_watch`
+therefore compares fingerprints: columns with types, defaults and what their types rest on, the table's file (another
+one after a rewrite), and of each partition persistence, file and replica identity. What a publication says of a table
+belongs in here, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kuvasz.model import Relation
+from kuvasz.source.catalog.table import SourceTable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Equal as long as nothing changed that a copy depends on. What changes with every row is left out."""
+
+    relation: Relation
+    key: tuple[tuple[str, ...], ...]  #: primary key and identity index
+    can_update: bool
+    why_unsupported: str
+    generated: tuple[str, ...]
+    leaves: tuple[tuple[object, ...], ...]
+
+
+def of(table: SourceTable) -> Fingerprint:
+    """Return the fingerprint of a table as the catalog shows it."""
+    return Fingerprint(
+        relation=table.relation,
+        key=(table.primary_key, table.identity_index),
+        can_update=table.can_update,
+        why_unsupported=table.why_unsupported,
+        generated=table.generated,
+        leaves=tuple((leaf.oid, leaf.table, leaf.file, leaf.identity, leaf.is_logged) for leaf in table.leaves),
+    )
+
+
+__all__ = ["Fingerprint", "of"]

@@ -1,0 +1,485 @@
+"""Catalog queries with names, each answering for any number of tables at once, and the values made of them.
+
+`load_relations` takes seven queries at most, for one table or a thousand. Nothing but SELECT on the system catalogs
+is needed, which every role has. See the manual, chapter 53 "System Catalogs".
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from psycopg.rows import namedtuple_row
+
+from kuvasz import lsn
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.source import failure
+from kuvasz.source.catalog import key, type_facts
+from kuvasz.source.catalog.key import Key, UniqueIndex
+from kuvasz.source.catalog.table import Leaf, SourceTable, TableKind
+from kuvasz.source.conninfo import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import psycopg
+
+#: A named tuple; the query names its fields.
+Row: TypeAlias = Any
+
+_RELATION_FIELDS = """
+c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS relkind,
+c.relpersistence::text AS persistence, c.relreplident::text AS identity, c.relispartition AS is_partition,
+c.reltuples::float8 AS tuples, row_security_active(c.oid) AS has_policies,
+CASE WHEN c.relkind = 'r' THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END AS main_bytes,
+CASE WHEN c.reltoastrelid <> 0 THEN coalesce(pg_relation_size(c.reltoastrelid), 0) ELSE 0 END AS toast_bytes,
+current_setting('block_size')::int AS page_bytes,
+c.relfilenode::bigint AS file, c.relnatts::int AS attributes,
+ARRAY(SELECT a.attnum::int FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attisdropped
+    ORDER BY a.attnum) AS dropped,
+pg_has_role(c.relowner, 'USAGE') AS is_owned,
+has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, 'SELECT') OR NOT EXISTS (
+    SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attgenerated = '' AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT'))) AS can_select
+"""
+
+_RELATIONS = f"""
+SELECT {_RELATION_FIELDS}, root.nspname::text AS root_schema, root.relname::text AS root_name
+FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+JOIN pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+LEFT JOIN LATERAL (
+    SELECT rn.nspname, rc.relname FROM pg_class rc JOIN pg_namespace rn ON rn.oid = rc.relnamespace
+    WHERE c.relispartition AND rc.oid = pg_partition_root(c.oid)) AS root ON true
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+
+_LEAVES = f"""
+SELECT {_RELATION_FIELDS}, root.oid::bigint AS root
+FROM unnest(%s::oid[]) AS root (oid)
+CROSS JOIN LATERAL pg_partition_tree(root.oid) AS tree
+JOIN pg_class c ON c.oid = tree.relid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE tree.isleaf AND c.relkind <> 'p'
+ORDER BY n.nspname, c.relname
+"""
+
+_COLUMNS = """
+SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
+    atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated,
+    attgenerated = 's' AS is_stored, attndims > 1 AS is_grid,
+    atthasdef OR atthasmissing OR attidentity <> '' AS has_default, xmin::text::bigint AS version,
+    CASE WHEN atthasmissing THEN coalesce((attmissingval::text::text[])[1], '') END AS missing
+FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
+ORDER BY attrelid, attnum
+"""
+
+# What messages have of a table where a publication says so: a column list, or stored generated columns (version 18).
+_LISTS = """
+SELECT c.oid::bigint AS relation, coalesce(r.xmin::text::bigint, 0) AS version, r.prattrs::int2[]::int[] AS columns,
+    {generated} AS has_generated
+FROM pg_publication p CROSS JOIN unnest(%s::oid[]) AS c (oid)
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE p.pubname = ANY(%s::text[]) AND (r.prattrs IS NOT NULL OR {generated})
+"""
+_LISTS_SINCE, _GENERATED_SINCE = 150000, 180000
+
+_INDEXES = """
+SELECT i.indrelid::bigint AS relation, c.relname::text AS name, i.indisprimary AS is_primary,
+    i.indisreplident AS is_identity, i.indimmediate AS is_immediate, i.indisvalid AS is_valid,
+    i.indpred IS NOT NULL AS is_partial,
+    array_agg(coalesce(a.attname::text, '') ORDER BY k.place) AS columns,
+    bool_and(coalesce(a.attnotnull, false)) AS is_not_null,
+    bool_or(coalesce(a.attgenerated, '') <> '') AS has_generated
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum <> 0
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND k.place <= i.indnkeyatts
+GROUP BY i.indexrelid, i.indrelid, c.relname, i.indisprimary, i.indisreplident, i.indimmediate, i.indisvalid,
+    i.indpred IS NOT NULL
+ORDER BY i.indrelid, c.relname
+"""
+
+# A true array prints by array_out; int2vector and point have elements too, but a syntax of their own.
+_TYPES = """
+WITH RECURSIVE wanted (oid) AS (
+    SELECT unnest(%s::oid[])
+    UNION
+    SELECT related.oid FROM wanted JOIN pg_type t ON t.oid = wanted.oid
+    CROSS JOIN LATERAL (VALUES
+        (CASE WHEN t.typoutput = 'pg_catalog.array_out'::regproc THEN t.typelem END),
+        (CASE WHEN t.typtype = 'd' THEN t.typbasetype END)) AS related (oid)
+    WHERE related.oid <> 0)
+SELECT t.oid::bigint AS oid, t.typname::text AS name, n.nspname::text AS schema, t.typtype::text AS category,
+    CASE WHEN t.typoutput = 'pg_catalog.array_out'::regproc AND t.typtype <> 'd'
+        THEN t.typelem::bigint END AS element,
+    CASE WHEN t.typtype = 'd' THEN t.typbasetype::bigint END AS base,
+    t.typtypmod AS base_typmod, coalesce(e.typdelim, t.typdelim)::text AS delimiter
+FROM wanted JOIN pg_type t ON t.oid = wanted.oid JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typoutput = 'pg_catalog.array_out'::regproc
+"""
+
+_TABLES = """
+SELECT n.nspname::text AS schema, c.relname::text AS name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (NOT c.relispartition OR %s)
+    AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
+ORDER BY n.nspname, c.relname
+"""
+
+_SERVER = """
+SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS version_text,
+    (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
+    CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
+        ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END AS timeline,
+    current_setting('wal_level') AS wal_level,
+    current_setting('max_replication_slots')::int AS max_slots,
+    (SELECT count(*)::int FROM pg_replication_slots) AS used_slots,
+    current_setting('max_wal_senders')::int AS max_senders,
+    (SELECT count(*)::int FROM pg_stat_replication) AS used_senders,
+    (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_megabytes,
+    pg_is_in_recovery() AS is_in_recovery,
+    current_setting('server_encoding') AS encoding, current_database()::text AS database,
+    current_user::text AS role
+"""
+
+_WAL_END = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
+    AS wal_end
+"""
+
+_NAMES = """
+SELECT c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY(%s::oid[]) AND c.relkind IN ('r', 'p')
+"""
+
+_NAMED = """
+SELECT n.nspname::text AS schema, c.relname::text AS name
+FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+JOIN pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+WHERE c.relkind IN ('r', 'p')
+"""
+
+_UNSUPPORTED = {"v": "it is a view", "m": "it is a materialized view", "f": "it is a foreign table"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server says of itself."""
+
+    version: int  #: as in server_version_num: 180001 is 18.1
+    version_text: str
+    system_identifier: int  #: of the cluster; the same after a failover to a standby
+    timeline: int
+    wal_level: str
+    max_slots: int
+    used_slots: int
+    max_senders: int
+    used_senders: int
+    max_slot_wal_keep_bytes: int | None  #: None: without limit
+    is_in_recovery: bool
+    encoding: str
+    database: str
+    role: str
+
+    @property
+    def major(self) -> int:
+        """The major version: 18."""
+        return self.version // 10000
+
+
+def wal_end(connection: psycopg.Connection[Any]) -> int:
+    """Return the end of the server's WAL that a slot could have read.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    (row,) = _rows(connection, "read the end of the WAL", _WAL_END)
+    return lsn.parse(row.wal_end)
+
+
+def server(connection: psycopg.Connection[Any]) -> ServerFacts:
+    """Return what the server says of itself.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    (row,) = _rows(connection, "read the server's settings", _SERVER)
+    facts = row._asdict()
+    megabytes = facts.pop("keep_megabytes")
+    return ServerFacts(max_slot_wal_keep_bytes=None if megabytes < 0 else megabytes << 20, **facts)
+
+
+def list_tables(connection: psycopg.Connection[Any], *, partitions: bool = False) -> list[TableName]:
+    """Return the permanent tables outside the system's schemas, by name; partitions only if wanted.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    rows = _rows(connection, "list the tables", _TABLES, partitions)
+    return [TableName(schema=row.schema, name=row.name) for row in rows]
+
+
+def names_of(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, TableName]:
+    """Return the names that tables have now by their OIDs; those that are gone are left out.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    rows = _rows(connection, "read the names of tables", _NAMES, sorted(set(oids)))
+    return {row.oid: TableName(schema=row.schema, name=row.name) for row in rows}
+
+
+def tables_named(connection: psycopg.Connection[Any], tables: Iterable[TableName]) -> frozenset[TableName]:
+    """Return those of the names under which there is a table; views and foreign tables are none.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    wanted = list(dict.fromkeys(tables))
+    names = [table.schema for table in wanted], [table.name for table in wanted]
+    rows = _rows(connection, "look for tables", _NAMED, *names)
+    return frozenset(TableName(schema=row.schema, name=row.name) for row in rows)
+
+
+def load_relation(connection: psycopg.Connection[Any], table: TableName) -> SourceTable | None:
+    """Return one table, or None if there is none of that name.
+
+    Raises:
+        SourceError: A query failed.
+    """
+    return load_relations(connection, [table]).get(table)
+
+
+def load_relations(
+    connection: psycopg.Connection[Any], tables: Iterable[TableName], publications: Sequence[str] = ()
+) -> dict[TableName, SourceTable]:
+    """Return those of the tables that exist.
+
+    In a transaction with an exported snapshot this gives the tables as that snapshot knows them, but for their
+    sizes, which are today's.
+
+    Args:
+        connection: An ordinary session.
+        tables: Their names.
+        publications: Names of those that a stream of them names: what messages have of them is asked for.
+
+    Raises:
+        SourceError: A query failed, for instance because a table is locked exclusively.
+    """
+    wanted = list(dict.fromkeys(tables))
+    doing = "read the catalog"
+    found = _rows(connection, doing, _RELATIONS, [t.schema for t in wanted], [t.name for t in wanted])
+    roots = [row.oid for row in found if row.relkind == "p"]
+    leaves = _grouped(_rows(connection, doing, _LEAVES, roots) if roots else [], "root")
+    oids = [row.oid for row in found]
+    columns = _grouped(_rows(connection, doing, _COLUMNS, oids), "relation")
+    leaf_oids = [leaf.oid for rows in leaves.values() for leaf in rows]
+    indexes = _grouped(_rows(connection, doing, _INDEXES, oids + leaf_oids), "relation")
+    type_oids = {column.type for rows in columns.values() for column in rows}
+    types, facts = load_types(connection, type_oids), type_facts.load(connection, type_oids)
+    lists = {row.relation: row for row in _lists(connection, doing, oids, publications)}
+    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists)
+    loaded = (_table(row, catalog) for row in found)
+    return {table.table: table for table in loaded}
+
+
+def load_types(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, PgType]:
+    """Return types by OID, with the element types of arrays and the base types of domains resolved.
+
+    Returns:
+        The types asked for and those they rest on; an OID without a type is left out.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    rows = {row.oid: row for row in _rows(connection, "read the types", _TYPES, sorted(set(oids)))}
+    built: dict[int, PgType] = {}
+
+    def build(oid: int) -> PgType | None:
+        row = rows.get(oid)
+        if row is None:
+            return None
+        if oid not in built:
+            built[oid] = PgType(
+                oid=oid, name=row.name, schema=row.schema, category=row.category, delimiter=row.delimiter,
+                element=None if row.element is None else build(row.element),
+                base=None if row.base is None else build(row.base), base_typmod=row.base_typmod,
+            )  # fmt: skip
+        return built[oid]
+
+    for oid in rows:
+        build(oid)
+    return built
+
+
+class _Catalog(NamedTuple):
+    columns: Mapping[int, Sequence[Row]]
+    indexes: Mapping[int, Sequence[Row]]
+    leaves: Mapping[int, Sequence[Row]]
+    types: Mapping[int, PgType]
+    facts: Mapping[int, tuple[str, ...]]
+    lists: Mapping[int, Row]
+
+
+def _table(row: Row, catalog: _Catalog) -> SourceTable:
+    name = TableName(schema=row.schema, name=row.name)
+    identity = ReplicaIdentity(row.identity)
+    indexes = _indexes(catalog, row.oid)
+    leaves = catalog.leaves.get(row.oid, ())
+    chosen = _with_leaves(key.decide(name, identity, indexes), identity, leaves, catalog)
+    rows = (row, *leaves)
+    why_unsupported = _why_unsupported(row, leaves)
+    return SourceTable(
+        relation=Relation(
+            oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen),
+            file=row.file if row.relkind == "r" else 0, attributes=row.attributes, dropped=tuple(row.dropped),
+            leaf_files=_leaf_files(leaves),
+            generated=_columns(row.oid, catalog, chosen, are_generated=True), sent=_sent(row.oid, catalog),
+            list_version=catalog.lists[row.oid].version if row.oid in catalog.lists else 0,
+        ),
+        kind=_kind(row), pages=sum(_pages(part) for part in rows), page_bytes=row.page_bytes,
+        toast_bytes=sum(part.toast_bytes for part in rows), row_estimate=_estimate(leaves or (row,)),
+        primary_key=next((index.columns for index in indexes if index.is_primary), ()),
+        identity_index=next((index.columns for index in indexes if index.is_identity), ()),
+        generated=tuple(column.name for column in catalog.columns.get(row.oid, ()) if column.is_generated),
+        leaves=tuple(_leaf(leaf) for leaf in leaves),
+        parent=None if row.root_name is None else TableName(schema=row.root_schema, name=row.root_name),
+        why_no_key="" if why_unsupported else chosen.why_not, mend="" if why_unsupported else chosen.mend,
+        can_update=chosen.can_update, why_unsupported=why_unsupported, is_owned=row.is_owned,
+        is_logged=all(part.persistence == "p" for part in rows if part.relkind != "f"),
+        can_select=all(part.can_select for part in rows),
+        unreadable=tuple(TableName(schema=p.schema, name=p.name) for p in rows if not p.can_select),
+        has_policies=any(part.has_policies for part in rows),
+    )  # fmt: skip
+
+
+def _with_leaves(chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], catalog: _Catalog) -> Key:
+    """Return the key of a partitioned table, or what keeps its partitions from having it."""
+    if not chosen.can_update:
+        return chosen
+    odd, mends = [], []
+    for leaf in leaves:
+        name = TableName(schema=leaf.schema, name=leaf.name)
+        indexes = _indexes(catalog, leaf.oid)
+        leaf_identity = ReplicaIdentity(leaf.identity)
+        if key.differs(chosen, identity, key.decide(name, leaf_identity, indexes), leaf_identity):
+            odd.append(str(name))
+            columns = () if identity is ReplicaIdentity.FULL else chosen.columns
+            mends.append(key.align(name, indexes, columns))
+    if not odd:
+        return chosen
+    mend = " ".join(mends)
+    why = f"the replica identity of its partitions {', '.join(odd)} is not that of the table; {mend}"
+    return Key(why_not=why, mend=mend, can_update=False)
+
+
+def _lists(
+    connection: psycopg.Connection[Any], doing: str, oids: Sequence[int], publications: Sequence[str]
+) -> list[Row]:
+    version = connection.info.server_version
+    if not publications or not oids or version < _LISTS_SINCE:
+        return []
+    query = _LISTS.format(generated="p.pubgencols = 's'" if version >= _GENERATED_SINCE else "false")
+    return _rows(connection, doing, query, list(oids), list(publications))
+
+
+def _sent(oid: int, catalog: _Catalog) -> tuple[int, ...] | None:
+    """Return the columns that messages have; None: all that are not generated."""
+    row = catalog.lists.get(oid)
+    if row is None or (row.columns is None and not row.has_generated):
+        return None
+    if row.columns is not None:
+        return tuple(sorted(row.columns))
+    return tuple(one.attnum for one in catalog.columns.get(oid, ()) if one.is_stored or not one.is_generated)
+
+
+def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = False) -> tuple[Column, ...]:
+    return tuple(
+        Column(
+            name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
+            attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
+            has_default=row.has_default, version=row.version, missing=row.missing,
+            facts=catalog.facts.get(row.type, ()),
+        )
+        for row in catalog.columns.get(oid, ()) if row.is_generated is are_generated
+    )  # fmt: skip
+
+
+def _indexes(catalog: _Catalog, oid: int) -> list[UniqueIndex]:
+    return [
+        UniqueIndex(
+            name=row.name, columns=tuple(row.columns), is_primary=row.is_primary, is_identity=row.is_identity,
+            is_immediate=row.is_immediate, is_valid=row.is_valid, is_partial=row.is_partial,
+            is_not_null=row.is_not_null, has_generated=row.has_generated,
+        )
+        for row in catalog.indexes.get(oid, ())
+    ]  # fmt: skip
+
+
+def _kind(row: Row) -> TableKind:
+    if row.relkind == "p":
+        return TableKind.PARTITIONED
+    if row.relkind != "r":
+        return TableKind.OTHER
+    return TableKind.LEAF if row.is_partition else TableKind.TABLE
+
+
+def _why_unsupported(row: Row, leaves: Sequence[Row]) -> str:
+    if row.relkind in _UNSUPPORTED:
+        return _UNSUPPORTED[row.relkind]
+    if row.persistence != "p":
+        return "it is unlogged or temporary, so its changes are not in the write-ahead log"
+    if row.schema in ("pg_catalog", "information_schema"):
+        return "it is a system catalog"
+    unlogged = [f"{leaf.schema}.{leaf.name}" for leaf in leaves if leaf.relkind == "r" and leaf.persistence != "p"]
+    if unlogged:
+        return f"its partitions {', '.join(unlogged)} are unlogged, so their changes are not in the write-ahead log"
+    foreign = [f"{leaf.schema}.{leaf.name}" for leaf in leaves if leaf.relkind == "f"]
+    if foreign:
+        return f"its partitions {', '.join(foreign)} are foreign tables, which write no write-ahead log"
+    return ""
+
+
+def _leaf(row: Row) -> Leaf:
+    return Leaf(
+        oid=row.oid, table=TableName(schema=row.schema, name=row.name), pages=_pages(row),
+        page_bytes=row.page_bytes, toast_bytes=row.toast_bytes, row_estimate=_estimate((row,)),
+        has_policies=row.has_policies, identity=ReplicaIdentity(row.identity), file=row.file,
+        is_logged=row.persistence == "p",
+    )  # fmt: skip
+
+
+def _leaf_files(leaves: Sequence[Row]) -> int:
+    return zlib.crc32(repr(sorted((leaf.oid, leaf.file) for leaf in leaves)).encode()) if leaves else 0
+
+
+def _pages(row: Row) -> int:
+    return int(row.main_bytes // row.page_bytes)
+
+
+def _estimate(rows: Sequence[Row]) -> int | None:
+    # reltuples is -1 until the first VACUUM or ANALYZE (manual, section 53.11 "pg_class").
+    if any(row.tuples < 0 for row in rows):
+        return None
+    return int(sum(row.tuples for row in rows))
+
+
+def _grouped(rows: Iterable[Any], field: str) -> dict[int, list[Row]]:
+    groups: dict[int, list[Row]] = collections.defaultdict(list)
+    for row in rows:
+        groups[getattr(row, field)].append(row)
+    return groups
+
+
+def _rows(connection: psycopg.Connection[Any], doing: str, query: str, *parameters: object) -> list[Row]:
+    role = connection.info.user
+    with (
+        failure.translated(place(connection), doing, role=role),
+        connection.cursor(row_factory=namedtuple_row) as cursor,
+    ):
+        return list(cursor.execute(query, parameters or None).fetchall())

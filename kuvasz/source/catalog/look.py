@@ -1,0 +1,131 @@
+"""Looks at tables' catalog entries, of which is known what of the WAL they show.
+
+What the stream has told is in the catalog by then, with one exception: the walsender sends a transaction once its
+commit record is written, a moment before other sessions see it. A look therefore waits until the transaction is over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kuvasz import lsn
+from kuvasz.errors import SourceError
+from kuvasz.model import Seen, TableName
+from kuvasz.source import failure
+from kuvasz.source.catalog import introspect
+from kuvasz.source.conninfo import place
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from kuvasz.source.catalog.table import SourceTable
+
+#: A transaction that is not visible by then waits for a synchronous standby, or the server is out of breath.
+_PATIENCE_S = 20.0
+_PAUSE_S = 0.01
+
+_RUNNING = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND granted AND transactionid::text = %s"
+_NAME = """
+SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %s AND c.relkind IN ('r', 'p')
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the catalog showed."""
+
+    lsn: int  #: transactions that committed before it are in what was seen
+    table: SourceTable | None  #: None if there is none of that name
+    moved: TableName | None = None  #: the name that the table has now, if it has another one
+
+
+def look(
+    connection: psycopg.Connection[Any],
+    table: TableName,
+    oid: int,
+    xid: int,
+    publications: Sequence[str] = (),
+) -> Look:
+    """Look at a table while its changes stream in.
+
+    Args:
+        connection: An ordinary session.
+        table: Its name.
+        oid: Its OID as the stream has it; 0 if that is not known.
+        xid: A transaction that must be visible; 0 for none.
+        publications: Names of those that the stream names.
+
+    Raises:
+        SourceError: A query failed, or the transaction is not visible for long.
+    """
+    at = wal_end(connection)
+    _wait_visible(connection, xid)
+    found = tables(connection, [table], publications).get(table)
+    moved = None
+    if oid and (found is None or found.relation.oid != oid):
+        rows = _execute(connection, _NAME, oid)
+        moved = TableName(schema=rows[0][0], name=rows[0][1]) if rows else None
+    return Look(lsn=at, table=found, moved=moved)
+
+
+def tables(
+    connection: psycopg.Connection[Any], names: Iterable[TableName], publications: Sequence[str] = ()
+) -> dict[TableName, SourceTable]:
+    """Return those of the tables that exist, as one snapshot of the catalog shows them, with `Relation.seen`.
+
+    Args:
+        connection: An ordinary session, in no transaction.
+        names: Of the tables.
+        publications: Names of those that a stream of them names.
+
+    Raises:
+        SourceError: A query failed.
+    """
+    at = wal_end(connection)
+    with failure.translated(place(connection), "look at the catalog"), connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        running = _running(connection)
+        found = introspect.load_relations(connection, names, publications)
+    seen = Seen(lsn=at, until=wal_end(connection), running=running)
+    return {name: as_seen(table, seen) for name, table in found.items()}
+
+
+def as_seen(table: SourceTable, seen: Seen) -> SourceTable:
+    """Return a table with what is known of when it was looked at."""
+    return dataclasses.replace(table, relation=dataclasses.replace(table.relation, seen=seen))
+
+
+def _running(connection: psycopg.Connection[Any]) -> frozenset[int]:
+    """Return the xids, as the stream has them, that the transaction's snapshot takes for running."""
+    ((snapshot,),) = _execute(connection, "SELECT pg_current_snapshot()::text")
+    return frozenset(int(xid) % (1 << 32) for xid in snapshot.split(":")[2].split(",") if xid)
+
+
+def wal_end(connection: psycopg.Connection[Any]) -> int:
+    """Return where the source's WAL ends now.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    ((text,),) = _execute(connection, "SELECT pg_current_wal_insert_lsn()::text")
+    return lsn.parse(text)
+
+
+def _wait_visible(connection: psycopg.Connection[Any], xid: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while xid and _execute(connection, _RUNNING, str(xid)) != [(0,)]:
+        if time.monotonic() > deadline:
+            raise SourceError(
+                f"{place(connection)}: transaction {xid} is committed but not visible for {_PATIENCE_S:.0f} s",
+                hint="look for a synchronous standby that does not answer; kuvasz tries again by itself",
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _execute(connection: psycopg.Connection[Any], query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    with failure.translated(place(connection), "look at the catalog"):
+        return connection.execute(query, parameters or None).fetchall()

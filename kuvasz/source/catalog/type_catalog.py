@@ -1,0 +1,65 @@
+"""The types of one source's columns, for its stream: as few looks at the catalog as can be.
+
+A stream that begins describes each of its tables once, many of them in one gulp, and a connection for each would
+take longer than all of their rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import introspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import psycopg
+
+    from kuvasz.model import PgType
+
+#: Below are the types whose OIDs PostgreSQL's source gives by hand, the same in every server; from here on they are
+#: given when it is built, when a cluster is made, or, from 16384 on, to what users make (manual, section 68.2.2
+#: "OID Assignment").
+_FIRST_GIVEN = 10000
+
+
+class TypeCatalog:
+    """A `kuvasz.route.assembler.TypeLookup`, for one thread at a time.
+
+    A type that is the same in every server is asked for once; others may be altered, and are asked for each time.
+
+    Args:
+        url: Of the source.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._built_in: dict[int, PgType] = {}
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def __call__(self, oids: Iterable[int]) -> dict[int, PgType]:
+        """Return types by OID; one that is not there is left out.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+        """
+        wanted = set(oids)
+        missing = wanted - self._built_in.keys()
+        asked = introspect.load_types(self._connected(), missing) if missing else {}
+        self._built_in |= {oid: found for oid, found in asked.items() if oid < _FIRST_GIVEN}
+        return asked | {oid: self._built_in[oid] for oid in wanted & self._built_in.keys()}
+
+    def close(self) -> None:
+        """Close the connection; the next look opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = conninfo.connect(self._url)
+        return self._connection
+
+
+__all__ = ["TypeCatalog"]

@@ -1,0 +1,218 @@
+"""The part of the pre-flight that looks at a server, the way to it, and the role."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from psycopg import pq
+
+from kuvasz.source import conninfo as conninfos
+from kuvasz.source import failure, slots, sql
+from kuvasz.source.catalog import introspect
+from kuvasz.source.check.finding import Severity
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from kuvasz.source.catalog.introspect import ServerFacts
+    from kuvasz.source.check.finding import Report
+
+OLDEST_VERSION = 140000
+NEWEST_MAJOR = 18
+
+#: A slot that may hold less WAL than this is soon lost.
+LITTLE_WAL_BYTES = 1 << 30
+
+_RESTART = " -- then restart the server"
+
+# Amazon RDS gives no REPLICATION attribute but a role that stands for it.
+_RIGHTS = """
+SELECT rolname::text, rolsuper, rolreplication OR rolsuper OR EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = 'rds_replication' AND pg_has_role(r.oid, 'MEMBER')),
+    has_database_privilege(current_database(), 'CREATE')
+FROM pg_roles WHERE rolname = current_user
+"""
+
+_SESSION = """
+SELECT pg_backend_pid(), current_setting('timezone'), current_setting('extra_float_digits'),
+    split_part(current_setting('datestyle'), ',', 1), current_setting('bytea_output'),
+    current_setting('client_encoding')
+"""
+_SESSION_NEEDED = ("UTC", "3", "ISO", "hex", "UTF8")
+
+_OLD_TRANSACTIONS = """
+SELECT 'pid ' || pid || ' (' || coalesce(usename, '?') || ')',
+    extract(epoch FROM clock_timestamp() - xact_start)::float8
+FROM pg_stat_activity
+WHERE backend_xid IS NOT NULL AND clock_timestamp() - xact_start > make_interval(secs => %(age)s)
+UNION ALL
+SELECT 'prepared transaction ' || quote_literal(gid), extract(epoch FROM clock_timestamp() - prepared)::float8
+FROM pg_prepared_xacts WHERE clock_timestamp() - prepared > make_interval(secs => %(age)s)
+ORDER BY 2 DESC
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What the session's role may do, whatever the table."""
+
+    role: str
+    is_superuser: bool = False
+    may_replicate: bool = False
+    may_create: bool = False  #: CREATE on the database
+
+
+class ServerCheck:
+    """Looks at one server through an open session.
+
+    Attributes:
+        facts: What the server says of itself, after `run`; None if it could not be asked.
+        rights: What the role may do.
+    """
+
+    def __init__(
+        self, report: Report, connection: psycopg.Connection[Any], url: str, *, old_transaction_s: float
+    ) -> None:
+        self._report = report
+        self._connection = connection
+        self._url = url
+        self._old_transaction_s = old_transaction_s
+        self.facts: ServerFacts | None = None
+        self.rights = Rights(role=connection.info.user)
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether publications can be made there."""
+        return self.facts is None or not self.facts.is_in_recovery
+
+    def run(self) -> None:
+        """Carry out every check."""
+        run = self._report.run
+        run("server", "its settings", self._server)
+        run("session", "settings of its own", self._session)
+        run("replication_privilege", "REPLICATION", self._role)
+        run("replication", "a replication session", self._replication)
+        run("slot", "free or ours", self._slot)
+        run("transactions", "none that is old", self._transactions)
+
+    def _server(self) -> None:
+        facts = self.facts = introspect.server(self._connection)
+        add = self._report.add
+        self._version(facts)
+        add(
+            "wal_level", facts.wal_level, "logical", ok=facts.wal_level == "logical",
+            fix=failure.WAL_LEVEL_SQL + _RESTART,
+        )  # fmt: skip
+        add(
+            "recovery", "standby" if facts.is_in_recovery else "primary", "primary", ok=not facts.is_in_recovery,
+            fix="give the primary's url (target_session_attrs=read-write finds it among several hosts)",
+        )  # fmt: skip
+        add(
+            "senders", f"{facts.used_senders} of {facts.max_senders} used", "1 free",
+            ok=facts.used_senders < facts.max_senders,
+            fix=failure.MORE_SENDERS_SQL.format(senders=facts.max_senders + 10) + _RESTART,
+        )  # fmt: skip
+        keep_bytes = facts.max_slot_wal_keep_bytes
+        add(
+            "max_slot_wal_keep_size", "unlimited" if keep_bytes is None else f"{keep_bytes >> 20}MB",
+            f"at least {LITTLE_WAL_BYTES >> 20}MB", ok=keep_bytes is None or keep_bytes >= LITTLE_WAL_BYTES,
+            severity=Severity.ADVICE,
+            fix="ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf();",
+        )  # fmt: skip
+
+    def _version(self, facts: ServerFacts) -> None:
+        add = self._report.add
+        fits = facts.version >= OLDEST_VERSION
+        add("version", facts.version_text, "14 or newer", ok=fits, fix="upgrade the server")
+        if facts.major > NEWEST_MAJOR:
+            add(
+                "version", facts.version_text, f"{NEWEST_MAJOR} or older is tested", ok=False,
+                severity=Severity.ADVICE, fix="use a kuvasz that knows this version",
+            )  # fmt: skip
+        add(
+            "encoding", facts.encoding, "a real encoding", ok=facts.encoding != "SQL_ASCII",
+            severity=Severity.ADVICE,
+            fix="a text that is not UTF-8 stops its table; mend the texts, or the database's encoding",
+        )  # fmt: skip
+
+    def _session(self) -> None:
+        row = self._connection.execute(_SESSION).fetchone()
+        pid, *settings = row or (0,)
+        is_direct = pid == self._connection.info.backend_pid
+        self._report.add(
+            "direct", "the server itself" if is_direct else "a pooler in between", "the server itself",
+            ok=is_direct,
+            fix="give the url of the server itself: a pooler carries neither replication nor exported snapshots",
+        )  # fmt: skip
+        self._report.add(
+            "session", ", ".join(settings), ", ".join(_SESSION_NEEDED), ok=tuple(settings) == _SESSION_NEEDED,
+            fix="let the startup options through: a pooler that ignores them changes how values are printed",
+        )  # fmt: skip
+
+    def _role(self) -> None:
+        row = self._connection.execute(_RIGHTS).fetchone()
+        if row is not None:
+            role, is_superuser, may_replicate, may_create = row
+            self.rights = Rights(
+                role=role, is_superuser=is_superuser, may_replicate=may_replicate, may_create=may_create
+            )
+        name, may = sql.identifier(self.rights.role), self.rights.may_replicate
+        self._report.add(
+            "replication_privilege", f"{self.rights.role}: {'yes' if may else 'no'}", "REPLICATION", ok=may,
+            fix=f"ALTER ROLE {name} REPLICATION; -- on Amazon RDS: GRANT rds_replication TO {name};",
+        )  # fmt: skip
+
+    def _replication(self) -> None:
+        doing = "open a replication session"
+        pgconn = conninfos.connect_pq(conninfos.replication_conninfo(self._url), doing)
+        try:
+            result = pgconn.exec_(b"IDENTIFY_SYSTEM")
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                raise failure.of(None, result.get_error_message(), place=self._report.location, doing=doing)
+            found = int(result.get_value(0, 0) or b"0")
+        finally:
+            pgconn.finish()
+        expected = found if self.facts is None else self.facts.system_identifier
+        self._report.add(
+            "replication", f"system {found}", f"system {expected}", ok=found == expected,
+            fix="both kinds of session must reach one server: give a url that has a single host",
+        )  # fmt: skip
+
+    def _slot(self) -> None:
+        name = self._report.source
+        state = slots.describe(self._connection, name)
+        if state is None:
+            self._free_slots()
+            return
+        here = self._connection.info.dbname
+        why = state.why_foreign or ("" if state.database == here else f"it is of database {state.database}")
+        why = why or state.why_lost
+        self._report.add(
+            "slot", why or "present", "usable", ok=not why,
+            fix=f"SELECT pg_drop_replication_slot({sql.literal(name)}); -- then copy the source again",
+        )  # fmt: skip
+        pid = state.active_pid
+        self._report.add(
+            "slot_in_use", "no" if pid is None else f"by pid {pid}", "no", ok=pid is None,
+            severity=Severity.ADVICE,
+            fix="this source runs already, or another reader has its slot; to end that one:"
+            f" SELECT pg_terminate_backend({pid});",
+        )  # fmt: skip
+
+    def _free_slots(self) -> None:
+        if self.facts is None:
+            return
+        used, most = self.facts.used_slots, self.facts.max_slots
+        self._report.add(
+            "slots", f"{used} of {most} used", "1 free", ok=used < most,
+            fix=failure.MORE_SLOTS_SQL.format(slots=most + 10) + _RESTART,
+        )  # fmt: skip
+
+    def _transactions(self) -> None:
+        rows = self._connection.execute(_OLD_TRANSACTIONS, {"age": self._old_transaction_s}).fetchall()
+        value = ", ".join(f"{who} since {age:.0f} s" for who, age in rows[:5]) or "none"
+        self._report.add(
+            "transactions", value, f"none older than {self._old_transaction_s:.0f} s", ok=not rows,
+            severity=Severity.ADVICE, fix="a new slot waits until they end",
+        )  # fmt: skip

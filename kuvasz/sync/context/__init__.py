@@ -1,0 +1,1 @@
+"""What all parts of one source's life work with."""

@@ -1,0 +1,58 @@
+"""What a person has agreed to for tables of one source, by having them tried again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ChangesLost, ColumnsUnclear, KuvaszError
+from kuvasz.ports import Target
+from kuvasz.sync.rules.targets import target_of
+
+
+class Consent:
+    """From any thread.
+
+    Args:
+        mask_secret: Key of the pseudonyms.
+    """
+
+    def __init__(self, mask_secret: bytes) -> None:
+        self._mask_secret = mask_secret
+        # By `SourceTableSpec.key`.
+        self._approved: set[str] = set()  #: those that follow a schema change
+        self._accepted: set[str] = set()  #: those that go on with a gap
+        self._believed: dict[str, int] = {}  #: those whose columns are taken as they probably are -> up to which LSN
+
+    def give(self, key: str, error: KuvaszError | None) -> None:
+        """Agree to what keeps a table from going on."""
+        self._approved.add(key)
+        if isinstance(error, ChangesLost):
+            self._accepted.add(key)
+        if isinstance(error, ColumnsUnclear) and error.likely:
+            self._believed[key] = error.through
+
+    def target_of(self, spec: SourceTableSpec) -> Target:
+        """Return the target of a map entry as the lake wants it now."""
+        target = target_of(spec, self._mask_secret)
+        is_approved = spec.key in self._approved and target.on_schema_change == "hold"
+        return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
+
+    def followed(self, spec: SourceTableSpec) -> None:
+        """Take note that the lake has followed a table's changes: the next ones are not agreed to."""
+        self._approved.discard(spec.key)
+
+    def is_believed(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
+        """Whether the columns of a transaction are taken as they probably are where no look proves them."""
+        return commit_lsn < self._believed.get(spec.key, 0)
+
+    def is_gap_accepted(self, spec: SourceTableSpec) -> bool:
+        """Whether a table goes on without what it missed."""
+        return spec.key in self._accepted
+
+    def closed(self, spec: SourceTableSpec) -> None:
+        """Take note that a gap is closed: the next one is not agreed to."""
+        self._accepted.discard(spec.key)
+
+
+__all__ = ["Consent"]

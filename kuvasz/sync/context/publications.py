@@ -1,0 +1,250 @@
+"""The publications of one source: that of whole tables, and that of tables of which only INSERTs may be published.
+
+That a table was published without interruption is proved by the catalog's own rows
+(`kuvasz.source.catalog.membership`), which the lake has beside the table's position. Where it is not proved there is
+a gap: nobody knows how many changes are in no stream.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.model import TableName
+from kuvasz.source import conninfo, inserts, publication, slots
+from kuvasz.source.catalog import membership
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules import keyless
+from kuvasz.sync.rules.targets import narrowed
+
+_log = logging.getLogger(__name__)
+
+
+class Publications:
+    """One source's publications.
+
+    Args:
+        basis: Of the source.
+        forget: Has a table copied again.
+        on_interrupted: Called for a table that streams and was not published all the time: it has to be looked at.
+    """
+
+    def __init__(
+        self,
+        basis: Basis,
+        *,
+        forget: Callable[[SourceTableSpec], None],
+        on_interrupted: Callable[[SourceTableSpec], None],
+    ) -> None:
+        self.name = basis.source.object_name
+        self.inserts_name = inserts.object_name(self.name)
+        self._source = basis.source.name
+        self._url = basis.url
+        self._lake = basis.around.lake
+        self._roster = basis.roster
+        self._forget = forget
+        self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
+        self._on_interrupted = on_interrupted
+        self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
+
+    def seen(self, spec: SourceTableSpec) -> str:
+        """Return by which catalog rows a table was published when it was last looked at; see `Position.published`."""
+        return self._seen.get(spec.key, "")
+
+    def fit(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        usable: Sequence[tuple[SourceTableSpec, SourceTable]],
+        specs: Sequence[SourceTableSpec],
+    ) -> Sequence[SourceTable]:
+        """Make both publications fit; returns the tables of which only INSERTs are published.
+
+        Args:
+            connection: To the source.
+            usable: What is to be published.
+            specs: Those of them that are looked at: they do not stream now.
+
+        Raises:
+            SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
+            SourceError: They cannot be changed.
+        """
+        # A column list made by hand may leave out what the map does.
+        for spec in self._interrupted(connection, usable):
+            if spec in specs:
+                self._open_gap(spec)
+            elif self._roster.is_streaming(spec):
+                self._on_interrupted(spec)
+        full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
+        partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
+        self._refuse(connection, full, partial)
+        self._fit(connection, self.name, full)
+        if partial or publication.load(connection, self.inserts_name) is not None:
+            self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
+        self._see(connection, [(spec, table) for spec, table in usable if spec in specs])
+        return partial
+
+    def _refuse(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        full: Sequence[SourceTable],
+        partial: Sequence[SourceTable],
+    ) -> None:
+        """Find out which tables cannot be published."""
+        found: dict[TableName, SourceRefused] = {}
+        for name, tables, operations in (
+            (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
+        ):  # fmt: skip
+            if tables:
+                current = publication.load(connection, name)
+                found |= publication.refusals(connection, current, name, tables, operations)
+        if found and len(found) == len(full) + len(partial):
+            raise next(iter(found.values()))
+        self.refused = {spec.key: found[spec.table] for spec in self._roster.source.tables if spec.table in found}
+
+    def patrol(self) -> None:
+        """Look whether all tables that follow the stream were published all the time.
+
+        Raises:
+            SourceError: The source does not answer.
+        """
+        roster = self._roster
+        streaming = [(spec, table) for spec, table in roster.usable() if roster.is_streaming(spec)]
+        if streaming:
+            with contextlib.closing(conninfo.connect(self._url)) as connection:
+                for spec in self._interrupted(connection, streaming):
+                    self._on_interrupted(spec)
+
+    def _members(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> dict[str, membership.Membership]:
+        """Return how tables are published now, by their keys; those that are not are left out."""
+        found: dict[str, membership.Membership] = {}
+        for name, is_partial in ((self.name, False), (self.inserts_name, True)):
+            mine = {
+                table.relation.oid: spec.key
+                for spec, table in tables
+                if keyless.has_only_inserts(table) is is_partial
+            }
+            members = membership.load(connection, name, mine)
+            found |= {mine[oid]: member for oid, member in members.items()}
+        return found
+
+    def _interrupted(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> list[SourceTableSpec]:
+        """Return the tables with rows in the lake that are not proved to have been published since."""
+        followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
+        members = self._members(connection, followed)
+        lake, broken = self._lake, []
+        for spec, _ in followed:
+            name, now = self._roster.name(spec), members.get(spec.key)
+            known = lake.published(spec.identifier, name)
+            if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
+                broken.append(spec)
+            elif known != now.render():
+                # An earlier version did not note it, or one of several clauses came or went.
+                lake.remember_published(spec.identifier, name, now.render())
+        return broken
+
+    def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+        """Whether the lake has rows of a table, and not those of another one that had its name."""
+        known = self._lake.columns(spec.identifier, self._roster.name(spec))
+        is_same = known is None or known.oid == table.relation.oid
+        return is_same and self._roster.position(spec) is not None
+
+    def _see(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Note by which rows tables are published, for whoever copies them from here on."""
+        self._seen |= {key: member.render() for key, member in self._members(connection, tables).items()}
+
+    def _open_gap(self, spec: SourceTableSpec) -> None:
+        """Have a table come over what it missed; the lake remembers the gap before it is published again."""
+        _log.warning("a table was not published without interruption, and is compared with its source", extra={
+            "event": "gap_found", "source": self._source, "table": spec.identifier})  # fmt: skip
+        # After a crash nothing else would tell of the gap.
+        self._roster.resync(spec, is_due=True, is_repair=True)
+        self._forget(spec)
+
+    def withdraw(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        usable: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Publish no more than these tables, none of which can be replicated now.
+
+        Raises:
+            SourceError: The publications cannot be changed.
+        """
+        if publication.load(connection, self.name) is not None:
+            # A table without key must not stay published: the application's own UPDATE would fail.
+            self.fit(connection, usable, [])
+
+    def _fit(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        name: str,
+        tables: Sequence[SourceTable],
+        operations: Sequence[str] = publication.ALL_OPERATIONS,
+    ) -> None:
+        """Make a publication fit."""
+        refused = {spec.table for spec in self._roster.source.tables if spec.key in self.refused}
+        left = [table for table in tables if table.table in refused]
+        tables = [table for table in tables if table.table not in refused]
+        planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
+        done = publication.carry_out(connection, name, planned)
+        if done.statements or done.tidying:
+            _log.info("publication changed", extra={"event": "publication", "source": self._source,
+                      "statements": [*done.statements, *done.tidying]})  # fmt: skip
+
+    def may_name_inserts(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        taken: slots.ExportedSnapshot | None,
+    ) -> bool:
+        """Whether the stream may name the publication of INSERTs alone from where it goes on.
+
+        Args:
+            connection: To the source.
+            taken: Of the slot, if it was created just now.
+
+        Raises:
+            SourceError: The source does not answer.
+        """
+        if taken is not None:
+            inserts.mark(connection, self.inserts_name, taken.consistent_point)
+            return True
+        from_lsn = inserts.since(connection, self.inserts_name)
+        state = slots.describe(connection, self.name)
+        confirmed = None if state is None else state.confirmed_flush_lsn
+        return from_lsn is not None and confirmed is not None and confirmed >= from_lsn
+
+    def inserts_since(self) -> int | None:
+        """Return the LSN from which the stream may name the publication of INSERTs alone; None: not known now."""
+        try:
+            with contextlib.closing(conninfo.connect(self._url)) as connection:
+                return inserts.since(connection, self.inserts_name)
+        except SourceError:
+            return None  # the reader finds out that the source is gone
+
+
+def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
+    """Return a table with the columns that the map takes."""
+    return dataclasses.replace(table, relation=narrowed(spec, table.relation))
+
+
+__all__ = ["Publications"]

@@ -1,0 +1,61 @@
+"""Which tables of one source are to be looked at anew: at once, or after a while."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.sync.context.lifetime import Lifetime
+from kuvasz.sync.context.source_tables import Roster
+
+#: Between attempts at a table whose error may be mended from outside, without a command.
+_FIRST_RETRY_S = 15.0
+_LAST_RETRY_S = 300.0
+
+
+class Requests:
+    """A queue of `SourceTableSpec.key`; what is asked for while the source does not stream waits in it.
+
+    Args:
+        roster: The source's tables, told when they are tried again.
+        lifetime: Of the source.
+    """
+
+    def __init__(self, roster: Roster, lifetime: Lifetime) -> None:
+        self._roster = roster
+        self._lifetime = lifetime
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._attempts: dict[str, int] = {}  #: how often a table was tried again by itself
+
+    async def next(self) -> list[str]:
+        """Return all that wait, when there are any."""
+        keys = [await self._queue.get()]
+        while not self._queue.empty():
+            keys.append(self._queue.get_nowait())
+        return keys
+
+    def add(self, key: str) -> None:
+        """Have a table looked at anew; on the loop."""
+        self._queue.put_nowait(key)
+
+    # From any thread
+
+    def send(self, key: str) -> None:
+        """Have a table looked at anew."""
+        self._lifetime.call(self.add, key)
+
+    def send_later(self, spec: SourceTableSpec) -> None:
+        """Have a table looked at anew after a while, longer each time."""
+        attempt = self._attempts.get(spec.key, 0)
+        self._attempts[spec.key] = attempt + 1
+        wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
+        self._roster.retry_at(spec, time.monotonic() + wait)
+        self._lifetime.call_later(wait, self.add, spec.key)
+
+    def mended(self, key: str) -> None:
+        """Begin with the shortest wait again."""
+        self._attempts.pop(key, None)
+
+
+__all__ = ["Requests"]

@@ -1,0 +1,43 @@
+"""What all sources share."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from kuvasz.config.model import OnLakeRewound, WhenParkedFull
+from kuvasz.parking.lot import ParkingLot
+from kuvasz.ports import Inbox, Lake
+from kuvasz.state.budget import Budget
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import TableStates
+from kuvasz.sync.rules.targets import Targets
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all sources share."""
+
+    lake: Lake
+    routes: Targets
+    inboxes: Sequence[Inbox]
+    progress: Progress
+    budget: Budget
+    states: TableStates
+    spill_bytes: int  #: of one open transaction, before it is handed on in parts
+    gulp_bytes: int  #: of one source's stream, before they are routed
+    copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
+    state_folder: Path
+    #: returns when nothing that has begun for a target is under way
+    settle: Callable[[str], Coroutine[Any, Any, None]]
+    on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
+    lot: ParkingLot
+    when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
+    on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
+    mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
+
+
+__all__ = ["Surroundings"]

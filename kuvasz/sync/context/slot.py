@@ -1,0 +1,269 @@
+"""The replication slot of one source: whether the stream goes on in it from where the lake stands, and new ones.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kuvasz import failpoints, lsn
+from kuvasz.config import names
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced
+from kuvasz.model import Applied, Position
+from kuvasz.source import conninfo, continuity, publication, slots
+from kuvasz.source.catalog import introspect
+from kuvasz.state.standing import Standing, StandingFile
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules import identity, keyless
+
+_log = logging.getLogger(__name__)
+
+#: The first version of servers that keep slots of theirs on standbys. Without a standby that changes nothing.
+_FAILOVER_SINCE = 170000
+
+
+class Slot:
+    """One source's slot.
+
+    Args:
+        basis: Of the source.
+        standing: What was confirmed.
+        parked_lsn: Target -> commit LSN of the newest transaction that is parked of it; 0 for none.
+    """
+
+    def __init__(self, basis: Basis, standing: StandingFile, *, parked_lsn: Callable[[str], int]) -> None:
+        self.name = basis.source.object_name
+        self._source = basis.source.name
+        self._url = basis.url
+        self._lake = basis.around.lake
+        self._roster = basis.roster
+        self._lifetime = basis.lifetime
+        self._progress = basis.around.progress
+        self.history = 0  #: number of the source's past that the slot belongs to; see `Position.history`
+        self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
+        self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
+        self._standing = standing
+        self._parked_lsn = parked_lsn
+
+    def check(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        facts: introspect.ServerFacts,
+    ) -> bool:
+        """Return whether there is a slot that the lake's positions can go on from; False: nothing was copied yet.
+
+        Asked before anything of the source's tables is looked at or changed in the lake. Tables that are about to
+        be copied again need nothing of the old stream; but if what answers is another source, `is_replaced` says so.
+
+        Raises:
+            SourceReplaced: What answers lacks some of what the lake has.
+            SlotLost: The source does not go on from where the lake stands.
+            SourceError: It is in use.
+            LakeError: The lake cannot be reached.
+        """
+        known = self._known()
+        needed = [(spec, position) for spec, position, is_needed in known if is_needed]
+        state = slots.describe(connection, self.name)
+        server = self._server(connection, state, facts)
+        error = self._replaced(known, server)
+        self.is_replaced = error is not None
+        if error is not None and needed:
+            raise error
+        if state is not None and state.why_foreign:
+            raise SlotLost(
+                f"source {self._source}: slot {self.name} cannot be used: {state.why_foreign}",
+                hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')) and start again",
+            )
+        if needed:
+            self._compare(connection, [position for _, position in needed], server)
+        elif state is not None and (state.why_lost or self.is_replaced):
+            slots.drop(connection, self.name)
+            return False
+        if state is None:
+            return False
+        if state.active_pid is not None:
+            user = slots.user(connection, state.active_pid)
+            raise SourceError(
+                f"source {self._source}: slot {self.name} is in use by {user}",
+                hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
+            )
+        self._go_on(server, state, is_known=bool(needed))
+        return True
+
+    def _known(self) -> list[tuple[SourceTableSpec, Position, bool]]:
+        """Return how far the source is in the lake: table, position, and whether the stream goes on from it.
+
+        Of collapses those of all members count, also of those that are gone. What belongs to an earlier past of the
+        source, because its table was not in the map when that ended, is copied again and counts for nothing.
+        """
+        found: list[tuple[SourceTableSpec, Position, bool]] = []
+        tables = self._roster.source.tables
+        recorded = {target: self._lake.recorded(target) for target in {spec.identifier for spec in tables}}
+        for spec in tables:
+            mine = recorded[spec.identifier].get(self._roster.name(spec))
+            look = self._roster.look(spec)
+            if mine is not None:
+                found.append((spec, mine, not look.is_resync_due or look.is_paused))
+            elif spec.member:
+                found += [
+                    (spec, position, False)
+                    for name, position in recorded[spec.identifier].items()
+                    if names.source_of(name) == self._source
+                ]
+        self.history = max([self._standing.standing.history, *(position.history for _, position, _ in found)])
+        stale = {spec.key: spec for spec, position, _ in found if position.history < self.history}
+        for spec in stale.values():
+            self._roster.resync(spec, is_due=True)
+            _log.warning("a table has rows of an earlier past of its source and is copied again", extra={
+                "event": "copied_again", "source": self._source, "table": spec.identifier})  # fmt: skip
+        self.stale = frozenset(stale)
+        return [entry for entry in found if entry[1].history == self.history]
+
+    def _server(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        slot: slots.SlotState | None,
+        facts: introspect.ServerFacts,
+    ) -> continuity.Server:
+        is_later = 0 < self._standing.standing.timeline < facts.timeline
+        return continuity.Server(
+            system_id=str(facts.system_identifier),
+            timeline=facts.timeline,
+            wal_lsn=introspect.wal_end(connection),
+            slot_name=self.name,
+            slot=slot,
+            switches=continuity.switches(slots.timeline_history(self._url, facts.timeline)) if is_later else None,
+        )
+
+    def _replaced(
+        self, known: Sequence[tuple[SourceTableSpec, Position, bool]], server: continuity.Server
+    ) -> SourceReplaced | None:
+        """Return the error of a source that is another one than the lake has rows of; None if it is not."""
+        if not known:
+            return None
+        positions = [(spec.identifier, position) for spec, position, _ in known]
+        if (error := identity.stranger(self._source, server.system_id, positions)) is not None:
+            return error
+        applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
+        why = continuity.why_replaced(self._standing.standing, applied_lsn, server)
+        return None if why is None else SourceReplaced(f"source {self._source}: {why}", hint=RESYNC_HINT)
+
+    def _compare(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        positions: Sequence[Position],
+        server: continuity.Server,
+    ) -> None:
+        """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
+        standing = self._standing.standing
+        applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
+        error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.path)
+        if error is None and publication.load(connection, self.name) is None:
+            since = lsn.render(standing.confirmed_lsn or applied_lsn)
+            why = f"publication {self.name} was dropped: changes after {since} may be missing"
+            error = SlotLost(f"source {self._source}: {why}", hint=RESYNC_HINT)
+        if error is not None:
+            raise error
+
+    def _go_on(self, server: continuity.Server, slot: slots.SlotState, *, is_known: bool) -> None:
+        """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
+        standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
+        if not is_known or continuity.is_rewound(standing, server):
+            standing = Standing(confirmed_lsn=confirmed_lsn)
+            self._progress.begin_anew(self._source, confirmed_lsn)
+        self._standing.update(
+            Standing(
+                system_id=server.system_id, timeline=server.timeline, history=self.history,
+                confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn),
+            )
+        )  # fmt: skip
+
+    def applied_lsn(self) -> int:
+        """Return how far the source is in the lake, or in what is parked."""
+        parked = (self._parked_lsn(spec.identifier) for spec in self._roster.source.tables)
+        return max([0, *(position.lsn for _, position in self._positions()), *parked])
+
+    def applied(self, *, with_inserts: bool) -> list[Applied]:
+        """Return the last transaction of each table in the lake, or in what is parked, as far as it is known.
+
+        Args:
+            with_inserts: Whether the stream has the tables of which only INSERTs are published.
+        """
+        found = []
+        for spec, position in self._positions():
+            table = self._roster.tables.get(spec.key)
+            if table is None or (keyless.has_only_inserts(table) and not with_inserts):
+                continue
+            if position.commit_lsn:
+                found.append(Applied(position.commit_lsn, position.xid, position.commit_us))
+            if not spec.member and (parked := self._parked_lsn(spec.identifier)):
+                found.append(Applied(parked))
+        return sorted(found)  # of two at one place the one of which more is known counts
+
+    def _positions(self) -> list[tuple[SourceTableSpec, Position]]:
+        """Return how far each table is in the lake, of those with rows of the source's past that goes on."""
+        found = [(spec, self._roster.position(spec)) for spec in self._roster.source.tables]
+        return [(spec, p) for spec, p in found if p is not None and p.history == self.history]
+
+    def create(self, facts: introspect.ServerFacts) -> slots.ExportedSnapshot:
+        """Create the slot; what is received and confirmed begins with it, whatever was before.
+
+        Raises:
+            SourceError: It cannot be created now.
+        """
+        can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery
+        taken = self._new(self.name, temporary=False, failover=can_fail_over)
+        system_id = str(facts.system_identifier)
+        point = taken.consistent_point
+        self._progress.begin_anew(self._source, point)
+        self.history += 1
+        self._standing.update(
+            Standing(system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point)
+        )
+        return taken
+
+    def drop(self) -> None:
+        """Drop the slot, if there is one.
+
+        Raises:
+            SourceError: It cannot be dropped now.
+        """
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            slots.drop(connection, self.name)
+        failpoints.hit("slot_dropped", SourceError)
+
+    def snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
+        """Return a snapshot for one table, that of a temporary slot beside this one.
+
+        Raises:
+            SourceError: There is none to be had now.
+        """
+        name = f"{self.name[:50]}_copy_{random.getrandbits(24):06x}"
+        _log.info("snapshot for a new table", extra={"event": "snapshot", "source": self._source,
+                                                     "table": str(spec.table)})  # fmt: skip
+        return self._new(name, temporary=True)
+
+    def _new(self, name: str, *, temporary: bool, failover: bool = False) -> slots.ExportedSnapshot:
+        def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
+            _log.warning("the slot waits for transactions to end", extra={
+                "event": "slot_waits", "source": self._source,
+                "blockers": [blocker.describe() for blocker in blockers]})  # fmt: skip
+            if self._lifetime.is_ending:
+                raise SourceError("stopped while the slot was being created")
+
+        failpoints.hit("before_slot", SourceError)
+        taken = slots.create(
+            conninfo.replication_conninfo(self._url), name, temporary=temporary, failover=failover,
+            on_waiting=waiting,
+        )  # fmt: skip
+        failpoints.hit("slot_created", SourceError)
+        return taken
+
+
+__all__ = ["Slot"]

@@ -1,0 +1,168 @@
+"""The tables of one source: which there are now, and how each of them stands.
+
+A table is named by its target, and one of several that are one target by `SourceTableSpec.key`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable
+
+from kuvasz.config import names
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.errors import KuvaszError, SchemaHeld
+from kuvasz.model import Position, TableName
+from kuvasz.ports import Lake
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import State, TableState, TableStates
+
+_log = logging.getLogger(__name__)
+
+
+class Roster:
+    """What is asked and told of the tables of one source. From any thread.
+
+    Args:
+        source: From the map.
+        lake: Where their rows are.
+        states: What state each is in.
+        progress: Told which of them hold the source.
+    """
+
+    def __init__(self, source: Source, lake: Lake, states: TableStates, progress: Progress) -> None:
+        #: with the tables that its collapses take in, as last seen
+        self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
+        self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
+        self._lake = lake
+        self._states = states
+        self._progress = progress
+        self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
+        self._mapped = {spec.key: spec.table for spec in self.source.tables}
+        self._names: dict[str, TableName] = {}  #: of tables that are called otherwise than the map says, by key
+        for spec in self.source.tables:
+            states.add(spec.identifier, self.name(spec), str(spec.table))
+
+    # Which there are
+
+    def spec(self, key: str) -> SourceTableSpec:
+        """Return the table of a key."""
+        return next(spec for spec in self.source.tables if spec.key == key)
+
+    def take(self, source: Source) -> None:
+        """Take over which tables there are, each by the name that it has now."""
+        tables = tuple(
+            spec if spec.member else dataclasses.replace(spec, table=self._names.get(spec.key, spec.table))
+            for spec in source.tables
+        )
+        self.source = dataclasses.replace(source, tables=tables)
+
+    def mapped(self, spec: SourceTableSpec) -> TableName:
+        """Return the name that the map has of a table; of one that a collapse takes in, its own."""
+        return self._mapped.get(spec.key, spec.table)
+
+    def rename(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:
+        """Take note that a table is called otherwise at its source; return it by that name."""
+        if name == self.spec(spec.key).table:
+            return dataclasses.replace(spec, table=name)
+        mapped = self.mapped(spec)
+        self._names = {key: known for key, known in self._names.items() if key != spec.key}
+        if name != mapped:
+            self._names[spec.key] = name
+            hint = f"write {names.render_table(name)} with `target: {spec.identifier}` into the map"
+            _log.warning("a source table has another name than in the map, and is followed under it", extra={
+                "event": "table_renamed", "source": self.source.name, "table": spec.identifier,
+                "mapped": str(mapped), "now": str(name), "hint": hint})  # fmt: skip
+        before = self.source
+        self.take(dataclasses.replace(before, tables=tuple(
+            dataclasses.replace(one, table=mapped) if one.key == spec.key else one for one in before.tables
+        )))  # fmt: skip
+        self._states.rename(spec.identifier, self.name(spec), str(name), "" if name == mapped else str(mapped))
+        return dataclasses.replace(spec, table=name)
+
+    def known(self, keys: Iterable[str]) -> list[SourceTableSpec]:
+        """Return the tables of these keys; one of several that are one target may have left."""
+        wanted = dict.fromkeys(keys)
+        return [spec for spec in self.source.tables if spec.key in wanted]
+
+    def usable(self) -> list[tuple[SourceTableSpec, SourceTable]]:
+        """Return the usable tables, as last seen."""
+        return [(spec, self.tables[spec.key]) for spec in self.known(tuple(self.tables))]
+
+    def name(self, spec: SourceTableSpec) -> str:
+        """Return the name by which lake, states and progress know the source of a table."""
+        return self.source.name_of(spec)
+
+    # How each stands
+
+    def position(self, spec: SourceTableSpec) -> Position | None:
+        """Return how far a table is in the lake; None: its rows are not there."""
+        return self._lake.positions(spec.identifier).get(self.name(spec))
+
+    def look(self, spec: SourceTableSpec) -> TableState:
+        """Return all that is known of a table's state."""
+        return self._states.get(spec.identifier, self.name(spec))
+
+    def state(self, spec: SourceTableSpec) -> State:
+        """Return a table's state."""
+        return self.look(spec).state
+
+    def is_paused(self, spec: SourceTableSpec) -> bool:
+        """Whether a person wants a table to stay where it is."""
+        return self.look(spec).is_paused
+
+    def is_streaming(self, spec: SourceTableSpec) -> bool:
+        """Whether a table follows the stream."""
+        return self._states.is_streaming(spec.identifier, self.name(spec))
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether any table is being copied."""
+        return any(self.state(spec) is State.COPYING for spec in self.source.tables)
+
+    def set(self, spec: SourceTableSpec, state: State, error: KuvaszError | None = None) -> None:
+        """Change a table's state; see `TableStates.set`."""
+        self._states.set(spec.identifier, self.name(spec), state, error)
+
+    def resync(self, spec: SourceTableSpec, *, is_due: bool, is_repair: bool = False) -> None:
+        """Note whether a table is to be copied again; see `TableStates.resync`."""
+        self._states.resync(spec.identifier, self.name(spec), is_due=is_due, is_repair=is_repair)
+
+    def miss_rows(self, spec: SourceTableSpec) -> None:
+        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there."""
+        if self.position(spec) is not None and not self.look(spec).is_resync_due:
+            self.resync(spec, is_due=True, is_repair=True)
+
+    def note(self, spec: SourceTableSpec, **facts: float) -> None:
+        """Note facts of a table; see `TableStates.note`."""
+        self._states.note(spec.identifier, self.name(spec), **facts)
+
+    def retry_at(self, spec: SourceTableSpec, at: float) -> None:
+        """Note when a table is tried again, monotonic seconds."""
+        self._states.retry_at(spec.identifier, self.name(spec), at)
+
+    def hold(self, spec: SourceTableSpec) -> None:
+        """Have nothing beyond this place of the stream confirmed."""
+        self._progress.hold(self.name(spec), spec.identifier)
+
+    def release(self, spec: SourceTableSpec) -> None:
+        """Undo `hold`."""
+        self._progress.release(self.name(spec), spec.identifier)
+
+    def fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        """Put a table into error, or have it wait for a person; the same error again is not logged."""
+        told = self._told.get(spec.key)
+        self._told[spec.key] = str(error)
+        self.set(spec, State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR, error)
+        if told != str(error):
+            _log.error("a table stops", extra={
+                "event": "table_failed", "source": self.source.name, "table": spec.identifier,
+                "error": str(error)})  # fmt: skip
+
+    def mended(self, spec: SourceTableSpec) -> None:
+        """Forget a table's error: should it come again, that is news."""
+        self._told.pop(spec.key, None)
+
+
+__all__ = ["Roster"]

@@ -1,0 +1,133 @@
+"""Brings tables of one source back beside its stream by what they lack: a copy, or the stream from their position on.
+
+Commands (pause, resume, retry, resync) change what is wanted of a table and put it into one queue
+(`kuvasz.sync.context.requests`). What is wanted survives a restart (`kuvasz.state.notes`, and for a table that is
+to be copied again: the position that is gone from the lake).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import LakeError, SourceError, StateError
+from kuvasz.source.reader import Reader
+from kuvasz.state.tables import State
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules import keyless
+from kuvasz.sync.source_setup import Inspection
+from kuvasz.sync.stream import Stream
+from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.tables.parked_tables import Parking
+from kuvasz.sync.tables.preparation import Admission
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks whether no copy is torn any more.
+_LOOK_S = 1.0
+
+
+class Readmission:
+    """Of one source. Methods are called on the loop.
+
+    Args:
+        basis: Of the source.
+        admission: Refuses tables.
+        inspection: Looks at them.
+        copies: Copies them.
+        parking: Moves tables, too: never both at once.
+        stream: That they follow.
+    """
+
+    def __init__(
+        self,
+        basis: Basis,
+        admission: Admission,
+        inspection: Inspection,
+        copies: Copies,
+        parking: Parking,
+        stream: Stream,
+    ) -> None:
+        self._around = basis.around
+        self._roster = basis.roster
+        self._lifetime = basis.lifetime
+        self._requests = basis.requests
+        self._admission = admission
+        self._inspection = inspection
+        self._copies = copies
+        self._parking = parking
+        self._stream = stream
+        self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
+
+    def begin(self, new: Iterable[SourceTableSpec]) -> None:
+        """Begin with the tables that a new connection finds without rows."""
+        self._due = asyncio.Queue()
+        for spec in new:
+            self._due.put_nowait(spec)
+
+    async def copy(self, reader: Reader, system_id: str) -> None:
+        """Copy the tables that are due, one after another, for as long as the reader reads."""
+        roster = self._roster
+        while True:
+            spec = await self._due.get()
+            await self._copies.beside(spec, system_id)
+            if roster.look(spec).is_resync_due:
+                self._requests.add(spec.key)
+            elif roster.is_paused(spec):
+                roster.set(spec, State.PAUSED)
+            elif roster.position(spec) is not None and roster.state(spec) is not State.ERROR:
+                await self._stream.rejoin([spec], reader)
+
+    async def run(self, reader: Reader) -> None:
+        """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""
+        while True:
+            ready = []
+            for spec in self._roster.known(await self._requests.next()):
+                async with self._parking.moving:
+                    if await self._readmit(spec):
+                        ready.append(spec)
+            if ready:
+                await self._stream.rejoin(ready, reader)
+
+    async def _readmit(self, spec: SourceTableSpec) -> bool:
+        """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
+        roster, target = self._roster, spec.identifier
+        state = roster.look(spec)
+        is_following = state.state in {State.CATCHING_UP, State.STREAMING}
+        if state.is_paused or state.state is State.COPYING or (is_following and not state.is_resync_due):
+            return False  # what copies looks itself whether there is more to be done
+        _log.info("a table is taken up again", extra={
+            "event": "readmitted", "source": roster.name(spec), "table": target,
+            "resync": state.is_resync_due})  # fmt: skip
+        roster.hold(spec)
+        if is_following:
+            roster.set(spec, State.NEW)
+        try:
+            await self._around.settle(target)
+            is_usable = await asyncio.to_thread(self._inspection.look, spec)
+        except (SourceError, LakeError, StateError) as error:
+            self._admission.refuse(spec, error)
+            return False
+        if not is_usable:
+            if spec.member and roster.position(spec) is None and not self._admission.is_unknown(spec):
+                roster.release(spec)  # a newcomer that is refused holds nobody up
+            return False
+        if keyless.has_only_inserts(roster.tables[spec.key]):
+            self._begin_again()  # whether the stream may name its publication is found out there
+            return False
+        if roster.position(spec) is None:
+            self._due.put_nowait(spec)
+            return False
+        return True
+
+    def _begin_again(self) -> None:
+        """Leave the stream and look at everything anew, when no copy is torn by that."""
+        if self._roster.is_copying:
+            self._lifetime.call_later(_LOOK_S, self._begin_again)
+        elif self._stream.reader is not None:
+            self._stream.reader.stop()
+
+
+__all__ = ["Readmission"]

@@ -1,0 +1,1 @@
+"""What only decides about a source and its tables. Pure."""

@@ -1,0 +1,79 @@
+"""How a table is cut into ranges for the copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kuvasz.source.snapshot import CopyRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kuvasz.model import TableName
+    from kuvasz.source.catalog.table import SourceTable
+
+_PAGE_BYTES = 8192
+
+
+def plan_ranges(
+    pages: int, toast_bytes: int, target_bytes: int, *, page_bytes: int = _PAGE_BYTES
+) -> list[tuple[int, int | None]]:
+    """Cut a table's heap into spans of about `target_bytes`, what hangs on them in TOAST included.
+
+    Args:
+        pages: Of the main fork.
+        toast_bytes: Taken as spread evenly over the pages.
+        target_bytes: Size of a span; more than 0.
+        page_bytes: Of one page.
+
+    Returns:
+        (first block, end block) of adjoining spans, the end exclusive. The last is open-ended: pages may have been
+        added since, and it is the snapshot that decides which rows are seen. At least one span, even of no page.
+
+    Raises:
+        ValueError: A size is negative, or `target_bytes` or `page_bytes` is not positive.
+    """
+    if pages < 0 or toast_bytes < 0 or target_bytes <= 0 or page_bytes <= 0:
+        msg = f"no sizes: {pages=} {toast_bytes=} {target_bytes=} {page_bytes=}"
+        raise ValueError(msg)
+    size_bytes = pages * page_bytes + toast_bytes
+    count = max(1, min(pages, -(-size_bytes // target_bytes)))
+    starts = [pages * number // count for number in range(count)]
+    return list(zip(starts, [*starts[1:], None], strict=True))
+
+
+def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int) -> list[CopyRange]:
+    """Return the requests that together read all rows of a table, largest first.
+
+    A partitioned table is read leaf by leaf, with the columns in the order of the root.
+
+    Args:
+        table: As the catalog had it; best read under the same snapshot.
+        conninfo: Of an ordinary session at the server that exported the snapshot.
+        snapshot_name: The exported snapshot.
+        target_bytes: Size of a range at the source, more than 0.
+
+    Raises:
+        ValueError: `target_bytes` is not positive.
+    """
+    columns = tuple(column.name for column in table.relation.columns)
+    ranges = [
+        CopyRange(
+            conninfo=conninfo, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
+            end_block=end, bytes=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
+        )
+        for name, pages, toast_bytes in _heaps(table)
+        for first, end in plan_ranges(pages, toast_bytes, target_bytes, page_bytes=table.page_bytes)
+    ]  # fmt: skip
+    # Largest first, so that the last to end is a small one; equal ones in order of the file.
+    return sorted(ranges, key=lambda part: -part.bytes)
+
+
+def _heaps(table: SourceTable) -> Iterable[tuple[TableName, int, int]]:
+    if table.leaves:
+        return [(leaf.table, leaf.pages, leaf.toast_bytes) for leaf in table.leaves]
+    return [(table.table, table.pages, table.toast_bytes)]
+
+
+def _share(first: int, end: int | None, pages: int, size_bytes: int) -> int:
+    return size_bytes * ((pages if end is None else end) - first) // pages if pages else size_bytes

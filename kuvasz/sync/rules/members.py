@@ -1,0 +1,83 @@
+"""Which tables of a source a collapse (`partitions_regex`) takes in, now; and what of them the lake remembers.
+
+A member is known by its OID, which outlives a new name, and towards the lake it is a source of its own
+(`names.member_name`): with its own position, columns, copy, errors and files. So a newcomer is what any table is that
+is added while the stream runs, and nothing of one member touches another.
+
+The lake remembers, per source, the name under which each member's rows came (`Lake.remember_parts`): a table that was
+dropped and created again has the same name and another OID, and must not be put beside its earlier rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.source.catalog import members
+
+
+def found(source: Source, connection: Any) -> Source:  # noqa: ANN401 (psycopg's)
+    """Return a source of the map with each collapse replaced by the tables it takes in now.
+
+    Raises:
+        SourceError: The catalog cannot be read.
+    """
+    collapses = [spec for spec in source.tables if spec.is_collapse]
+    if not collapses:
+        return source
+    return expanded(source, members.load(connection, {spec.table.schema for spec in collapses}))
+
+
+def expanded(source: Source, candidates: Iterable[members.Candidate]) -> Source:
+    """Return a source of the map with each collapse replaced by those of the candidates it takes in. Pure.
+
+    A partition comes with what it is a partition of, if the map takes that in.
+    """
+    candidates = list(candidates)
+    taken = {one.oid: spec for one in candidates if (spec := source.find(one.table)) is not None}
+    specs: dict[str, list[SourceTableSpec]] = {}
+    for one in candidates:
+        spec = taken.get(one.oid)
+        if spec is not None and spec.is_collapse and taken.keys().isdisjoint(one.ancestors):
+            specs.setdefault(spec.identifier, []).append(spec.of_member(one.table, one.oid))
+    tables = [
+        member
+        for spec in source.tables
+        for member in (specs.get(spec.identifier, ()) if spec.is_collapse else (spec,))
+    ]
+    return dataclasses.replace(source, tables=tuple(tables))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What came, went and was renamed between two looks."""
+
+    came: tuple[SourceTableSpec, ...]
+    left: tuple[SourceTableSpec, ...]
+    renamed: tuple[tuple[SourceTableSpec, SourceTableSpec], ...]  #: before and now
+
+
+def compare(before: Source, now: Source) -> Difference:
+    """Return what is different about the members of a source. Pure."""
+    old = {spec.key: spec for spec in before.tables if spec.member}
+    new = {spec.key: spec for spec in now.tables if spec.member}
+    return Difference(
+        came=tuple(spec for key, spec in new.items() if key not in old),
+        left=tuple(spec for key, spec in old.items() if key not in new),
+        renamed=tuple((old[key], spec) for key, spec in new.items() if key in old and old[key].table != spec.table),
+    )
+
+
+def remembered(parts: Iterable[str]) -> dict[str, str]:
+    """Return OID -> name of the members whose rows a target has; the reverse of `rendered`."""
+    return dict(part.split(" ", 1) for part in parts)
+
+
+def rendered(known: dict[str, str]) -> frozenset[str]:
+    """Return what the lake is to remember."""
+    return frozenset(f"{oid} {name}" for oid, name in known.items())
+
+
+__all__ = ["Difference", "compare", "expanded", "found", "remembered", "rendered"]

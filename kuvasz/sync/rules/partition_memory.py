@@ -1,0 +1,312 @@
+"""What a target remembers of the partitions of a source's table, and what a later look makes of it. Pure.
+
+The lake keeps a set of texts (`Lake.remember_parts`), one for each fact:
+
+- ``16401:733 16410:740 =16410 public.events_1``: a partition as it hung in its tree (`partitions.Partition.links`),
+  the file that it had (its relfilenode), and its name. What an earlier version wrote has the links alone.
+- ``seen 16431 25C8D0 public.events_3``: a partition of which the stream has told, at this commit LSN, before any
+  look has. If no look ever does, it came and went in between.
+- ``astray 16410 25C8D0 public.events_1``: rows of a partition came under its own name, where nobody takes them.
+- ``truncated 741 25C8D0``: the stream brought a TRUNCATE of the table itself, which gives each partition a file.
+- ``since 25C8D0``: the snapshot of the last copy or comparison. What the stream tells from before it is known by it.
+- ``horizon 740``: each transaction below was over when the files were looked at.
+- ``kept``: the target has rows of partitions that are gone, because the map says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from typing_extensions import override
+
+from kuvasz.config.model import PartitionRemoved
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ChangesLost, TableError
+from kuvasz.model import TableType
+from kuvasz.source.catalog.partitions import Partition
+
+_SEEN, _ASTRAY, _TRUNCATED, _SINCE, _HORIZON = "seen ", "astray ", "truncated ", "since ", "horizon "
+_KEPT = "kept"
+
+#: TRUNCATEs of the table that are remembered: the looks that show their files come soon.
+_MOST_TRUNCATES = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A partition as it was when its rows were known to be all there."""
+
+    links: str
+    file: int | None = None  #: its relfilenode; None: nobody looked
+    name: str = ""
+
+    @property
+    def oid(self) -> int:
+        """Its OID, which its last link begins with."""
+        return int(self.links.rpartition(" ")[2].partition(":")[0])
+
+    @property
+    def label(self) -> str:
+        """Its name for a message."""
+        return self.name or f"with OID {self.oid}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A partition that the stream has told of."""
+
+    oid: int
+    lsn: int  #: of the commit that it was told with
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated:
+    """A TRUNCATE of the table itself that came in the stream."""
+
+    xid: int
+    lsn: int  #: of its commit
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that is remembered of one table's partitions."""
+
+    parts: tuple[Part, ...] = ()
+    seen: tuple[Seen, ...] = ()  #: of which no look has told
+    astray: tuple[Seen, ...] = ()  #: the last one whose rows came under its own name
+    truncated: tuple[Truncated, ...] = ()
+    since_lsn: int = 0
+    horizon: int = 0  #: 0: unknown
+    has_kept: bool = False
+
+    @property
+    def oids(self) -> frozenset[int]:
+        """Of the partitions that were looked at or told of."""
+        return frozenset(part.oid for part in self.parts) | frozenset(seen.oid for seen in self.seen)
+
+    def told(self, oid: int, name: str, commit_lsn: int) -> Known:
+        """Return this with a partition that the stream told of; the same if that is nothing new."""
+        if oid in self.oids or commit_lsn < self.since_lsn:
+            return self
+        return dataclasses.replace(self, seen=(*self.seen, Seen(oid=oid, lsn=commit_lsn, name=name)))
+
+    def strayed(self, oid: int, name: str, commit_lsn: int) -> Known:
+        """Return this with a partition whose rows came under its own name; the same if a copy has them."""
+        if commit_lsn < self.since_lsn:
+            return self
+        return dataclasses.replace(self, astray=(Seen(oid=oid, lsn=commit_lsn, name=name),))
+
+    def truncated_by(self, xid: int, commit_lsn: int) -> Known:
+        """Return this with a TRUNCATE of the table; the same if that is nothing new."""
+        truncated = Truncated(xid=xid, lsn=commit_lsn)
+        if truncated in self.truncated or commit_lsn < self.since_lsn:
+            return self
+        return dataclasses.replace(self, truncated=(*self.truncated, truncated)[-_MOST_TRUNCATES:])
+
+    def is_emptied_by_stream(self, partition: Partition) -> bool:
+        """Whether a partition has its file of a TRUNCATE that the stream brought."""
+        return any(truncated.xid == partition.file_xid for truncated in self.truncated)
+
+    def looked(self, found: Iterable[Partition], horizon: int, *, waits: Iterable[Seen] = ()) -> Known:
+        """Return what is known once the target has all rows of these partitions.
+
+        Args:
+            found: All that the catalog shows.
+            horizon: Of the look.
+            waits: Partitions that the catalog may show yet.
+        """
+        parts = tuple(part_of(partition) for partition in found)
+        return dataclasses.replace(self, parts=parts, seen=tuple(waits), astray=(), horizon=horizon)
+
+
+def part_of(partition: Partition) -> Part:
+    """Return what is remembered of a partition."""
+    return Part(links=partition.links, file=partition.file, name=str(partition.table))
+
+
+def copied(before: Known | None, found: Iterable[Partition], horizon: int, at: int) -> Known:
+    """Return what is known once a target has the rows that a snapshot shows.
+
+    Args:
+        before: What was known.
+        found: The partitions that the snapshot knows.
+        horizon: Of the snapshot.
+        at: LSN of the snapshot. What the stream told of later partitions still counts.
+    """
+    known = before or Known()
+    return Known(
+        parts=tuple(part_of(partition) for partition in found),
+        seen=tuple(s for s in known.seen if s.lsn >= at),
+        astray=tuple(s for s in known.astray if s.lsn >= at),
+        truncated=tuple(t for t in known.truncated if t.lsn >= at),
+        since_lsn=at,
+        horizon=horizon,
+    )
+
+
+def parse(texts: Iterable[str]) -> Known:
+    """Return what the lake remembers; the reverse of `render`."""
+    parts, truncated, since_lsn, horizon, has_kept = [], [], 0, 0, False
+    told: dict[str, list[Seen]] = {_SEEN: [], _ASTRAY: []}
+    for text in sorted(texts):
+        if text.startswith((_SEEN, _ASTRAY)):
+            kind, oid, told_at, name = text.split(" ", 3)
+            told[f"{kind} "].append(Seen(oid=int(oid), lsn=int(told_at, 16), name=name))
+        elif text.startswith(_TRUNCATED):
+            xid, told_at = text.removeprefix(_TRUNCATED).split(" ")
+            truncated.append(Truncated(xid=int(xid), lsn=int(told_at, 16)))
+        elif text.startswith(_SINCE):
+            since_lsn = int(text.removeprefix(_SINCE), 16)
+        elif text.startswith(_HORIZON):
+            horizon = int(text.removeprefix(_HORIZON))
+        elif text == _KEPT:
+            has_kept = True
+        else:
+            links, _, rest = text.partition(" =")
+            file, _, name = rest.partition(" ")
+            parts.append(Part(links=links, file=int(file) if file else None, name=name))
+    return Known(
+        parts=tuple(parts),
+        seen=tuple(told[_SEEN]),
+        astray=tuple(told[_ASTRAY]),
+        truncated=tuple(sorted(truncated, key=lambda one: one.lsn)),
+        since_lsn=since_lsn,
+        horizon=horizon,
+        has_kept=has_kept,
+    )
+
+
+def render(known: Known) -> frozenset[str]:
+    """Return what the lake is to remember."""
+    texts = [part.links if part.file is None else f"{part.links} ={part.file} {part.name}" for part in known.parts]
+    texts += [f"{_SEEN}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.seen]
+    texts += [f"{_ASTRAY}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.astray]
+    texts += [f"{_TRUNCATED}{one.xid} {one.lsn:X}" for one in known.truncated]
+    texts += [f"{_SINCE}{known.since_lsn:X}"] if known.since_lsn else []
+    texts += [f"{_HORIZON}{known.horizon}"] if known.horizon else []
+    return frozenset([*texts, *([_KEPT] if known.has_kept else [])])
+
+
+def is_same(one: Known, other: Known) -> bool:
+    """Whether two say the same; a younger horizon alone is not worth a commit."""
+    return render(dataclasses.replace(one, horizon=0)) == render(dataclasses.replace(other, horizon=0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What became of a table's partitions that the stream does not carry: their names, for messages."""
+
+    attached: tuple[str, ...] = ()  #: with rows in them
+    emptied: tuple[str, ...] = ()  #: by a TRUNCATE, as far as anybody can tell
+    gone: tuple[str, ...] = ()  #: detached or dropped
+    astray: tuple[str, ...] = ()  #: published under their own names for a while
+
+    def __bool__(self) -> bool:
+        return bool(self.attached or self.emptied or self.gone or self.astray)
+
+    @override
+    def __str__(self) -> str:
+        done = {
+            "attached with rows in it": self.attached, "truncated or rewritten": self.emptied,
+            "detached or dropped": self.gone, "published under its own name for a while": self.astray,
+        }  # fmt: skip
+        return "; ".join(f"partition {', '.join(names)} was {what}" for what, names in done.items() if names)
+
+
+def compare(
+    known: Known,
+    found: Sequence[Partition],
+    *,
+    is_filled: Callable[[Partition], bool],
+    has_stayed: Callable[[Partition], bool],
+    waits: Iterable[Seen] = (),
+) -> Change:
+    """Return what happened since.
+
+    Args:
+        known: What is remembered.
+        found: What the catalog shows now.
+        is_filled: Whether a partition has rows from before it was attached.
+        has_stayed: Whether a partition that has another file has lost no row by that, but by the stream.
+        waits: Partitions that the catalog may show yet.
+    """
+    before = {part.links: part for part in known.parts}
+    earlier = {part.oid for part in known.parts}
+    attached, emptied = [], []
+    for partition in found:
+        part = before.get(partition.links)
+        if part is not None:
+            if part.file not in {None, partition.file} and not has_stayed(partition):
+                emptied.append(partition)
+        elif is_filled(partition):
+            attached.append(partition)
+        elif partition.oid in earlier or (partition.file != partition.oid and not has_stayed(partition)):
+            # Hung elsewhere in between, or given another file since it was made: it may have had rows of the stream.
+            emptied.append(partition)
+    now, waiting = {partition.oid for partition in found}, {seen.oid for seen in waits}
+    gone = [part.label for part in known.parts if part.oid not in now]
+    gone += [seen.name for seen in known.seen if seen.oid not in now | waiting]
+    names = [tuple(str(partition.table) for partition in these) for these in (attached, emptied)]
+    astray = tuple(seen.name for seen in known.astray)
+    return Change(attached=names[0], emptied=names[1], gone=tuple(gone), astray=astray)
+
+
+def is_keeping(spec: SourceTableSpec) -> bool:
+    """Whether the rows of partitions that are gone stay in the target of a map entry."""
+    return spec.config.removed_partitions is PartitionRemoved.KEEP
+
+
+def is_urgent(spec: SourceTableSpec, known: Known) -> bool:
+    """Whether a target may be compared without need; else nobody is asked before the stream has been heard out."""
+    return spec.config.type in {TableType.CLONE, TableType.HISTORY} and not known.has_kept
+
+
+def needs_comparison(source: str, spec: SourceTableSpec, known: Known, change: Change, *, is_accepted: bool) -> bool:
+    """Return whether a target has to be compared with its source; else it stays as it is.
+
+    Args:
+        source: Its name.
+        spec: Of the map.
+        known: What was known before the change.
+        change: What became of the partitions.
+        is_accepted: A person said that the target may go on as it is.
+
+    Raises:
+        TableError: A person has to say what is to be done.
+    """
+    place, target = f"source {source}, table {spec.table}: {change}", spec.identifier
+    resync = f"kuvasz resync --table {target}"
+    if spec.config.type is TableType.CHANGELOG and change.emptied and not is_accepted:
+        hint = f"kuvasz retry --table {target} goes on without a row that says so; to have one, map the partitions"
+        raise ChangesLost(f"{place}, which the stream does not carry", hint=f"{hint} by `partitions_regex`")
+    if spec.config.type not in {TableType.CLONE, TableType.HISTORY}:
+        if change.attached or change.astray:
+            raise TableError(f"{place}, which the stream does not carry", hint=f"copy the table again: {resync}")
+        return False
+    if not is_keeping(spec):
+        return bool(change)
+    if not change.attached and not change.emptied and not change.astray:
+        return False
+    if known.has_kept or change.gone:
+        message = f"{place}; a comparison with the source would delete the rows of partitions that are gone, and the"
+        hint = f"{resync} copies the table again, without the rows of partitions that are gone"
+        raise TableError(f"{message} map says `partition_removed: keep`", hint=hint)
+    return True
+
+
+__all__ = [
+    "Change",
+    "Known",
+    "Part",
+    "Seen",
+    "compare",
+    "copied",
+    "is_keeping",
+    "is_same",
+    "is_urgent",
+    "needs_comparison",
+    "parse",
+    "render",
+]

@@ -1,0 +1,212 @@
+"""Looks at the tables of one source, and makes lake, publications and slot ready: for all at a start, or for one.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from kuvasz import lsn
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import SourceRefused
+from kuvasz.source import conninfo, failure, slots
+from kuvasz.source.catalog import introspect, look
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.tables import State
+from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules import keyless
+from kuvasz.sync.tables.preparation import Admission
+from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.watch.member_watch import MemberWatch
+from kuvasz.sync.watch.partition_watch import PartitionWatch
+from kuvasz.sync.watch.renames import Renames
+from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What was found and done before the stream begins."""
+
+    tables: tuple[tuple[SourceTableSpec, SourceTable], ...]  #: usable ones
+    snapshot: slots.ExportedSnapshot | None  #: of a slot that was created just now
+    publications: tuple[str, ...]
+    is_waiting: bool  #: tables wait until the stream may name the publication of INSERTs alone
+    system_id: str
+
+
+class Inspection:
+    """Of one source.
+
+    Args:
+        basis: Of the source.
+        admission: Admits tables.
+        watch: Told what was seen.
+        members: Those of the source's collapses.
+        partitions: Looks at partitions.
+        publications: Made to fit.
+        slot: Checked, and created.
+        forgetting: Has tables copied again.
+    """
+
+    def __init__(
+        self,
+        basis: Basis,
+        admission: Admission,
+        watch: SchemaWatch,
+        members: MemberWatch,
+        partitions: PartitionWatch,
+        publications: Publications,
+        slot: Slot,
+        forgetting: Forgetting,
+    ) -> None:
+        self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
+        self._source = basis.source.name
+        self._names = publications_of(basis.source)
+        self._url = basis.url
+        self._states = basis.around.states
+        self._roster = basis.roster
+        self._admission = admission
+        self._watch = watch
+        self._members = members
+        self._partitions = partitions
+        self._publications = publications
+        self._slot = slot
+        self._forgetting = forgetting
+        self._renames = Renames(basis, admission.attach)
+
+    def start(self) -> Start:
+        """Look at all tables, and have everything ready for the stream.
+
+        Raises:
+            SourceError: The source does not answer, or cannot be replicated as it is.
+            SlotLost: It does not go on from where the lake stands.
+            LakeError: The lake cannot be reached or written.
+            MapMismatch: The map does not fit.
+        """
+        with (
+            contextlib.closing(conninfo.connect(self._url)) as connection,
+            failure.translated(f"source {self._source}", "look at the database"),
+        ):
+            facts = introspect.server(connection)
+            self._check_server(connection, facts)
+            self._partitions.take_members(connection)
+            for spec in self._roster.source.tables:
+                self._admission.attach(spec)
+            # Before anything of the tables is looked at: another source's columns must not be taken for these.
+            has_slot = self._slot.check(connection, facts)
+            self._forgetting.is_replaced |= self._slot.is_replaced
+            self._forgetting.strangers = self._slot.stale
+            usable, prepared = self._admit_all(connection)
+            specs = [spec for spec, _ in prepared]
+            ready = {spec.key for spec in specs}
+            held = [spec for spec, _ in usable if self._roster.state(spec) is State.PAUSED and spec.key not in ready]
+            if not specs and not held and self._roster.source.tables:  # without any, members of a collapse may come
+                self._publications.withdraw(connection, usable)
+                raise self._none_usable()
+            self._partitions.check(connection, prepared)
+            self._forgetting.is_replaced = False
+            self._members.forget_gone(self._roster.source)
+            partial = self._publications.fit(connection, usable, specs)
+            prepared = self._without_refused(prepared)
+            # After the publications: they must be there at the slot's first LSN.
+            taken = None if has_slot else self._slot.create(facts)
+            is_named = bool(partial) and self._publications.may_name_inserts(connection, taken)
+            streamed = [(spec, table) for spec, table in prepared if is_named or not keyless.has_only_inserts(table)]
+            named = [self._publications.inserts_name] if is_named else []
+            return Start(
+                tables=tuple(streamed), snapshot=taken, system_id=str(facts.system_identifier),
+                publications=(self._publications.name, *named), is_waiting=bool(partial) and not is_named,
+            )  # fmt: skip
+
+    def _check_server(self, connection: Any, facts: introspect.ServerFacts) -> None:  # noqa: ANN401 (psycopg's)
+        if facts.wal_level != "logical":
+            raise SourceRefused(
+                f"source {self._source}: wal_level is {facts.wal_level}, needed is logical",
+                hint="ALTER SYSTEM SET wal_level = logical; then restart the server",
+            )
+        if self.target_lsn is None:
+            (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
+            self.target_lsn = lsn.parse(row[0])
+
+    def _admit_all(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    ) -> tuple[Sequence[tuple[SourceTableSpec, SourceTable]], Sequence[tuple[SourceTableSpec, SourceTable]]]:
+        """Return the tables that are usable, and those of them that the lake is ready for."""
+        seen_at = look.wal_end(connection)
+        for spec in self._roster.source.tables:
+            if self._forgetting.is_stranger(spec):  # what was known of its names goes with the rest
+                self._roster.rename(spec, self._roster.mapped(spec))
+        known = [spec for spec in self._roster.source.tables if not self._forgetting.is_stranger(spec)]
+        self._renames.take(connection, known)
+        self._watch.know(self._roster.source)
+        tables = self._roster.source.tables
+        found = look.tables(connection, [spec.table for spec in tables], self._names)
+        usable = [(spec, table) for spec in tables if (table := self._admission.usable(spec, found)) is not None]
+        self._roster.tables = {spec.key: table for spec, table in usable}
+        prepared = [(spec, table) for spec, table in usable if self._admission.prepare(spec, table, seen_at)]
+        self._watch.begin(prepared, seen_at)
+        return usable, prepared
+
+    def _without_refused(
+        self, prepared: Sequence[tuple[SourceTableSpec, SourceTable]]
+    ) -> list[tuple[SourceTableSpec, SourceTable]]:
+        """Put tables that cannot be published into error; return the others."""
+        refused = self._publications.refused
+        for spec, _ in prepared:
+            if spec.key in refused:
+                self._admission.refuse(spec, self._refusal(spec))
+        return [(spec, table) for spec, table in prepared if spec.key not in refused]
+
+    def _refusal(self, spec: SourceTableSpec) -> SourceRefused:
+        error = self._publications.refused[spec.key]
+        return SourceRefused(f"source {self._source}: {error.message}", hint=error.hint)
+
+    def _none_usable(self) -> SourceRefused:
+        told = [
+            str(state.error)
+            for state in self._states.snapshot()
+            if state.database == self._source and state.error is not None
+        ]
+        why = told[0] if told else "they are paused, and the lake does not take them"
+        return SourceRefused(f"source {self._source}: none of its tables can be replicated: {why}")
+
+    def look(self, spec: SourceTableSpec) -> bool:
+        """Look at one table anew, beside the stream; returns whether it can be replicated.
+
+        Raises:
+            SourceError: The source does not answer.
+            LakeError: The lake does not.
+        """
+        roster = self._roster
+        with (
+            contextlib.closing(conninfo.connect(self._url)) as connection,
+            failure.translated(f"source {self._source}", f"look at table {spec.table}"),
+        ):
+            seen_at = look.wal_end(connection)
+            self._renames.take(connection, [spec])
+            self._watch.know(roster.source)
+            (spec,) = roster.known([spec.key]) or [spec]
+            table = self._admission.usable(spec, look.tables(connection, [spec.table], self._names))
+            if table is None:
+                roster.tables.pop(spec.key, None)
+            else:
+                roster.tables[spec.key] = table
+            is_ready = table is not None and self._admission.prepare(spec, table, seen_at)
+            if is_ready and table is not None:
+                self._watch.begin([(spec, table)], seen_at)
+                self._partitions.check(connection, [(spec, table)])
+                is_ready = roster.state(spec) is not State.ERROR
+            self._publications.fit(connection, roster.usable(), [spec] if is_ready else [])
+            if spec.key in self._publications.refused:
+                raise self._refusal(spec)
+            return is_ready
+
+
+__all__ = ["Inspection", "Start"]

@@ -1,0 +1,1 @@
+"""What is done with tables: prepared, copied, copied again, parked."""

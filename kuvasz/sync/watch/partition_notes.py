@@ -1,0 +1,116 @@
+"""What a source's targets remember of its tables' partitions, for all threads that look, copy or read the stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.source.catalog.partitions import Partition
+from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.rules import partition_memory
+from kuvasz.sync.rules.partition_memory import Known
+
+
+class PartNotes:
+    """Of one source. From any thread.
+
+    Args:
+        basis: Of the source.
+    """
+
+    def __init__(self, basis: Basis) -> None:
+        self._lake = basis.around.lake
+        self._roster = basis.roster
+        self._lock = threading.Lock()
+        self._oids: dict[str, frozenset[int]] = {}  #: known ones by `SourceTableSpec.key`
+
+    def known(self, spec: SourceTableSpec) -> Known | None:
+        """Return what is remembered of a table's partitions; None: nothing yet."""
+        texts = self._lake.parts(spec.identifier, self._roster.name(spec))
+        return None if texts is None else partition_memory.parse(texts)
+
+    def looked(self, spec: SourceTableSpec, before: Known | None, now: Known) -> None:
+        """Remember what a look has shown, and what the stream told beside it.
+
+        Args:
+            spec: The table.
+            before: What was known when the look began.
+            now: What it comes to.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        with self._lock:
+            current, told = self.known(spec), frozenset(() if before is None else before.seen)
+            for seen in () if current is None else current.seen:
+                if seen not in told:
+                    now = now.told(seen.oid, seen.name, seen.lsn)
+            if current is not None:
+                astray = () if before is not None and current.astray == before.astray else current.astray
+                now = dataclasses.replace(now, truncated=current.truncated, astray=astray)
+            if current is None or not partition_memory.is_same(current, now):
+                self._store(spec, now)
+
+    def copied(self, spec: SourceTableSpec, found: Iterable[Partition], horizon: int, at: int) -> None:
+        """Remember the partitions that a snapshot knows whose rows are about to be taken over.
+
+        Args:
+            spec: The table.
+            found: The partitions.
+            horizon: See `parts.Known`.
+            at: LSN of the snapshot.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        with self._lock:
+            self._store(spec, partition_memory.copied(self.known(spec), found, horizon, at))
+
+    def told(self, spec: SourceTableSpec, oid: int, name: str, commit_lsn: int) -> None:
+        """Remember a partition that the stream tells of, before its rows are applied: it may be gone by now.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        if oid in self._oids.get(spec.key, ()):
+            return
+        with self._lock:
+            before = self.known(spec)
+            if before is None:
+                return  # the first look comes before the first row
+            now = before.told(oid, name, commit_lsn)
+            if now is not before:
+                self._store(spec, now)
+            elif oid in before.oids:
+                self._oids[spec.key] = before.oids
+
+    def strayed(self, spec: SourceTableSpec, oid: int, name: str, commit_lsn: int) -> None:
+        """Remember that rows of a partition come under its own name, and are not applied.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        with self._lock:
+            before = self.known(spec)
+            if before is not None and (now := before.strayed(oid, name, commit_lsn)) is not before:
+                self._store(spec, now)
+
+    def truncated(self, spec: SourceTableSpec, xid: int, commit_lsn: int) -> None:
+        """Remember that the stream brings a TRUNCATE of the table itself.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        with self._lock:
+            before = self.known(spec)
+            if before is not None and (now := before.truncated_by(xid, commit_lsn)) is not before:
+                self._store(spec, now)
+
+    def _store(self, spec: SourceTableSpec, now: Known) -> None:
+        self._lake.remember_parts(spec.identifier, self._roster.name(spec), partition_memory.render(now))
+        self._oids[spec.key] = now.oids
+
+
+__all__ = ["PartNotes"]

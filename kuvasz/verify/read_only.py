@@ -1,0 +1,296 @@
+"""The lake for a process that looks at it beside a running kuvasz: it keeps no state and owns no table.
+
+Everything of the running one stays untouched: its spool, its indexes, the id of its last commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap64
+
+from kuvasz.config import names
+from kuvasz.config.model import Config
+from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError
+from kuvasz.fold.difference import Difference, find
+from kuvasz.lake.commit.history import HistoryWriter
+from kuvasz.lake.compare import strays
+from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
+from kuvasz.lake.compare.growing import GrowingComparison
+from kuvasz.lake.copies.repair import end_versions
+from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
+from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.files import Changeset, FileTable, entry_of
+from kuvasz.lake.format import naming, source_positions
+from kuvasz.lake.jvm import spark
+from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.lake.table.commit_builder import Draft
+from kuvasz.lake.table.commit_yield import YIELD_PROPERTY
+from kuvasz.lake.table.readers import Readers
+from kuvasz.lake.table.recovery import ReadKeys
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.model import Relation, TableType
+from kuvasz.ports import CopyRequest, Feed, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LakeBeside:
+    """Tables to be looked at. Use as a context manager.
+
+    Args:
+        config: The whole configuration.
+        session: A running Spark; started otherwise.
+    """
+
+    def __init__(self, config: Config, session: SparkSession | None = None) -> None:
+        self._config = config
+        self._session = session
+        self._owns_session = session is None
+        self._properties = config.lake.properties
+
+    def __enter__(self) -> LakeBeside:
+        """Start Spark and reach the catalog.
+
+        Raises:
+            LakeError: They do not answer.
+        """
+        if self._session is None:
+            self._session = spark.open_session(self._config)
+        self._jobs = Jobs(self._session)
+        self._catalog = Catalog(self._session, self._config.lake.name)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kuvasz-beside-")
+        self._folder = Path(self._temporary.name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of everything."""
+        self._temporary.cleanup()
+        if self._owns_session and self._session is not None:
+            self._session.stop()
+
+    def table(self, target: Target) -> LakeTable | None:
+        """Return a table of the lake, None if there is none; call `look` before anything else.
+
+        Raises:
+            SchemaError: It is not what the map says.
+        """
+        found = self._catalog.load(target.name)
+        if found is None:
+            return None
+        assert self._session is not None
+        expressions = Expressions(self._session)
+        folder = self._folder / "index"
+        if target.type is not TableType.HISTORY:
+            return LakeTable(found, target, self._properties, folder, _no_keys, expressions)
+        readers = Readers(self._jobs, self._properties)
+        return LakeTable(found, target, self._properties, folder, readers.keys, expressions, readers.versions)
+
+    def comparison(
+        self,
+        table: LakeTable,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        on_progress: OnProgress,
+        at_us: int = 0,
+    ) -> Comparison:
+        """Compare a source table with what `table` held at its last look.
+
+        Args:
+            table: Of the lake.
+            feed: The source table.
+            relation: Its columns, with its key.
+            requests: All of its rows, under one snapshot.
+            on_progress: Told of every part that is done.
+            at_us: When the snapshot was taken, in µs since 1970: what a history lacks begins then.
+
+        Raises:
+            SchemaError: Source and lake disagree on columns.
+        """
+        table.columns.check(feed, relation)
+        pipeline, target = self._config.pipeline, table.target
+        files = lake_files(table.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid)
+        reading = Reading(
+            shape=table.columns.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes,
+            at_us=at_us if target.type is TableType.HISTORY else None,
+            is_ordered=target.type is not TableType.APPEND
+            or (table.keeps_order and all(naming.tells_newest(file.path) for file in files)),
+        )  # fmt: skip
+        compare = Comparison if target.type is TableType.CLONE else GrowingComparison
+        return compare(
+            self._jobs, reading, requests, files, parallelism=pipeline.copy_parallelism, folder=self._folder,
+            on_progress=on_progress,
+        )  # fmt: skip
+
+    def mend_versions(
+        self,
+        table: LakeTable,
+        feed: Feed,
+        difference: Difference,
+        fetched: Sequence[Fetched],
+        *,
+        at_us: int,
+        snapshot_id: int | None,
+    ) -> int:
+        """Make a history's open versions equal to the source for some keys; see `mend`.
+
+        What differs ends at the time of the source's snapshot, and what the source has instead begins then. Where
+        versions are is looked up in an index of this process's own, for which the table's keys are read once.
+
+        Args:
+            table: One that nobody `look`s at.
+            feed: The source table.
+            difference: As for `mend`.
+            fetched: As for `mend`.
+            at_us: The time of the source's snapshot, in µs since 1970.
+            snapshot_id: What the table showed at the look that is committed upon.
+
+        Raises:
+            ForeignChange: The table changed since the look; nothing was committed.
+            OutcomeUnknown, LakeError: See `IcebergTable.commit`.
+        """
+        changeset = Changeset()
+        with table.lock:
+            table.table.refresh()
+            table.index  # noqa: B018 (files are known with it)
+            if table.snapshot_id != table.table.snapshot_id:
+                table.catch_up()
+            if table.snapshot_id != snapshot_id:
+                raise ForeignChange(f"table {table.name}: it changed meanwhile", hint="it is looked at again")
+            changeset.rows = len(difference)
+            writer = HistoryWriter(table, self._jobs, self._properties, changeset)
+            sid = feed.sid if table.target.has_sid else None
+            try:
+                unwanted = end_versions(writer, difference.keys, fetched, feed.source, sid, at_us)
+                number_of = {file.path: number for number, (file, _) in changeset.added.items()}
+                for path, rows in unwanted.items():
+                    changeset.deletes[number_of[path]] = BitMap64(rows.astype(np.uint64))
+                _send(table, changeset)
+            except BaseException as error:
+                changeset.is_outcome_unknown = isinstance(error, OutcomeUnknown)
+                table.discard(changeset, keep=[file.path for file, _ in pairs(fetched)])
+                table.undo()
+                raise
+        return len(difference)
+
+    def strays(self, target: Target, sids: Mapping[str, str | None]) -> int:
+        """Return how many rows of a table are of no source.
+
+        Args:
+            target: The table.
+            sids: Name of each source of the map that feeds it -> its sid. Rows of others, which were taken out of the
+                map, cannot be told from strange ones: nothing is counted then.
+
+        Raises:
+            LakeError: A file could not be read.
+        """
+        table = self.table(target)
+        if table is None or not (target.has_sid or target.has_members):
+            return 0
+        look(table)
+        if not {names.source_of(name) for name in table.positions} <= sids.keys():
+            return 0
+        return strays.count(self._jobs, table, frozenset(sids.values()))
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark that evaluates."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def mask_secret(self) -> bytes:
+        """The key of the pseudonyms."""
+        return (self._config.pipeline.mask_secret or "").encode()
+
+
+def look(table: LakeTable) -> None:
+    """Read what a table holds now, for comparing: no index, nothing is written.
+
+    File numbers stay the same from one look to the next.
+
+    Raises:
+        SchemaError: Someone changed columns in the lake.
+        TableError: It has deletes that kuvasz does not write.
+    """
+    table.table.refresh()
+    if table.table.schema_id != table.schema.schema_id:
+        table.columns.follow()
+    table.positions = source_positions.parse(table.table.properties, table.name)
+    before, table.files = table.files, FileTable(table.io_properties)
+    table.files.next_number = before.next_number
+    sid_id = table.sid_id
+    for live in table.table.live_files():
+        path = live.data["file-path"]
+        if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
+            message = f"table {table.name}: file {path} has deletes that kuvasz does not write"
+            raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
+        known = before.find(path)
+        table.files.add(entry_of(live, known.number if known else table.files.reserve(), sid_id))
+    table.snapshot_id = table.table.snapshot_id
+
+
+def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence[Fetched]) -> int:
+    """Make a table equal to the source for some keys, in one commit on top of its last look.
+
+    Args:
+        table: At the look that is committed upon.
+        feed: The source table.
+        difference: Of an earlier look; keys that changed at the source since the snapshot of `fetched` taken out.
+        fetched: Rows of these keys and perhaps others, which are left out.
+
+    Returns:
+        How many keys were mended.
+
+    Raises:
+        ForeignChange: The table changed since the look; nothing was committed.
+        OutcomeUnknown, LakeError: See `IcebergTable.commit`.
+    """
+    changeset = Changeset()
+    changeset.rows = len(difference)
+    changeset.delete(difference.files, difference.places)
+    sid = feed.sid if table.target.has_sid else None
+    for file, keys in pairs(fetched):
+        unwanted = np.flatnonzero(find(difference.keys, keys) < 0)
+        if len(unwanted) == file.rows:
+            continue
+        number = table.files.reserve()
+        changeset.add(number, file, sid)
+        if len(unwanted):
+            changeset.deletes[number] = BitMap64(unwanted.astype(np.uint64))
+    _send(table, changeset)
+    return len(difference)
+
+
+def _send(table: LakeTable, changeset: Changeset) -> None:
+    """Commit on top of the last look; no source gets any further by it.
+
+    The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
+    """
+    sent = Draft(table, changeset).finish({})
+    summary = {"kuvasz.mend": str(changeset.rows)}
+    commit = dataclasses.replace(sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=summary)
+    try:
+        table.snapshot_id, _ = table.table.commit(commit)
+    except ForeignChange:
+        remove(file_io(table.io_properties, table.location), {file.path for file in sent.delete_files})
+        raise
+
+
+def _no_keys(table: LakeTable) -> ReadKeys:
+    def read(files: object) -> list[tuple[int, object]]:
+        raise InternalError(f"table {table.name}: keys are not read beside a running kuvasz ({files})")
+
+    return read  # type: ignore[return-value]
+
+
+__all__ = ["LakeBeside", "look", "mend"]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.chunks import Chunk, Cut
+from kuvasz.lake.table.write_era import Era
+from kuvasz.model import Position, Relation, Segment, Truncation
+from tests.contract.changes import ITEMS, Sender, insert, relation
+
+WIDER = relation(oid=7)
+
+
+def messages(chunk: Chunk) -> list[bytes]:
+    data, lengths = b"".join(chunk.parts), np.concatenate(chunk.lengths)
+    assert (len(data), int(lengths.sum()), chunk.rows) == (chunk.size, len(data), len(lengths))
+    ends = np.cumsum(lengths).tolist()
+    return [data[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[list[Segment | Truncation], list[tuple]]:
+    """Changes of two sources, and every event in them: source, commit LSN, relation, message, whether open."""
+    changes: list[Segment | Truncation] = []
+    events: list[tuple] = []
+    numbers = iter(range(10**6))
+    for name in draw(st.lists(st.sampled_from(["eu", "us"]), max_size=8)):
+        sender = draw(st.just(Sender(name, start=1000 * (1 + next(numbers)))))
+        is_open = draw(st.booleans())
+        if draw(st.integers(0, 4)) == 0:
+            truncation = sender.truncation(is_open=is_open)
+            changes.append(truncation)
+            events.append((name, truncation.commit_lsn, None, None, is_open))
+            continue
+        found = draw(st.sampled_from([ITEMS, WIDER]))
+        sizes = draw(st.lists(st.lists(st.integers(0, 200), min_size=1, max_size=4), min_size=1, max_size=4))
+        runs = [(sender.commit_lsn(), [insert(next(numbers), 0, "x" * size) for size in run]) for run in sizes]
+        changes.append(sender.segment(runs, is_open=is_open, relation=found))
+        for number, (lsn, rows) in enumerate(runs):
+            events += [(name, lsn, found, row, is_open and number == len(runs) - 1) for row in rows]
+    return changes, events
+
+
+def flat(cut: Cut) -> list[tuple]:
+    found = []
+    for step in cut.steps:
+        if isinstance(step, Truncation):
+            found.append((step.source, step.commit_lsn, None, None))
+            continue
+        for row, message in enumerate(messages(step)):
+            found.append((step.source, step.commit_lsn_of(row), step.relation, message))
+    return found
+
+
+@settings(deadline=None)  # a busy machine is no fault of ours
+@given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
+def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
+    changes, events = made
+    cut = chunks.cut(changes, accepted, chunk_bytes)
+    kept = [event for event in events if event[1] >= accepted.get(event[0], 0)]
+    for source in ("eu", "us"):
+        assert [event for event in flat(cut) if event[0] == source] == [e[:4] for e in kept if e[0] == source]
+    assert cut.rows == sum(event[3] is not None for event in kept) == sum(cut.rows_of.values())
+    assert cut.skipped == sum(event[3] is not None for event in events) - cut.rows
+    # A step is of whole transactions, or of one that goes on.
+    is_open = {(event[0], event[1]): event[4] for event in events}
+    for step in cut.steps:
+        lsn = chunks.open_lsn(step)
+        is_chunk = isinstance(step, Chunk)
+        lsns = [step.commit_lsn_of(row) for row in range(step.rows)] if is_chunk else [step.commit_lsn]
+        assert {is_open[step.source, at] for at in lsns} == {bool(lsn)}
+        assert not lsn or set(lsns) == {lsn}
+    # No chunk is much larger than asked for, unless one row is.
+    for step in cut.steps:
+        if isinstance(step, Chunk):
+            assert step.size <= 2 * chunk_bytes or step.rows == 1 or step.size <= chunk_bytes + 300
+    for source, position in cut.positions.items():
+        whole = [event for event in kept if event[0] == source and not event[4]]
+        assert position.lsn == max(event[1] for event in whole) + 8
+    assert cut.positions.keys() == {event[0] for event in kept if not event[4]}
+
+
+def test_a_chunk_knows_the_transaction_of_a_row() -> None:
+    eu = Sender()
+    cut = chunks.cut([eu.transactions([insert(1), insert(2)], [insert(3)])], {}, 1 << 20)
+    (chunk,) = cut.steps
+    assert [chunk.commit_lsn_of(row) for row in range(4)] == [1100, 1100, 1200, 0]
+    assert cut.commit_us == 12000
+
+
+def test_a_relation_that_is_equal_is_the_same_version() -> None:
+    eu = Sender()
+    other = Relation(oid=ITEMS.oid, table=ITEMS.table, identity=ITEMS.identity, columns=ITEMS.columns)
+    second = eu.segment([(2000, [insert(2)])], relation=other)
+    assert len(chunks.cut([eu.one(insert(1)), second], {}, 1 << 20).steps) == 1
+
+
+def test_reached_never_goes_back_and_counts_what_did_not_touch_the_table() -> None:
+    cut = chunks.cut([Sender().one(insert(1))], {}, 1 << 20)
+    known = {"eu": Position(lsn=500, system_id="7"), "us": Position(lsn=900, commit_lsn=890, rows=3)}
+    through = {"eu": 1500, "us": 800, "new": 70}
+    assert chunks.reached(cut, through, known) == {
+        "eu": Position(lsn=1500, commit_lsn=1100, rows=1, system_id="7", commit_us=11_000),
+        "us": Position(lsn=900, commit_lsn=890, rows=3),
+    }
+    assert chunks.reached(cut, {}, {}) == {"eu": Position(lsn=1108, commit_lsn=1100, rows=1, commit_us=11_000)}
+
+
+def test_an_era_only_moves_forward() -> None:
+    era = Era.begin({"eu": Position(lsn=5)})
+    era.accept({"eu": 3, "us": 7})
+    assert era.accepted == {"eu": 5, "us": 7}

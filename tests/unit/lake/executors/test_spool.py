@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.executors.spool import Spool
+
+
+@settings(deadline=None)  # a busy machine is no fault of ours
+@given(parts=st.lists(st.binary(max_size=50), max_size=6))
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_parts_are_read_back(tmp_path_factory: pytest.TempPathFactory, scheme: str, parts: list[bytes]) -> None:
+    folder = tmp_path_factory.mktemp("spool")
+    spool = Spool(f"{scheme}{folder}", {})
+    path, slices = spool.write([memoryview(part) for part in parts])
+    assert [one.read({}) for one in slices] == parts
+    assert {one.path for one in slices} <= {path}
+    spool.remove(path)
+    spool.remove(path)
+    assert list(folder.iterdir()) == []
+
+
+def test_what_an_earlier_process_left_is_cleared(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "deep" / "er"), {})
+    path, _ = spool.write([b"x"])
+    other = Path(path).with_name("notes.txt")
+    other.touch()
+    spool.clear()
+    assert not Path(path).exists()
+    assert other.exists()
+
+
+def test_no_room_is_an_error_that_may_pass(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "spool"), {})
+    (tmp_path / "spool").rmdir()
+    with pytest.raises(LakeError, match="cannot spool changes to"):
+        spool.write([b"x"])

@@ -1,0 +1,43 @@
+"""Tasks that run on executors, run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.lake.executors.tasks import CopyRange
+from kuvasz.lake.files.key_file import KeyFiles
+from kuvasz.lake.format.layout import Layout
+from kuvasz.lake.format.partition_transforms import Term
+from kuvasz.modes.shape import Shape
+from tests.unit.decode.wires import copy_line
+from tests.unit.modes.test_append import ITEMS, KEYLESS, shape
+
+
+@pytest.mark.parametrize("to", [ITEMS, shape(KEYLESS)], ids=["key", "no key"])
+def test_a_copy_is_divided_with_and_without_a_key(tmp_path: Path, to: Shape) -> None:
+    task = CopyRange(
+        request=None, shape=to, bounded=(), properties={}, path=f"file://{tmp_path}/f{{}}.parquet", chunk_bytes=100,
+        lsn=1, file_bytes=100, layout=Layout(partition=(Term(transform="identity", column="n", width=0),)),
+    )  # fmt: skip
+    lines = b"".join(copy_line([str(number).encode(), str(number % 2).encode(), b"x"]) for number in range(5))
+    done = task.copy([(lines, None)])
+    assert done.error is None
+    assert sorted(file.rows for file in done.files) == [2, 3]
+    assert [len(keys) for keys in done.keys] == ([file.rows for file in done.files] if to.key else [0, 0])
+
+
+def test_keys_that_cannot_be_kept_leave_no_data_file(tmp_path: Path) -> None:
+    task = CopyRange(
+        request=None, shape=ITEMS, bounded=(), properties={}, path=f"file://{tmp_path}/f{{}}.parquet", chunk_bytes=9,
+        lsn=1, file_bytes=1, layout=Layout(), key_files=KeyFiles(folder=tmp_path / "keys", is_sorted=True),
+    )  # fmt: skip
+    chunks = [(copy_line([str(number).encode(), b"1", b"x"]), None) for number in range(2)]
+    assert "make room" in str(task.copy(chunks).error)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "keys").mkdir()
+    done = task.copy(chunks)
+    assert done.keys == ()
+    assert task.key_files is not None
+    assert [len(task.key_files.records(file.path)) for file in done.files] == [1, 1]

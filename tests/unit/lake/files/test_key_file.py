@@ -1,0 +1,41 @@
+"""Keys that wait on disk come back as they were, in rows' order or sorted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kuvasz.errors import InternalError, LakeError
+from kuvasz.fold.keys import Keys
+from kuvasz.index import bulk
+from kuvasz.lake.files.key_file import KeyFiles
+
+PATH = "s3://lake/items/data/kvsz-1-0.parquet"
+KEYS = Keys(hi=np.array([3, 1, 2], np.uint64), lo=np.array([7, 8, 9], np.uint64))
+
+
+def test_in_the_order_of_rows(tmp_path: Path) -> None:
+    files = KeyFiles(folder=tmp_path, is_sorted=False)
+    files.write(PATH, KEYS)
+    found = files.keys(PATH)
+    assert found.hi.tolist() == KEYS.hi.tolist()
+    assert found.lo.tolist() == KEYS.lo.tolist()
+
+
+def test_sorted(tmp_path: Path) -> None:
+    files = KeyFiles(folder=tmp_path, is_sorted=True)
+    files.write(PATH, KEYS)
+    assert files.records(PATH).tolist() == bulk.of_one_file(KEYS).tolist()
+    assert files.records(PATH)[:, 0].tolist() == [1, 2, 3]
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InternalError, match="twice"):
+        KeyFiles(folder=tmp_path, is_sorted=True).write(PATH, KEYS.take(np.array([0, 1, 0], np.int32)))
+
+
+def test_no_room_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=f"cannot be kept below {tmp_path}"):
+        KeyFiles(folder=tmp_path / "gone", is_sorted=False).write(PATH, KEYS)

@@ -1,0 +1,110 @@
+"""What is told to the JVM and what comes back; that it commits the same is in tests/contract/test_iceberg.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.jvm.jvm_calls import Inside, State
+
+
+class Compiled:
+    """Stands for the Java object."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.told: dict[str, object] = {}
+        self.direct: object = None
+
+    def look(self, _: object) -> str:
+        return self.answer
+
+    def commit(self, _: object, text: str, direct: object) -> str:
+        self.told, self.direct = json.loads(text), direct
+        return self.answer
+
+
+def told(commit: Commit) -> dict[str, object]:
+    compiled = Compiled("7 - 0")
+    assert Inside(compiled, "direct").commit(None, commit, is_local=True) == State(7, None, 0)
+    assert compiled.direct == "direct"
+    return compiled.told
+
+
+@pytest.mark.parametrize(("answer", "state"), [("- - 3", State(None, None, 3)), ("12 11 0", State(12, 11, 0))])
+def test_what_a_table_is_now(answer: str, state: State) -> None:
+    assert Inside(Compiled(answer), None).look(None) == state
+
+
+def test_properties_alone_have_no_files() -> None:
+    commit = Commit(snapshot_id=1, properties={"a": 'b"\\é'}, summary={"s": "t"}, removed_properties=["c"])
+    assert told(commit) == {"properties": {"a": 'b"\\é'}, "removed_properties": ["c"]}
+
+
+def test_files_are_told_as_they_are() -> None:
+    commit = Commit(
+        snapshot_id=1 << 62, properties={}, summary={"s": "t"},
+        data_files=['{"file-path": "a"}', '{"file-path": "b"}'], added_deletes=['{"referenced-data-file": "x"}'],
+        removed_deletes=['{"c": 1}'], removed_files=['{"d": 1}'],
+    )  # fmt: skip
+    assert told(commit) == {
+        "properties": {}, "removed_properties": [], "summary": {"s": "t"}, "snapshot_id": 1 << 62, "existing": ["x"],
+        "data_files": [{"file-path": "a"}, {"file-path": "b"}], "added_deletes": [{"referenced-data-file": "x"}],
+        "removed_deletes": [{"c": 1}], "removed_files": [{"d": 1}],
+    }  # fmt: skip
+
+
+def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
+    found = told(Commit(snapshot_id=None, properties={}, summary={}, data_files=["{}"]))
+    assert "snapshot_id" not in found
+    assert "existing" not in found
+
+
+def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
+    compiled = Compiled("1 - 0")
+    commit = Commit(snapshot_id=None, properties={}, summary={})
+    Inside(compiled, "direct").commit(None, commit, is_local=False)
+    assert compiled.direct is None
+
+
+class Scanned:
+    """Stands for a scan's tasks."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def iterator(self) -> list[str]:
+        return ['[[3,{"file-path":"a"},[]],[4,{"file-path":"b"},[{"c":1}]]]', '[[5,{"file-path":"d"},[]]]', ""]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Scanning(Compiled):
+    """A table with files."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.scanned = Scanned()
+
+    def scan(self, _: object, bounded: str) -> Scanned:
+        assert bounded == "sid"
+        return self.scanned
+
+    def some(self, _: object, tasks: list[str], most: int) -> str:
+        assert most > 0
+        return tasks.pop(0)
+
+
+def test_files_come_in_some_pieces_and_the_scan_is_closed() -> None:
+    compiled = Scanning()
+    assert [(number, data["file-path"], len(deletes)) for number, data, deletes in Inside(compiled, None).files(
+        None, "sid")] == [(3, "a", 0), (4, "b", 1), (5, "d", 0)]  # fmt: skip
+    assert compiled.scanned.is_closed
+    compiled = Scanning()
+    rest = Inside(compiled, None).files(None, "sid")
+    next(rest)
+    rest.close()
+    assert compiled.scanned.is_closed, "also when nobody asks for the rest"

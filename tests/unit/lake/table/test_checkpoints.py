@@ -1,0 +1,92 @@
+"""Indexes are kept with the files that their numbers mean."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyroaring import BitMap64
+
+from kuvasz.index.positions import PositionIndex
+from kuvasz.lake.format.schema import LakeSchema
+from kuvasz.lake.table import checkpoints
+from kuvasz.lake.table.checkpoints import Checkpoints
+from tests.unit.lake.tables import World, keys_of
+
+
+def filled(tmp_path: Path, key: tuple[str, ...] = ("id",)) -> World:
+    """A table of two files, with an index that was not saved yet."""
+    world = World(tmp_path, key=key)
+    world.add("a", 1, 2)
+    world.add("b", 3, 4)
+    assert world.table.index
+    return world
+
+
+def test_what_was_kept_is_not_read_again(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    before = world.places(1, 2, 3, 4)
+    world.table.close()
+    world.add("c", 5)
+    world.read.clear()
+    world.start()
+    assert world.places(1, 2, 3, 4) == before
+    assert world.read == ["c"]
+    numbers = {entry.path: entry.number for entry in world.table.files}
+    assert world.places(5) == [(numbers["c"], 0)]
+    assert len(set(numbers.values())) == 3, "no number is given twice"
+
+
+def test_without_a_checkpoint_all_is_read(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    world.read.clear()
+    world.start()
+    assert world.table.index
+    assert sorted(world.read) == ["a", "b"]
+
+
+def test_whole_rows_are_hashed_anew_when_they_have_other_columns(tmp_path: Path) -> None:
+    world = filled(tmp_path, key=())
+    assert world.table.is_bag
+    world.table.close()
+    world.iceberg.now = LakeSchema(schema_id=1, fields=world.iceberg.now.fields)
+    world.read.clear()
+    world.start()
+    assert world.table.index
+    assert sorted(world.read) == ["a", "b"]
+
+
+def test_a_disk_without_room_is_told_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(self: PositionIndex, tag: dict) -> None:
+        raise OSError("no room")
+
+    world = filled(tmp_path)
+    monkeypatch.setattr(PositionIndex, "checkpoint", full)
+    with caplog.at_level(logging.WARNING):
+        world.table.checkpoint()
+    (record,) = caplog.records
+    assert (record.event, record.table, record.error) == ("index_unsaved", "shop.items", "no room")
+
+
+def test_after_many_entries_it_is_saved_and_forgets_keys_that_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 10)
+    world = filled(tmp_path)
+    index, mine = world.table.index, Checkpoints(world.table)
+    for number in range(100, 130):
+        index.insert(keys_of(number), 999, np.zeros(1, np.uint32))  # a file that went
+    world.table.files.find("a").dead = BitMap64([0])
+    index.mark()
+    mine.count(index, 9)
+    assert index.entries == 34
+    mine.count(index, 1)
+    assert index.entries == 3, "row 0 of a is dead, too"
+    assert index.tag["files"] == {str(entry.number): entry.path for entry in world.table.files}
+    index.insert(keys_of(200), 999, np.zeros(1, np.uint32))
+    mine.count(index, 9)
+    assert index.entries == 4, "it counts from the last one on"

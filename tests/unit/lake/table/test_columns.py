@@ -1,0 +1,352 @@
+"""A table follows the columns of its sources, and sees what others do to them in the lake."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+
+import pytest
+
+from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld
+from kuvasz.lake.executors.expressions import Projection
+from kuvasz.lake.format.evolution import AddField, RelaxFields, RenameField, Step, WidenField
+from kuvasz.lake.format.schema import LakeSchema, wanted
+from kuvasz.lake.table.columns import Columns
+from kuvasz.model import Position, Relation, TableType
+from kuvasz.ports import Feed, Target
+from tests.unit.evolve.tables import BIGINT, INT, NAME, TEXT, SourceTable
+
+TARGET = Target(name="shop.items")
+HERE = Position(lsn=1, commit_lsn=1, rows=0, system_id="1")
+
+
+def feed(source: str = "eu") -> Feed:
+    return Feed(target=TARGET.name, source=source, sid=None, table=NAME)
+
+
+class Expressions:
+    """A map without any."""
+
+    def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+        return Projection(relation=relation, columns=tuple(range(len(relation.columns))), transform=None)
+
+
+class Iceberg:
+    """A table in a catalog that takes steps."""
+
+    def __init__(self, source: SourceTable) -> None:
+        self.now = LakeSchema(schema_id=0, fields=wanted(TARGET, source.catalog()))
+        self.properties: dict[str, str] = {}
+        self.commits: list[tuple[str, ...]] = []
+        self.earlier: dict[str, str | None] = {}
+
+    @property
+    def schema_id(self) -> int:
+        return self.now.schema_id
+
+    def schema(self) -> LakeSchema:
+        return self.now
+
+    def refresh(self) -> None:
+        pass
+
+    def earlier_columns(self) -> dict[str, str | None]:
+        return self.earlier
+
+    def change_schema(self, steps: Iterable[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+        steps = list(steps)
+        for step in steps:
+            self.take(step)
+        self.properties |= properties(self.now)
+        self.commits.append(tuple(type(step).__name__ for step in steps))
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self.properties |= properties
+        self.commits.append(("properties",))
+
+    def remove_properties(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self.properties[name]
+
+    def take(self, step: Step) -> None:
+        fields = list(self.now.fields)
+        match step:
+            case AddField():
+                number = 1 + max(field.field_id for field in fields)
+                fields.append(dataclasses.replace(step.field, field_id=number))
+            case RenameField():
+                fields = [dataclasses.replace(f, name=step.to) if f.name == step.name else f for f in fields]
+            case WidenField():
+                fields = [dataclasses.replace(f, type=step.type) if f.name == step.name else f for f in fields]
+            case RelaxFields():
+                fields = [dataclasses.replace(f, required=f.required and f.name not in step.names) for f in fields]
+        self.now = LakeSchema(schema_id=self.now.schema_id + 1, fields=tuple(fields))
+
+    def drop(self, name: str) -> None:
+        fields = tuple(field for field in self.now.fields if field.name != name)
+        self.now = LakeSchema(schema_id=self.now.schema_id + 1, fields=fields)
+        self.earlier[name] = None
+
+
+class World:
+    """A source table, and a lake table with just what its columns look at."""
+
+    def __init__(self) -> None:
+        self.source = SourceTable()
+        self.iceberg = Iceberg(self.source)
+        self.positions: dict[str, Position] = {}
+        self.forgotten: list[str] = []
+        self.table = SimpleNamespace(
+            table=self.iceberg, name=TARGET.name, target=TARGET, schema=self.iceberg.now, key=self.source.key,
+            seed=bytes(16), positions=self.positions, format_version=3, is_bag=False,
+            definition=threading.RLock(), reload_schema=self.reload, forget_position=self.forgotten.append,
+        )  # fmt: skip
+        self.columns = Columns(self.table, Expressions())
+        self.evolve()
+        self.positions["eu"] = HERE
+
+    def reload(self, key: tuple[str, ...] | None = None) -> None:
+        self.table.schema = self.iceberg.now
+        self.table.key = self.table.key if key is None else key
+        self.columns.forget_shapes()
+
+    def evolve(self, source: str = "eu", *, is_streaming: bool = False, **changed: object) -> tuple[str, ...]:
+        target = dataclasses.replace(TARGET, **changed)
+        return self.columns.evolve(target, feed(source), self.source.catalog(), is_streaming=is_streaming)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
+    earlier = world.source.catalog()
+    before = world.columns.shape(feed(), earlier)
+    assert world.columns.shape(feed(), earlier) is before
+    number = world.source.add("size")
+    with pytest.raises(SchemaError, match=r"source eu, table public\.items: .*size"):
+        world.columns.check(feed(), world.source.catalog())
+    world.iceberg.commits.clear()
+    assert world.evolve(is_streaming=True)
+    assert world.iceberg.commits == [("AddField",)], "schema and property in one commit"
+    known = world.columns.of("eu")
+    assert known.columns[number].field == world.table.schema.by_name("size").field_id
+    assert world.iceberg.properties["kuvasz.columns.eu"] == known.render()
+    world.columns.check(feed(), world.source.catalog())
+    after = world.columns.shape(feed(), earlier)
+    assert [one.name for one in after.bindings] == [*(one.name for one in before.bindings), "size"]
+
+
+def test_a_message_whose_columns_have_no_numbers_is_not_taken_by_its_names(world: World) -> None:
+    with pytest.raises(SchemaError, match="which of its columns a message means was not found out"):
+        world.columns.shape(feed(), world.source.message())
+
+
+def test_a_message_of_a_table_as_it_is_now_has_its_numbers(world: World) -> None:
+    shape = world.columns.shape_now(feed(), world.source.message())
+    assert [(one.name, one.column) for one in shape.bindings] == [("id", 0), ("n", 1), ("name", 2)]
+    world.source.alter(2, name="m")
+    with pytest.raises(SchemaError, match=r"source eu, table public\.items: its columns were others a while ago"):
+        world.columns.shape_now(feed(), world.source.message())
+
+
+def test_what_is_the_same_costs_no_commit(world: World) -> None:
+    world.iceberg.commits.clear()
+    assert world.evolve() == ()
+    assert world.evolve(is_streaming=True) == ()
+    assert not world.iceberg.commits
+
+
+def test_columns_are_read_from_the_table_again(world: World) -> None:
+    assert Columns(world.table, Expressions()).of("eu") == world.columns.of("eu")
+    world.columns.forget("eu")
+    assert world.columns.of("eu") is None
+    world.columns.forget("eu")
+
+
+@pytest.mark.parametrize(("asked", "error"), [("hold", SchemaHeld), ("stop", SchemaError)])
+def test_the_map_may_forbid_to_follow(world: World, asked: str, error: type[SchemaError]) -> None:
+    world.source.add("size")
+    with pytest.raises(SchemaError) as caught:
+        world.evolve(on_schema_change=asked)
+    assert type(caught.value) is error
+    assert f"`on_schema_change: {asked}`" in caught.value.hint
+    assert world.table.schema.by_name("size") is None
+
+
+def test_what_needs_a_copy_is_not_done_while_it_streams(world: World) -> None:
+    world.source.alter(world.source.number("n"), pg_type=TEXT)
+    world.source.rewrite()
+    world.iceberg.commits.clear()
+    with pytest.raises(CopyNeeded):
+        world.evolve(is_streaming=True)
+    assert (world.forgotten, world.iceberg.commits) == ([], [])
+    done = world.evolve()
+    assert done[-1].startswith("its rows are copied again")
+    assert world.forgotten == ["eu"]
+
+
+def test_another_key_is_taken_over(world: World) -> None:
+    world.source.alter(world.source.number("id"), is_key=False)
+    world.source.alter(world.source.number("n"), is_key=True)
+    world.evolve()
+    assert world.table.key == ("n",)
+    assert json.loads(world.iceberg.properties["kuvasz.key"]) == ["n"]
+
+
+def test_a_source_that_streams_does_not_guess_what_another_one_wants(world: World) -> None:
+    world.iceberg.take(RenameField("n", "m"))
+    with pytest.raises(SchemaError, match="column n was renamed to m in the lake by someone else") as caught:
+        world.evolve()
+    assert caught.value.hint.startswith("give it its name back, and then: kuvasz retry --table shop.items; or copy")
+    with pytest.raises(SchemaError, match="column n was renamed to m"):
+        world.columns.follow()
+
+
+def test_a_source_that_is_copied_gets_its_names_back(world: World) -> None:
+    world.positions.clear()
+    world.iceberg.take(RenameField("n", "m"))
+    assert world.evolve() == ("column m of the lake is named n again",)
+    assert world.table.schema.by_name("n") is not None
+
+
+def test_a_column_of_ours_that_was_dropped_is_told(world: World) -> None:
+    world.iceberg.drop("n")
+    with pytest.raises(SchemaError, match="column n was dropped in the lake by someone else") as caught:
+        world.columns.follow()
+    assert caught.value.hint == "copy the table again: kuvasz resync --table shop.items"
+
+
+def test_a_name_that_was_dropped_in_the_lake_is_not_filled_again(world: World) -> None:
+    world.source.add("size")
+    world.iceberg.earlier["size"] = None
+    with pytest.raises(SchemaError, match="column size was dropped in the lake") as caught:
+        world.evolve(is_streaming=True)
+    assert caught.value.hint.startswith("added anew it would be empty")
+
+
+def test_columns_that_others_add_are_taken_over(world: World) -> None:
+    extra = dataclasses.replace(world.iceberg.now.fields[-1], name="theirs", required=False)
+    world.iceberg.take(AddField(extra))
+    world.columns.follow()
+    assert world.table.schema.by_name("theirs") is not None
+
+
+def test_another_table_under_the_same_name_is_refused(world: World) -> None:
+    other = SourceTable(("id", BIGINT))
+    other.oid += 1
+    with pytest.raises(SchemaError):
+        world.columns.shape(feed(), other.message())
+
+
+def test_several_sources_fill_the_same_fields(world: World) -> None:
+    assert world.evolve("us") == ()
+    fields = {source: world.columns.of(source).fields for source in ("eu", "us")}
+    assert fields["eu"] == fields["us"]
+    world.source.drop(world.source.number("n"))
+    world.source.add("n", TEXT)
+    world.evolve("us")
+    assert world.columns.of("eu").fields == fields["eu"], "the other source goes on as it was"
+
+
+def test_names_that_columns_had_lead_to_their_fields(world: World) -> None:
+    assert world.columns.former_names() == {}
+    world.source.alter(2, name="size")
+    world.evolve(is_streaming=True)
+    world.source.alter(2, name="width")
+    world.evolve(is_streaming=True)
+    assert world.columns.former_names() == {"n": "width", "size": "width"}
+
+
+class Reading(Expressions):
+    """A map whose filter looks at the column n, or at m if its text names that."""
+
+    def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+        plain = super().project(target, relation, place, key)
+        reads = () if target.filter is None else ("m",) if "m" in target.filter else ("n",)
+        return dataclasses.replace(plain, reads=reads)
+
+
+def follow(world: World, *, is_streaming: bool = False, **changed: object) -> tuple[str, ...]:
+    """Evolve with another map, which the table has from its start on."""
+    world.table.target = dataclasses.replace(TARGET, **changed)
+    return world.evolve(is_streaming=is_streaming, **changed)
+
+
+@pytest.fixture
+def reading(world: World) -> World:
+    world.columns._expressions = Reading()
+    world.source.add("m", INT)
+    follow(world, is_streaming=True, filter="n > 5")
+    assert world.columns.of("eu").reads == {"n": 2}
+    return world
+
+
+def swap(world: World) -> None:
+    number = world.source.number("m")
+    world.source.alter(2, name="m")
+    world.source.alter(number, name="n")
+
+
+def test_a_name_that_means_another_column_to_the_filter_has_a_clone_copied(reading: World) -> None:
+    swap(reading)
+    with pytest.raises(CopyNeeded, match="n in the map's expressions names another column than before"):
+        follow(reading, is_streaming=True, filter="n > 5")
+    told = follow(reading, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+    assert "its rows are copied again" in told[-1]
+    follow(reading, is_streaming=True, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_what_keeps_the_past_stops_until_the_map_goes_by_the_names_of_now(
+    reading: World, table_type: TableType
+) -> None:
+    swap(reading)
+    with pytest.raises(SchemaError, match="names another column than before") as caught:
+        follow(reading, filter="n > 5", type=table_type)
+    assert not isinstance(caught.value, CopyNeeded)
+    assert "kuvasz resync --table shop.items" in str(caught.value.hint)
+    follow(reading, filter="m > 5", type=table_type)
+    assert reading.columns.of("eu").reads == {"m": 2}
+    assert reading.forgotten == []
+
+
+def test_a_filter_that_goes_by_a_new_name_from_the_start_is_no_change(reading: World) -> None:
+    reading.source.alter(2, name="m2")
+    reading.source.alter(reading.source.number("m"), name="old")
+    reading.source.alter(2, name="m")
+    assert "its rows are copied again" not in str(follow(reading, filter="m > 5"))
+    assert reading.columns.of("eu").reads == {"m": 2}
+
+
+def test_properties_that_do_not_say_what_was_read_go_by_the_names_of_then(reading: World) -> None:
+    known = dataclasses.replace(reading.columns.of("eu"), reads={}, expressions="")
+    reading.columns._known["eu"] = known
+    assert follow(reading, is_streaming=True, filter="n > 5") == ()
+    reading.columns._known["eu"] = known
+    swap(reading)
+    with pytest.raises(CopyNeeded):
+        follow(reading, is_streaming=True, filter="n > 5")
+
+
+def test_rows_of_a_backlog_are_seen_by_the_names_of_now(reading: World) -> None:
+    before = reading.source.catalog()
+    reading.source.alter(2, name="size")
+    follow(reading, filter="m > 5")
+    seen: list[tuple[str, ...]] = []
+    reading.table.target = dataclasses.replace(TARGET, filter="m > 5")
+
+    class Watching(Reading):
+        def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+            seen.append(tuple(column.name for column in relation.columns))
+            return super().project(target, relation, place, key)
+
+    reading.columns._expressions = Watching()
+    reading.columns.shape(feed(), dataclasses.replace(before, attributes=0))
+    assert seen == [("id", "size", "name", "m")]

@@ -1,0 +1,105 @@
+"""What is noted of sources in the properties of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.format import gaps, source_positions
+from kuvasz.lake.table.notes import Notes
+from kuvasz.model import Position
+from kuvasz.ports import Gap
+
+HERE = Position(lsn=0x1A2B, commit_lsn=0x1A00, rows=3, system_id="7361")
+
+
+class Table:
+    """An Iceberg table as far as its properties go."""
+
+    name = "shop.items"
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = dict(properties)
+        self.commits = 0
+
+    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+        self.properties |= properties
+        self.remove_properties(removed)
+
+    def remove_properties(self, names: Iterable[str]) -> None:
+        self.commits += 1
+        for name in names:
+            self.properties.pop(name, None)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table({source_positions.PREFIX + source: source_positions.render(HERE) for source in ("eu", "us")})
+
+
+def test_what_is_parked_is_noted_by_source(table: Table) -> None:
+    notes = Notes(table)
+    notes.park("eu", "a" * 32)
+    notes.park("us", "b" * 32)
+    notes.park("eu", None)
+    assert (notes.parked("eu"), notes.parked("us")) == (None, "b" * 32)
+    assert "kuvasz.parked.us" in table.properties
+
+
+def test_partitions_are_stored_when_they_change(table: Table) -> None:
+    notes = Notes(table)
+    assert notes.parts("eu") is None
+    notes.remember_parts("eu", frozenset())
+    assert notes.parts("eu") == frozenset()
+    notes.remember_parts("eu", frozenset({"b", "a"}))
+    notes.remember_parts("eu", frozenset({"a", "b"}))
+    assert (notes.parts("eu"), notes.parts("us"), table.commits) == ({"a", "b"}, None, 2)
+    assert table.properties["kuvasz.partitions.eu"] == '["a", "b"]'
+
+
+def test_a_position_goes_with_what_stood_beside_it(table: Table) -> None:
+    notes = Notes(table)
+    notes.drop_position("eu", to_repair=True)
+    notes.park("eu", "a" * 32)
+    notes.drop_position("eu", to_repair=False)
+    assert table.properties == {source_positions.PREFIX + "us": source_positions.render(HERE)}
+
+
+@pytest.mark.parametrize(("to_repair", "has_position"), [(False, True), (True, True), (True, False)])
+def test_of_another_source_the_columns_go_in_the_same_commit(
+    table: Table, to_repair: bool, has_position: bool
+) -> None:
+    table.properties["kuvasz.columns.eu"] = "{}"
+    if not has_position:
+        del table.properties[source_positions.PREFIX + "eu"]
+    Notes(table).drop_position("eu", to_repair=to_repair, is_gone=True)
+    assert not {source_positions.PREFIX + "eu", "kuvasz.columns.eu"} & table.properties.keys()
+    assert table.commits == 1
+
+
+def test_a_gap_opens_where_the_position_was(table: Table) -> None:
+    notes = Notes(table)
+    notes.park("eu", "a" * 32)
+    notes.drop_position("eu", to_repair=True)
+    (gap,) = notes.gaps("eu")
+    assert (gap.from_lsn, gap.is_open) == (HERE.lsn, True)
+    assert notes.parked("eu") is None
+    assert source_positions.parse(table.properties, "t") == {"us": HERE}
+    notes.drop_position("eu", to_repair=True)
+    assert notes.gaps("eu") == (gap,), "without a position no other gap opens"
+
+
+def test_the_open_gap_is_closed_with_a_commit(table: Table) -> None:
+    closed = Gap(from_lsn=1, noticed_us=2, to_lsn=3, until_us=4)
+    table.properties[gaps.PREFIX + "eu"] = gaps.render((closed,))
+    notes, changeset = Notes(table), Changeset()
+    notes.close_gap(changeset, "eu", 5, 6)
+    assert not changeset.properties
+    notes.drop_position("eu", to_repair=True)
+    before = dict(table.properties)
+    notes.close_gap(changeset, "eu", 0x2000, 7)
+    assert table.properties == before, "it is for the commit to do"
+    first, last = gaps.parse(changeset.properties, "eu", "t")
+    assert (first, last.from_lsn, last.to_lsn, last.until_us) == (closed, HERE.lsn, 0x2000, 7)

@@ -1,0 +1,195 @@
+"""Files and index are brought up to a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pyroaring import BitMap64
+
+from kuvasz.errors import ForeignChange, TableError
+from kuvasz.fold.keys import Keys
+from kuvasz.index.positions import ABSENT, PositionIndex
+from kuvasz.lake.files.files import Changeset, FileTable
+from kuvasz.lake.files.live_file import LiveFile
+from kuvasz.lake.format import naming
+from kuvasz.lake.table.recovery import Recovery
+from kuvasz.model import TableType
+
+PLACE = "s3://b/shop/items"
+
+
+def keys_of(*numbers: int) -> Keys:
+    return Keys(hi=np.full(len(numbers), 7, np.uint64), lo=np.array(numbers, np.uint64))
+
+
+def stream(order: int) -> str:
+    """A file of the stream."""
+    return naming.fresh(PLACE, "eu", order)
+
+
+class World:
+    """A table with just what a recovery looks at, and an index."""
+
+    def __init__(
+        self, kind: TableType = TableType.CLONE, *, has_members: bool = False, is_plain: bool = True
+    ) -> None:
+        self.keys: dict[str, Keys] = {}
+        self.versions: dict[tuple[str, bool], tuple[Keys, list[int]]] = {}
+        self.live: list[LiveFile] = []
+        self.read: list[str] = []
+        self.index = PositionIndex.in_memory()
+        self.table = SimpleNamespace(
+            name="shop.items", target=SimpleNamespace(type=kind, has_members=has_members), files=FileTable({}),
+            table=SimpleNamespace(live_files=lambda *, in_order: iter(self.live)), open={}, sid_id=None,
+            is_growing=kind in {TableType.APPEND, TableType.CHANGELOG}, is_bag=False, identity=("id",),
+            layout=SimpleNamespace(is_plain=is_plain, order=()), alive=lambda files, rows: (files, rows),
+            void_open=lambda: None,
+        )  # fmt: skip
+
+    def add(self, path: str, *numbers: int, sequence: int = 1) -> str:
+        data = {"file-path": path, "record-count": len(numbers), "file-size-in-bytes": 1, "spec-id": 0,
+                "partition": []}  # fmt: skip
+        self.live.append(LiveFile(data=data, deletes=(), sequence=sequence))
+        self.keys[path] = keys_of(*numbers)
+        return path
+
+    def _keys(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+        self.read += [path for _, path in files]
+        return [(number, self.keys[path]) for number, path in reversed(files)]
+
+    def _versions(self, files: Sequence[tuple[int, str]], are_open: bool) -> list:
+        found = [(number, self.versions.get((path, are_open))) for number, path in files]
+        return [(number, one[0], np.array(one[1], np.uint32)) for number, one in found if one is not None]
+
+    def recover(self) -> None:
+        Recovery(self.table, self.index, self._keys, self._versions).run()
+
+    def places(self, *numbers: int) -> list[tuple[str, int] | None]:
+        """Where the index sends keys: path and row; `("", …)` for nowhere, None for unknown ones."""
+        path_of = {entry.number: entry.path for entry in self.table.files}
+        found = zip(*(part.tolist() for part in self.index.lookup(keys_of(*numbers))), strict=True)
+        return [None if file == ABSENT else (path_of.get(file, ""), row) for file, row in found]
+
+
+def test_only_new_files_are_read_and_those_that_are_gone_are_forgotten() -> None:
+    world = World()
+    one, two = world.add(stream(1), 1, 2), world.add(stream(2), 3)
+    world.recover()
+    assert world.places(1, 2, 3, 4) == [(one, 0), (one, 1), (two, 0), None]
+    del world.live[0]
+    three = world.add(stream(3), 1)
+    world.read.clear()
+    world.recover()
+    assert world.read == [three]
+    assert world.places(1, 2, 3) == [(three, 0), None, (two, 0)]
+    assert {entry.path for entry in world.table.files} == {two, three}
+
+
+def test_dead_rows_of_a_clone_are_left_out() -> None:
+    world = World()
+    one = world.add(stream(1), 1, 2, 3)
+    world.table.files.dead = lambda _: BitMap64([1])
+    world.recover()
+    assert world.places(1, 2, 3) == [(one, 0), None, (one, 2)]
+
+
+def test_files_keep_what_is_known_of_their_dead_rows() -> None:
+    world = World()
+    one = world.add(stream(1), 1)
+    world.recover()
+    number = world.table.files.find(one).number
+    world.table.files.find(one).dead = dead = BitMap64([0])
+    world.recover()
+    entry = world.table.files.find(one)
+    assert (entry.number, entry.dead) == (number, dead)
+
+
+def test_a_large_transaction_does_not_survive_what_it_replaces() -> None:
+    world = World()
+    one = world.add(stream(1), 1)
+    world.recover()
+    changeset = Changeset()
+    changeset.deletes[world.table.files.find(one).number] = BitMap64([0])
+    world.table.open["eu"] = SimpleNamespace(changeset=changeset)
+    world.recover()
+    world.live.clear()
+    with pytest.raises(ForeignChange, match="a large transaction of source eu") as caught:
+        world.recover()
+    assert caught.value.hint.endswith("kuvasz retry --table shop.items")
+
+
+def test_every_file_of_a_collapse_says_whose_it_is() -> None:
+    world = World(has_members=True)
+    world.add(naming.fresh(PLACE, "eu/7", 1), 1)
+    world.recover()
+    strange = world.add(stream(2), 2)
+    with pytest.raises(TableError, match=f"file {strange} was written by someone else"):
+        world.recover()
+
+
+def test_the_last_row_of_a_key_counts_where_several_have_it() -> None:
+    world = World(TableType.APPEND)
+    world.add(stream(1), 1, 2, 1)
+    two = world.add(stream(2), 2, 3, 2)
+    world.recover()
+    assert world.places(1, 2, 3) == [(world.live[0].data["file-path"], 2), (two, 2), (two, 1)]
+    three = world.add(stream(3), 3)
+    world.read.clear()
+    world.recover()
+    assert world.read == [three]
+    assert world.places(3, 2) == [(three, 0), (two, 2)]
+
+
+def test_files_that_are_not_newer_have_all_read_anew() -> None:
+    world = World(TableType.APPEND)
+    world.add(stream(1), 1, 1)
+    world.recover()
+    merged = naming.merged(PLACE, [world.live[0].data["file-path"]], is_ordered=True)
+    world.add(merged, 1)
+    world.live.reverse()
+    world.read.clear()
+    world.recover()
+    assert len(world.read) == 2
+    assert world.places(1) == [(world.live[1].data["file-path"], 1)]
+
+
+def test_rows_of_any_age_are_sent_nowhere() -> None:
+    world = World(TableType.APPEND)
+    world.add(stream(1), 1, 2)
+    theirs = world.add(f"{PLACE}/data/00000-0-theirs.parquet", 1, 3, 3, sequence=2)
+    world.recover()
+    assert [place and place[0] for place in world.places(1, 2, 3)] == ["", world.live[0].data["file-path"], ""]
+    assert theirs in world.read
+
+
+@pytest.mark.parametrize(("sequence", "is_sure"), [(1, False), (2, True)])
+def test_partitions_lose_the_order_within_a_commit(sequence: int, *, is_sure: bool) -> None:
+    world = World(TableType.APPEND, is_plain=False)
+    world.add(stream(1), 1)
+    two = world.add(stream(2), 1, sequence=sequence)
+    world.recover()
+    assert world.places(1) == [(two if is_sure else "", 0)]
+
+
+def test_the_open_version_counts_else_the_one_that_ended_last() -> None:
+    world = World(TableType.HISTORY)
+    one, two = world.add(stream(1), 1, 2, 3), world.add(stream(2), 2, 3)
+    world.versions = {
+        (one, True): (keys_of(1), [0]),
+        (one, False): (keys_of(2, 3), [1, 2]),
+        (two, True): (keys_of(2), [0]),
+        (two, False): (keys_of(3), [1]),
+    }
+    world.recover()
+    assert world.places(1, 2, 3) == [(one, 0), (two, 0), (two, 1)]
+
+
+def test_without_an_identity_nothing_is_read() -> None:
+    world = World()
+    world.table.identity = ()
+    one = world.add(stream(1), 1)
+    world.recover()
+    assert (world.read, [entry.path for entry in world.table.files]) == ([], [one])

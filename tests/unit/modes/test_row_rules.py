@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kuvasz.decode import tuples
+from kuvasz.errors import DecodeError
+from kuvasz.model import Kind, ValueType, Wire
+from kuvasz.modes import row_rules
+from kuvasz.modes.row_rules import Computed, Evaluated, Input, Transform
+
+TEXT = ValueType(kind=Kind.STRING)
+INT = ValueType(kind=Kind.INT, wire=Wire.INTEGER)
+PLAN = Transform(
+    place="source eu, table public.t",
+    inputs=(Input(name="id", column=0, type=INT), Input(name="body", column=1, type=TEXT)),
+    filter="id > 0",
+    filter_inputs=(0,),
+    computed=(Computed(name="size", text="length(body)", inputs=(1,), type=INT),),
+    identity=(0,),
+)
+
+
+def cell(value: object) -> bytes:
+    if value is None:
+        return b"n"
+    if value is ...:
+        return b"u"
+    return b"t" + struct.pack(">I", len(str(value))) + str(value).encode()
+
+
+def row(*values: object) -> bytes:
+    return struct.pack(">H", len(values)) + b"".join(cell(value) for value in values)
+
+
+def split(*messages: bytes) -> tuples.Changes:
+    lengths = np.array([len(message) for message in messages], np.uint32)
+    return tuples.split_changes(b"".join(messages), lengths, 2)
+
+
+def insert(*values: object) -> bytes:
+    return b"I\0\0\0\1N" + row(*values)
+
+
+def update(*values: object, old: tuple | None = None, tag: bytes = b"K") -> bytes:
+    return b"U\0\0\0\1" + (b"" if old is None else tag + row(*old)) + b"N" + row(*values)
+
+
+def delete(*values: object, tag: bytes = b"K") -> bytes:
+    return b"D\0\0\0\1" + tag + row(*values)
+
+
+def test_inputs_are_those_of_new_rows_and_then_of_old_ones() -> None:
+    changes = split(insert("1", "a"), delete("2", None), update("3", "c", old=("4", None)))
+    assert row_rules.valid_rows(changes).tolist() == [0, 2]
+    new = row_rules.inputs_of(PLAN, changes.new, row_rules.valid_rows(changes))
+    assert new.to_pydict() == {"i0": [1, 3], "i1": ["a", "c"], "w0": [True, True], "w1": [True, True]}
+    old = row_rules.inputs_of(PLAN, changes.old, is_key_only=row_rules.key_only(changes))
+    assert old.to_pydict() == {"i0": [2, 4], "i1": [None, None], "w0": [True, True], "w1": [False, False]}
+
+
+def test_expressions_see_rows_alone_that_carry_what_they_look_at() -> None:
+    changes = split(update("1", ...), update("2", None, old=("3", "c"), tag=b"O"), delete("4", None))
+    new = row_rules.inputs_of(PLAN, changes.new, row_rules.valid_rows(changes))
+    assert new["w1"].to_pylist() == [False, True]
+    assert row_rules.key_only(changes).tolist() == [False, True]
+    old = row_rules.inputs_of(PLAN, changes.old, is_key_only=row_rules.key_only(changes))
+    assert (old["w0"].to_pylist(), old["w1"].to_pylist()) == ([True, True], [True, False])
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("null", [None]), ("clamp", [9999])])
+def test_what_expressions_look_at_goes_by_the_policy_of_the_table(policy: str, expected: list[int | None]) -> None:
+    day = Input(name="day", column=1, type=ValueType(kind=Kind.DATE, wire=Wire.DATE))
+    plan = dataclasses.replace(PLAN, inputs=(PLAN.inputs[0], day))
+    changes = split(insert("1", "infinity"))
+    found = row_rules.inputs_of(plan, changes.new, out_of_range=policy)["i1"].to_pylist()
+    assert [day and day.year for day in found] == expected
+    with pytest.raises(DecodeError, match="column day: value 'infinity'") as caught:
+        row_rules.inputs_of(plan, changes.new)
+    assert "`out_of_range: null | clamp`" in str(caught.value.hint)
+    key = dataclasses.replace(plan, identity=(0, 1))
+    with pytest.raises(DecodeError):
+        row_rules.inputs_of(key, changes.new, out_of_range=policy)
+
+
+def test_rows_outside_the_filter_become_deletions_of_what_was_before() -> None:
+    changes = split(
+        insert("1", "a"), insert("2", "b"), update("3", "c"), update("4", "d", old=("5", None)), delete("6", None)
+    )
+    keep = np.array([True, False, False, False, False, False])
+    sizes = pa.array([10, 20, 30, 40, None, None], pa.int32())
+    by_body = dataclasses.replace(PLAN, filter="body > ''", filter_inputs=(1,))
+    out = row_rules.attach(by_body, changes, Evaluated(keep=keep, computed=(sizes,)))
+    assert bytes(out.tag) == b"IDDDD"
+    olds = [out.old.text(0, number) for number in out.old_row[1:]]
+    assert olds == [b"2", b"3", b"5", b"6"]
+    assert out.new.computed[0].to_pylist() == [10, 20, 30, 40, None]
+    assert out.old.computed[0].to_pylist() == [None, None, 20, 30]
+    assert out.outside is not None
+    assert out.outside.tolist() == [False, True, False, False, False]
+
+
+def test_a_whole_old_row_tells_that_a_row_never_was_inside() -> None:
+    changes = split(update("1", "a", old=("1", "b"), tag=b"O"), delete("2", "c", tag=b"O"))
+    keep = np.array([False, False, False])
+    out = row_rules.attach(PLAN, changes, Evaluated(keep=keep, computed=(pa.nulls(3, pa.int32()),)))
+    assert out.outside is not None
+    assert out.outside.tolist() == [True, True]
+
+
+def test_a_filter_of_the_key_tells_of_every_row_whether_it_ever_was_inside() -> None:
+    changes = split(update("1", "a"), update("2", "b", old=("3", None)), delete("4", None), delete("5", None))
+    keep = np.array([False, False, True, False, True])
+    out = row_rules.attach(PLAN, changes, Evaluated(keep=keep, computed=(pa.nulls(5, pa.int32()),)))
+    assert out.outside is not None
+    assert out.outside.tolist() == [True, False, True, False]
+
+
+def test_a_column_computed_from_unchanged_values_alone_is_unchanged() -> None:
+    changes = split(update("1", ...), insert("2", "b"), update("2", ...))
+    row_rules.resolve(PLAN, changes)
+    assert changes.new.text(1, 2) == b"b"  # from the chunk itself
+    keep = np.ones(3, np.bool_)
+    out = row_rules.attach(PLAN, changes, Evaluated(keep=keep, computed=(pa.array([None, 1, 1], pa.int32()),)))
+    assert out.new.unknown[0].tolist() == [True, False, False]
+
+
+def test_a_key_that_an_update_leaves_out_is_that_of_its_old_row() -> None:
+    again = [update(..., ..., old=(key, None)) for key in ("k1", "k2", "k1")]
+    changes = split(insert("k1", "one"), insert("k2", "two"), *again)
+    row_rules.resolve(PLAN, changes)
+    found = [tuple(changes.new.text(column, row) for column in (0, 1)) for row in (2, 3, 4)]
+    assert found == [(b"k1", b"one"), (b"k2", b"two"), (b"k1", b"one")]
+
+
+@pytest.mark.parametrize("part", ["filter", "computed"])
+def test_what_needs_more_than_the_update_carries_is_refused(part: str) -> None:
+    both = Computed(name="c", text="concat(id, body)", inputs=(0, 1), type=TEXT)
+    plan = Transform(
+        place="source eu, table public.t", inputs=PLAN.inputs, identity=(0,),
+        filter="body = ''" if part == "filter" else None, filter_inputs=(1,),
+        computed=(both,) if part == "computed" else (),
+    )  # fmt: skip
+    changes = split(update("1", ...))
+    values = (pa.array(["x"]),) if part == "computed" else ()
+    with pytest.raises(DecodeError, match="large value that 1 updates leave out") as caught:
+        row_rules.attach(plan, changes, Evaluated(keep=np.ones(1, np.bool_), computed=values))
+    assert "REPLICA IDENTITY FULL" in str(caught.value.hint)
+
+
+def test_masks_hide_and_stay_the_same() -> None:
+    values = pa.array(["a", None, "b", "a"])
+    assert row_rules.mask(values, "redact", b"").to_pylist() == ["***", None, "***", "***"]
+    secret = b"0123456789abcdef"
+    first, none, second, again = row_rules.mask(values, "hmac", secret).to_pylist()
+    assert first == again == hmac.new(secret, b"a", hashlib.sha256).hexdigest()
+    assert none is None
+    assert second != first

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from kuvasz.errors import ConfigError, SourceRefused
+from kuvasz.source.check.finding import Report, Severity
+
+
+def test_a_finding_that_is_ok_has_no_fix():
+    report = Report("kuvasz_shop", "u@h:1/d")
+    report.add("wal_level", "logical", "logical", ok=True, fix="ALTER SYSTEM …")
+    report.add("types", "x", "y", ok=False, severity=Severity.ADVICE, fix="cast")
+    report.add("wal_level", "replica", "logical", ok=False, fix="ALTER SYSTEM …")
+    assert [(one.fix, one.is_blocking) for one in report.findings] == [
+        ("", False), ("cast", False), ("ALTER SYSTEM …", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (SourceRefused("no", hint="GRANT"), "GRANT"),
+        (psycopg.errors.LockNotAvailable("locked"), "tried again"),
+        (ConfigError("odd"), ""),
+    ],
+)
+def test_a_check_that_fails_in_itself_is_a_finding(error, fix):
+    report = Report("kuvasz_shop", "u@h:1/d")
+
+    def fail():
+        raise error
+
+    report.run("slot", "free", fail)
+    report.run("slot", "free", lambda: report.add("slot", "free", "free", ok=True))
+    assert [one.ok for one in report.findings] == [False, True]
+    assert fix in report.findings[0].fix

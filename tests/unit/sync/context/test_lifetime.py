@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from kuvasz.sync.context.lifetime import Lifetime
+
+
+def test_a_sleep_ends_when_the_life_does() -> None:
+    async def run() -> tuple[float, float]:
+        lifetime, begin = Lifetime(), time.monotonic()
+        lifetime.begin()
+        await lifetime.sleep(0.05)
+        whole = time.monotonic() - begin
+        asyncio.get_running_loop().call_later(0.05, lifetime.end)
+        await lifetime.sleep(60)
+        assert lifetime.is_ending
+        return whole, time.monotonic() - begin
+
+    whole, both = asyncio.run(run())
+    assert whole >= 0.04
+    assert both < 10
+
+
+def test_threads_reach_the_loop_until_it_ends() -> None:
+    called: list[tuple[str, int]] = []
+
+    def note(what: str) -> None:
+        called.append((what, threading.get_ident()))
+
+    async def answer() -> int:
+        return threading.get_ident()
+
+    async def run() -> int:
+        lifetime = Lifetime()
+        lifetime.call(note, "before it began")
+        lifetime.call_later(0, note, "before it began")
+        lifetime.begin()
+        assert await asyncio.to_thread(lifetime.complete, answer()) == threading.get_ident()
+        await asyncio.to_thread(lifetime.call, note, "at once")
+        await asyncio.to_thread(lifetime.call_later, 0.01, note, "later")
+        await asyncio.sleep(0.1)
+        lifetime.end()
+        lifetime.call(note, "after its end")
+        lifetime.call_later(0, note, "after its end")
+        await asyncio.sleep(0.05)
+        return threading.get_ident()
+
+    loop = asyncio.run(run())
+    assert called == [("at once", loop), ("later", loop)]

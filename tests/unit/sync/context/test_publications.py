@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import SourceRefused
+from kuvasz.source import conninfo, inserts, publication, slots
+from kuvasz.source.catalog import membership
+from kuvasz.source.catalog.membership import Membership
+from kuvasz.source.publication import Changes
+from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.tables.recopy import Forgetting
+from tests.unit.sync.scene import Scene
+
+
+class World(Scene):
+    """A scene with its publications, of which the server is told what is in them already."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.there: dict[str, Any] = {}
+        self.xid = 701  #: that put the tables into the publication
+        self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
+        self.forgotten: list[str] = []
+        self.refused: dict[Any, SourceRefused] = {}
+        self.left: list[str] = []
+        forgetting = Forgetting(self.basis, drop_parked=self.forgotten.append)
+        self.interrupted: list[str] = []
+        self.publications = Publications(
+            self.basis, forget=forgetting.forget,
+            on_interrupted=lambda spec: self.interrupted.append(spec.identifier),
+        )  # fmt: skip
+        monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
+        monkeypatch.setattr(publication, "plan", self._plan)
+        monkeypatch.setattr(publication, "refusals", self._refusals)
+        monkeypatch.setattr(publication, "carry_out", self._carry_out)
+        monkeypatch.setattr(membership, "load", self._members)
+
+    def _members(self, _: object, name: str, oids: Any) -> dict[int, Membership]:
+        tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
+        there = [oid for oid in oids if tables[oid] in self.there.get(name, ())]
+        return {oid: Membership(publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"})) for oid in there}
+
+    def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any) -> Changes:
+        self.left = [table.table.name for table in left]
+        self.fitted.append((name, [table.table.name for table in tables], operations))
+        return Changes(added=tuple(table.table for table in tables if table.table not in (current or ())))
+
+    def _refusals(self, _: object, __: object, ___: str, tables: Any, ____: object) -> dict[Any, SourceRefused]:
+        return {table.table: self.refused[table.table] for table in tables if table.table in self.refused}
+
+    def _carry_out(self, _: object, name: str, planned: Changes) -> Changes:
+        self.there[name] = [*self.there.get(name, ()), *planned.added]
+        return planned
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_tables_without_identity_have_a_publication_of_their_own(world: World) -> None:
+    whole, bare = world.table(world.items), world.table(world.others, can_update=False)
+    names = world.publications
+    assert [table.table for table in names.fit(None, [(world.items, whole), (world.others, bare)], [])] == [
+        bare.table
+    ]
+    assert world.fitted == [
+        (names.name, ["items"], publication.ALL_OPERATIONS),
+        (names.inserts_name, ["others"], inserts.OPERATIONS),
+    ]
+
+
+def test_the_second_publication_is_made_only_if_needed_and_emptied_if_not(world: World) -> None:
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [])
+    assert [name for name, _, _ in world.fitted] == [world.publications.name]
+    world.there[world.publications.inserts_name] = []
+    world.publications.fit(None, usable, [])
+    assert world.fitted[-1] == (world.publications.inserts_name, [], inserts.OPERATIONS)
+
+
+def test_a_table_that_cannot_be_published_keeps_no_other_from_it(world: World) -> None:
+    usable = [(spec, world.table(spec)) for spec in (world.items, world.others)]
+    world.refused = {world.others.table: SourceRefused("must be owner")}
+    world.publications.fit(None, usable, [])
+    assert world.fitted == [(world.publications.name, ["items"], publication.ALL_OPERATIONS)]
+    assert list(world.publications.refused) == ["shop.others"]
+    assert world.left == ["others"], "it is not taken out either"
+    world.refused[world.items.table] = SourceRefused("must be owner")
+    with pytest.raises(SourceRefused, match="must be owner"):
+        world.publications.fit(None, usable, [])
+
+
+def test_nothing_is_withdrawn_where_nothing_was_published(world: World) -> None:
+    world.publications.withdraw(None, [])
+    assert world.fitted == []
+    world.there[world.publications.name] = [world.items.table]
+    world.publications.withdraw(None, [])
+    assert world.fitted == [(world.publications.name, [], publication.ALL_OPERATIONS)]
+
+
+def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    for spec in world.source.tables:
+        world.copy(spec)
+    # One is looked at, the other one does not follow; once it does, it is to be looked at.
+    world.publications.fit(None, usable, [world.items])
+    assert (world.forgotten, world.interrupted) == (["shop.items"], [])
+    assert world.roster.position(world.items) is None
+    assert world.roster.position(world.others) is not None
+    world.states.activate("shop.others", world.source.name, 1)
+    world.there.clear()
+    world.publications.fit(None, usable, [world.items])
+    assert world.interrupted == ["shop.others"]
+    assert world.lake.gap("shop.items", world.source.name) is not None
+
+
+def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
+    world.copy(world.items)
+    world.there[world.publications.name] = [world.items.table]
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [world.items])
+    assert world.roster.position(world.items) is not None
+    assert world.lake.published("shop.items", world.source.name) == world.publications.seen(world.items) != ""
+    world.publications.fit(None, usable, [world.items])
+    assert world.roster.position(world.items) is not None
+
+
+def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
+    world.copy(world.items)
+    world.there[world.publications.name] = [world.items.table]
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [world.items])
+    world.xid += 1
+    world.publications.fit(None, usable, [world.items])
+    assert world.roster.position(world.items) is None
+    assert world.lake.gap("shop.items", world.source.name) is not None
+
+
+def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(contextlib, "closing", lambda connection: connection)
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    world.roster.tables = {spec.key: table for spec, table in usable}
+    world.there[world.publications.name] = [spec.table for spec in world.source.tables]
+    for spec in world.source.tables:
+        world.copy(spec)
+    world.states.activate("shop.items", world.source.name, 1)
+    world.publications.patrol()
+    assert world.interrupted == []
+    world.xid += 1
+    world.publications.patrol()
+    assert world.interrupted == ["shop.items"]
+
+
+@pytest.mark.parametrize(
+    ("since", "confirmed", "may"), [(None, 500, False), (500, None, False), (500, 499, False), (500, 500, True)]
+)
+def test_inserts_are_named_when_the_slot_has_passed_their_publication(
+    world: World, monkeypatch: pytest.MonkeyPatch, since: int | None, confirmed: int | None, may: bool
+) -> None:
+    monkeypatch.setattr(inserts, "since", lambda *_: since)
+    monkeypatch.setattr(slots, "describe", lambda *_: SimpleNamespace(confirmed_flush_lsn=confirmed))
+    assert world.publications.may_name_inserts(None, None) is may
+
+
+def test_a_new_slot_begins_behind_the_publication(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[tuple[str, int]] = []
+    monkeypatch.setattr(inserts, "mark", lambda _, name, at: marked.append((name, at)))
+    taken: Any = SimpleNamespace(consistent_point=700)
+    assert world.publications.may_name_inserts(None, taken)
+    assert marked == [(world.publications.inserts_name, 700)]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from kuvasz.sync.context import requests
+from tests.unit.sync.scene import Scene
+
+
+def test_what_was_asked_for_meanwhile_comes_at_once(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        scene = Scene(tmp_path)
+        scene.lifetime.begin()
+        scene.requests.add("shop.items")
+        await asyncio.to_thread(scene.requests.send, "shop.others")
+        await asyncio.sleep(0)
+        return await scene.requests.next()
+
+    assert asyncio.run(run()) == ["shop.items", "shop.others"]
+
+
+def test_each_wait_is_twice_the_one_before_until_the_table_is_mended(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    def wait() -> int:
+        scene.requests.send_later(scene.items)
+        at = scene.roster.look(scene.items).retry_at
+        assert at is not None
+        return round(at - time.monotonic())
+
+    assert [wait() for _ in range(7)] == [15, 30, 60, 120, 240, 300, 300]
+    assert scene.roster.look(scene.others).retry_at is None
+    scene.requests.mended("shop.items")
+    assert wait() == 15
+
+
+def test_a_table_comes_back_after_its_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.05)
+
+    async def run() -> tuple[list[str], float]:
+        scene, begin = Scene(tmp_path), time.monotonic()
+        scene.lifetime.begin()
+        await asyncio.to_thread(scene.requests.send_later, scene.items)
+        return await asyncio.wait_for(scene.requests.next(), 10), time.monotonic() - begin
+
+    keys, seconds = asyncio.run(run())
+    assert keys == ["shop.items"]
+    assert seconds >= 0.04

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import SlotLost, SourceError, SourceReplaced
+from kuvasz.model import Position
+from kuvasz.source import publication, slots
+from kuvasz.source.catalog import introspect
+from kuvasz.state.standing import Standing, StandingFile
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.rules.targets import feed_of, target_of
+from tests.unit.sync.scene import Scene
+
+OURS = 7
+
+
+class World(Scene):
+    """A scene with its slot, and the server's answers."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.standing = StandingFile(folder, self.source.name)
+        self.parked: dict[str, int] = {}
+        self.dropped: list[str] = []
+        self.slot = Slot(self.basis, self.standing, parked_lsn=lambda target: self.parked.get(target, 0))
+        self.found: slots.SlotState | None = self.state()
+        self.is_published = True
+        self.timeline, self.wal_end, self.history = 1, 9000, ""
+        monkeypatch.setattr(slots, "describe", lambda *_: self.found)
+        monkeypatch.setattr(slots, "drop", lambda _, name: self.dropped.append(name))
+        monkeypatch.setattr(slots, "user", lambda *_: "pid 99")
+        monkeypatch.setattr(slots, "timeline_history", lambda *_: self.history)
+        monkeypatch.setattr(introspect, "wal_end", lambda _: self.wal_end)
+        monkeypatch.setattr(publication, "load", lambda *_: self if self.is_published else None)
+
+    def state(self, **facts: Any) -> slots.SlotState:
+        values: dict[str, Any] = {
+            "name": self.slot.name, "plugin": "pgoutput", "database": "shop", "is_temporary": False,
+            "active_pid": None, "confirmed_flush_lsn": 1500, "restart_lsn": 1000, "wal_status": "reserved",
+            "safe_wal_bytes": None, "retained_bytes": 0,
+        }  # fmt: skip
+        return slots.SlotState(**(values | facts))
+
+    def check(self) -> bool:
+        facts: Any = SimpleNamespace(
+            system_identifier=OURS, timeline=self.timeline, version=180000, is_in_recovery=False
+        )
+        return self.slot.check(None, facts)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_the_source_goes_on_in_its_slot(world: World) -> None:
+    world.copy(world.items, 1200)
+    assert world.check()
+    assert world.standing.standing == Standing(system_id="7", timeline=1, confirmed_lsn=1500)
+
+
+def test_without_a_slot_the_source_is_new(world: World) -> None:
+    world.found = None
+    assert not world.check()
+
+
+def test_a_slot_that_is_lost_is_dropped_only_if_nothing_was_copied(world: World) -> None:
+    world.found = world.state(wal_status="lost")
+    assert not world.check()
+    assert world.dropped == [world.slot.name]
+    world.dropped.clear()
+    world.copy(world.items)
+    with pytest.raises(SlotLost):
+        world.check()
+    assert world.dropped == []
+
+
+def test_rows_of_another_cluster_stop_it(world: World) -> None:
+    feed = feed_of(world.source, world.items)
+    world.lake.prepare(target_of(world.items), feed, world.table(world.items).relation)
+    position = Position(lsn=1000, system_id="8")
+    world.lake.copy(feed, world.table(world.items).relation, [], position, lambda *_: None)
+    with pytest.raises(SlotLost, match=r"cluster 7 answers, but table shop.items holds rows of cluster 8"):
+        world.check()
+
+
+def test_a_source_that_lacks_what_the_lake_has_is_told_before_anything_else(world: World) -> None:
+    world.copy(world.items, 1200)
+    world.wal_end = 1100
+    with pytest.raises(SourceReplaced, match="its WAL ends at 0/44C, and the lake has its changes up to 0/4B0"):
+        world.check()
+    assert world.slot.is_replaced
+
+
+def test_whose_tables_are_all_copied_again_begins_anew_as_another_source(world: World) -> None:
+    for spec in world.source.tables:
+        world.copy(spec, 1200)
+        world.roster.resync(spec, is_due=True)
+    world.wal_end = 1100
+    assert not world.check()
+    assert world.slot.is_replaced
+    assert world.dropped == [world.slot.name], "nothing of the old past is confirmed in it"
+
+
+def test_a_table_that_is_paused_still_needs_the_stream(world: World) -> None:
+    world.copy(world.items, 1200)
+    world.roster.resync(world.items, is_due=True)
+    world.states.pause("shop.items", world.source.name)
+    world.found = None
+    with pytest.raises(SlotLost, match="is gone"):
+        world.check()
+
+
+def test_rows_of_an_earlier_past_are_copied_again(world: World) -> None:
+    world.standing.update(Standing(system_id="7", timeline=1, history=2, confirmed_lsn=1500))
+    feed = feed_of(world.source, world.items)
+    world.lake.prepare(target_of(world.items), feed, world.table(world.items).relation)
+    earlier = Position(lsn=99_000, system_id="8", history=1)
+    world.lake.copy(feed, world.table(world.items).relation, [], earlier, lambda *_: None)
+    feed = feed_of(world.source, world.others)
+    world.lake.prepare(target_of(world.others), feed, world.table(world.others).relation)
+    now = Position(lsn=1200, system_id="7", history=2)
+    world.lake.copy(feed, world.table(world.others).relation, [], now, lambda *_: None)
+    assert world.check()
+    assert world.roster.look(world.items).is_resync_due
+    assert not world.roster.look(world.others).is_resync_due
+    assert (world.slot.stale, world.slot.history) == ({"shop.items"}, 2)
+
+
+def test_after_a_failover_nothing_counts_as_confirmed_beyond_the_slot(world: World) -> None:
+    world.copy(world.items, 1200)
+    world.standing.update(Standing(system_id="7", timeline=1, confirmed_lsn=5000))
+    world.progress.received(world.source.name, 5000)
+    world.timeline, world.history, world.wal_end = 2, "1\t0/1000\tpromoted", 0x1000
+    assert world.check()
+    assert world.progress.confirmable(world.source.name) == 1500
+    assert world.standing.standing == Standing(system_id="7", timeline=2, confirmed_lsn=1500)
+
+
+def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = world.source.name
+    world.progress.routed(name, 0, 5000)
+    world.progress.received(name, 5000)
+    taken = SimpleNamespace(consistent_point=800)
+    monkeypatch.setattr(slots, "create", lambda *_, **__: taken)
+    world.slot.create(SimpleNamespace(system_identifier=OURS, timeline=3, version=160000, is_in_recovery=False))
+    assert world.progress.confirmable(name) == world.progress.received_lsn(name) == 800
+    assert world.progress.routed_lsn(name) == 0
+    assert not world.progress.pending(name)
+    assert world.standing.standing == Standing(system_id="7", timeline=3, history=1, confirmed_lsn=800)
+
+
+def test_a_slot_of_something_else_is_not_touched(world: World) -> None:
+    world.found = world.state(plugin="test_decoding")
+    with pytest.raises(SlotLost, match="cannot be used"):
+        world.check()
+    assert world.dropped == []
+
+
+def test_a_missing_publication_is_a_gap(world: World) -> None:
+    world.is_published = False
+    assert world.check(), "nothing was copied"
+    world.copy(world.items)
+    with pytest.raises(SlotLost, match="was dropped: changes after"):
+        world.check()
+
+
+def test_a_slot_in_use_is_waited_for(world: World) -> None:
+    world.found = world.state(active_pid=99)
+    with pytest.raises(SourceError, match="is in use by pid 99"):
+        world.check()
+
+
+def test_what_was_confirmed_of_an_earlier_slot_counts_for_no_new_source(world: World) -> None:
+    world.standing.update(Standing(system_id="7", confirmed_lsn=5000))
+    assert world.check()
+    assert world.standing.standing.confirmed_lsn == 1500
+
+
+def test_what_is_parked_counts_as_applied(world: World) -> None:
+    assert world.slot.applied_lsn() == 0
+    world.copy(world.items, 1200)
+    world.copy(world.others, 1100)
+    assert world.slot.applied_lsn() == 1200
+    world.parked["shop.others"] = 1300
+    assert world.slot.applied_lsn() == 1300
+
+
+def test_snapshots_of_single_tables_have_slots_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def create(_: str, name: str, *, temporary: bool, failover: bool, on_waiting: Any) -> Any:
+        made.append((name, temporary))
+        if len(made) == 2:
+            world.lifetime.end()
+        on_waiting(())
+        return SimpleNamespace(consistent_point=2000)
+
+    monkeypatch.setattr(slots, "create", create)
+    world.slot.snapshot(world.items)
+    with pytest.raises(SourceError, match="stopped while the slot was being created"):
+        world.slot.snapshot(world.items)
+    (first, is_temporary), (second, _) = made
+    assert is_temporary
+    assert len({first, second, world.slot.name}) == 3
+    assert first.startswith(f"{world.slot.name}_copy_")
+
+
+def test_the_stream_must_bring_the_last_transaction_of_each_table_that_it_has(world: World) -> None:
+    for spec, lsn in ((world.items, 1200), (world.others, 1300)):
+        feed, relation = feed_of(world.source, spec), world.table(spec).relation
+        world.lake.prepare(target_of(spec), feed, relation)
+        position = Position(lsn=lsn + 8, commit_lsn=lsn, xid=lsn, commit_us=5)
+        world.lake.copy(feed, relation, [], position, lambda *_: None)
+    world.roster.tables["shop.items"] = world.table(world.items)
+    assert world.slot.applied(with_inserts=False) == [(1200, 1200, 5)], "others is not looked at"
+    world.roster.tables["shop.others"] = world.table(world.others, can_update=False)
+    assert world.slot.applied(with_inserts=False) == [(1200, 1200, 5)], "its publication is not named"
+    world.parked["shop.items"] = 1400
+    assert world.slot.applied(with_inserts=True) == [(1200, 1200, 5), (1300, 1300, 5), (1400, 0, 0)]

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import dataclasses
+import decimal
+
+import pytest
+
+from kuvasz.errors import Retry, Scope
+from kuvasz.sync.rules.containment import unforeseen
+from tests.unit.sync.rules.test_eligibility import SPEC
+
+
+def test_what_nobody_thought_of_is_an_error_of_its_table(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise decimal.InvalidOperation("x" * 1000)
+    except decimal.InvalidOperation as caught:
+        error = unforeseen("shop_eu", dataclasses.replace(SPEC, target="things"), caught)
+    assert (error.scope, error.retry) == (Scope.TABLE, Retry.HUMAN)
+    said = str(error)
+    assert said.startswith(
+        "source shop_eu, table public.items: kuvasz cannot make out its columns: InvalidOperation: xx"
+    )
+    assert len(said) < 500
+    assert said.endswith("kuvasz retry --table shop.things tries again")
+    (record,) = caplog.records
+    assert record.exc_info is not None

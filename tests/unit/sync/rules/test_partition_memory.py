@@ -1,0 +1,186 @@
+"""What is remembered of partitions, and what a look makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.config.model import PartitionRemoved, TableConfig
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ChangesLost, TableError
+from kuvasz.model import TableName, TableType
+from kuvasz.source.catalog.partitions import Partition
+from kuvasz.sync.rules import partition_memory
+from kuvasz.sync.rules.partition_memory import Change, Known, Part, Seen
+
+
+def partition(oid: int, *, file: int | None = None, xid: int = 7) -> Partition:
+    name, links = TableName(schema="public", name=f"p {oid}"), f"5:6 {oid}:{xid}"
+    return Partition(
+        table=name, oid=oid, file=file or oid, file_xid=xid, links=links, xid=str(xid), command=0
+    )  # fmt: skip
+
+
+A, B, C = partition(10), partition(11), partition(12)
+KNOWN = Known().looked([A, B], 100)
+
+
+def compared(
+    known: Known, *found: Partition, filled: tuple[Partition, ...] = (), stayed: tuple[Partition, ...] = ()
+) -> Change:
+    return partition_memory.compare(known, found, is_filled=filled.__contains__, has_stayed=stayed.__contains__)
+
+
+def test_all_that_is_known_is_remembered() -> None:
+    known = dataclasses.replace(KNOWN, since_lsn=0xABC, has_kept=True).told(12, "public.a b", 0x25C8D0)
+    known = known.strayed(10, "public.p 10", 0x25C8D3)
+    known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
+    assert partition_memory.parse(partition_memory.render(known)) == known
+    assert known.seen == (Seen(oid=12, lsn=0x25C8D0, name="public.a b"),)
+    assert known.oids == {10, 11, 12}
+
+
+def test_what_an_earlier_version_wrote_says_nothing_of_files() -> None:
+    known = partition_memory.parse({"5:6 10:7", "5:6 11:7"})
+    assert known.parts == (Part(links="5:6 10:7"), Part(links="5:6 11:7"))
+    assert not compared(known, A, partition(11, file=99))
+    assert compared(known, A).gone == ("with OID 11",)
+
+
+def test_nothing_happened() -> None:
+    assert not compared(KNOWN, B, A)
+    assert partition_memory.is_same(KNOWN, dataclasses.replace(KNOWN, horizon=500))
+    assert not partition_memory.is_same(KNOWN, KNOWN.looked([A], 100))
+
+
+def test_another_file_is_a_truncate_unless_earlier_rows_are_there() -> None:
+    again = partition(11, file=99)
+    assert compared(KNOWN, A, again).emptied == ("public.p 11",)
+    assert not compared(KNOWN, A, again, stayed=(again,))
+
+
+def test_a_new_partition_is_followed_if_it_came_empty_and_as_it_was_made() -> None:
+    assert not compared(KNOWN, A, B, C)
+    assert compared(KNOWN, A, B, C, filled=(C,)).attached == ("public.p 12",)
+    assert compared(KNOWN, A, B, partition(12, file=99)).emptied == ("public.p 12",)
+
+
+def test_a_partition_that_hung_elsewhere_may_have_lost_rows() -> None:
+    back = partition(11, xid=9)
+    assert compared(KNOWN, A, back) == Change(emptied=("public.p 11",))
+    assert compared(KNOWN, A, back, filled=(back,)) == Change(attached=("public.p 11",))
+
+
+def test_a_partition_is_gone_whether_a_look_or_only_the_stream_told_of_it() -> None:
+    assert compared(KNOWN, A) == Change(gone=("public.p 11",))
+    told = KNOWN.told(12, "public.p 12", 50)
+    assert compared(told, A, B) == Change(gone=("public.p 12",))
+    assert not compared(told, A, B, C), "a look shows it now"
+    assert not partition_memory.compare(told, [A, B], is_filled=bool, has_stayed=bool, waits=told.seen), (
+        "it may be shown yet"
+    )
+    assert told.looked([A, B, C], 100).seen == ()
+
+
+def test_the_stream_tells_each_partition_once_and_not_what_a_copy_knew() -> None:
+    copied = partition_memory.copied(KNOWN, [A], 100, at=1000)
+    assert copied.told(11, "public.p 11", 999) is copied
+    assert copied.told(10, "public.p 10", 2000) is copied
+    told = copied.told(11, "public.p 11", 1000)
+    assert told.told(11, "public.p 11", 2000) is told
+
+
+def test_rows_that_came_under_another_name_are_missing_until_a_copy_has_them() -> None:
+    known = KNOWN.strayed(10, "public.p 10", 1000).strayed(11, "public.p 11", 2000)
+    assert compared(known, A, B) == Change(astray=("public.p 11",))
+    assert partition_memory.copied(known, [A], 100, at=2000).astray == known.astray
+    assert partition_memory.copied(known, [A], 100, at=2001).astray == ()
+    assert partition_memory.copied(known, [A], 100, at=2001).strayed(10, "public.p 10", 2000).astray == ()
+    assert known.looked([A, B], 100).astray == ()
+    assert [decided(spec(kind), compared(known, A, B)) for kind in (TableType.CLONE, TableType.HISTORY)] == [
+        True,
+        True,
+    ]
+    assert isinstance(decided(spec(TableType.CHANGELOG), compared(known, A, B)), TableError)
+
+
+def test_a_truncate_of_the_table_is_known_while_looks_may_show_it() -> None:
+    known = KNOWN.truncated_by(741, 2000)
+    assert known.truncated_by(741, 2000) is known
+    assert partition_memory.copied(KNOWN, [A], 100, at=3000).truncated_by(741, 2000).truncated == ()
+    assert partition_memory.copied(known, [A], 100, at=2000).truncated == known.truncated
+    assert partition_memory.copied(known, [A], 100, at=2001).truncated == ()
+    for xid in range(20):
+        known = known.truncated_by(xid, 3000 + xid)
+    assert [one.xid for one in known.truncated] == list(range(12, 20))
+    assert known.is_emptied_by_stream(partition(11, xid=19))
+    assert not known.is_emptied_by_stream(partition(11, xid=11))
+
+
+def test_a_copy_forgets_what_was_before_it() -> None:
+    before = dataclasses.replace(KNOWN, has_kept=True).told(12, "public.p 12", 50).told(13, "public.p 13", 2000)
+    now = partition_memory.copied(before, [A], 300, at=1000)
+    assert now == Known(parts=(partition_memory.part_of(A),), seen=(before.seen[1],), since_lsn=1000, horizon=300)
+    assert partition_memory.copied(None, [A], 300, at=1000).oids == {10}
+
+
+def spec(kind: TableType, removed: PartitionRemoved | None = None) -> SourceTableSpec:
+    config = TableConfig(type=kind, partition_removed=removed)
+    table = TableName(schema="public", name="events")
+    return SourceTableSpec(table=table, config=config, namespace="shop", target="events", has_sid=False)
+
+
+def decided(
+    of: SourceTableSpec, change: Change, known: Known = KNOWN, *, is_accepted: bool = False
+) -> bool | TableError:
+    try:
+        return partition_memory.needs_comparison("eu", of, known, change, is_accepted=is_accepted)
+    except TableError as error:
+        return error
+
+
+GONE, EMPTIED, ATTACHED = Change(gone=("public.p",)), Change(emptied=("public.p",)), Change(attached=("public.p",))
+
+
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+def test_a_clone_and_a_history_are_compared(kind: TableType) -> None:
+    assert [decided(spec(kind), change) for change in (GONE, EMPTIED, ATTACHED, Change())] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_rows_of_partitions_that_are_gone_stay_if_the_map_says_so() -> None:
+    keeping = spec(TableType.CLONE, PartitionRemoved.KEEP)
+    assert [decided(keeping, change) for change in (GONE, EMPTIED, ATTACHED)] == [False, True, True]
+    kept = dataclasses.replace(KNOWN, has_kept=True)
+    assert decided(keeping, GONE, kept) is False
+    error = decided(keeping, EMPTIED, kept)
+    assert str(error) == (
+        "source eu, table public.events: partition public.p was truncated or rewritten; a comparison with the source"
+        " would delete the rows of partitions that are gone, and the map says `partition_removed: keep`\nhint: kuvasz"
+        " resync --table shop.events copies the table again, without the rows of partitions that are gone"
+    )
+    both = decided(keeping, Change(gone=("public.p",), attached=("public.q",)))
+    assert isinstance(both, TableError)
+
+
+def test_an_append_table_only_cannot_do_without_rows_that_came_with_a_partition() -> None:
+    of = spec(TableType.APPEND)
+    assert [decided(of, change) for change in (GONE, EMPTIED)] == [False, False]
+    assert str(decided(of, ATTACHED)) == (
+        "source eu, table public.events: partition public.p was attached with rows in it, which the stream does not"
+        " carry\nhint: copy the table again: kuvasz resync --table shop.events"
+    )
+
+
+def test_a_changelog_that_lacks_a_truncate_waits_for_a_person() -> None:
+    of = spec(TableType.CHANGELOG)
+    assert decided(of, GONE) is False
+    error = decided(of, EMPTIED)
+    assert isinstance(error, ChangesLost)
+    assert "kuvasz retry --table shop.events goes on without a row that says so" in str(error)
+    assert decided(of, EMPTIED, is_accepted=True) is False

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config import sources as config_sources
+from kuvasz.config.load import load
+from kuvasz.model import TableName
+from kuvasz.ports import Feed, Target
+from kuvasz.route.hashing import worker_of
+from kuvasz.sync.rules.targets import Targets, feed_of, narrowed, target_of, why_not_taken
+from tests.contract.changes import relation
+
+MAP = """
+lake: {namespace: shop}
+databases:
+- database: shop
+  urls: [{url: postgresql:///eu, sid: eu}, {url: postgresql:///us, sid: us}]
+  tables:
+    items:
+    sales.orders: {target: fact_orders}
+- database: audit
+  urls: [{url: postgresql:///audit}]
+  tables: {events: }
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[config_sources.Source]:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP)
+    return config_sources.resolve(load(file, {}).config)
+
+
+def test_a_relation_is_found_by_its_sources_map(sources: list[config_sources.Source]) -> None:
+    targets = Targets(sources, 4)
+    eu, us, audit = (source.name for source in sources)
+    orders = relation(table=TableName(schema="sales", name="orders"))
+    assert (targets.find(eu, relation()), targets.find(us, relation())) == (("shop.items", eu), ("shop.items", us))
+    assert targets.find(eu, orders) == ("shop.fact_orders", eu)
+    assert targets.find(audit, relation()) is None
+    assert targets.find(eu, relation(table=TableName(schema="public", name="orders"))) is None
+
+
+def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP.replace("items:", 'items: {partitions_regex: "items_.*"}'))
+    sources = config_sources.resolve(load(file, {}).config)
+    targets, eu = Targets(sources, 4), sources[0].name
+    found = relation(oid=7, table=TableName(schema="public", name="items_1"))
+    assert targets.find(eu, found) == ("shop.items", f"{eu}/7")
+    renamed = dataclasses.replace(found, table=TableName(schema="public", name="items_2"))
+    assert targets.find(eu, renamed) == ("shop.items", f"{eu}/7")
+    assert targets.worker(eu, found) == worker_of("shop.items", 4)
+    spec = sources[0].tables[0].of_member(found.table, 7)
+    assert target_of(spec).has_members
+    assert feed_of(sources[0], spec) == Feed(target="shop.items", source=f"{eu}/7", sid="eu", table=found.table)
+
+
+def test_a_table_is_known_by_its_oid_once_it_is_bound(sources: list[config_sources.Source]) -> None:
+    targets, eu, us = Targets(sources, 4), sources[0].name, sources[1].name
+    items = sources[0].tables[0]
+    targets.bind(eu, items, 7)
+    renamed = relation(oid=7, table=TableName(schema="public", name="things"))
+    assert targets.find(eu, renamed) == ("shop.items", eu)
+    assert targets.worker(eu, renamed) == worker_of("shop.items", 4)
+    another = relation(oid=8)
+    assert targets.find(eu, another) is None, "it only has the name"
+    assert targets.find(us, another) == ("shop.items", us), "that of another source is not bound"
+    targets.bind(eu, items, 8)
+    assert targets.find(eu, another) == ("shop.items", eu)
+    assert targets.find(eu, renamed) is None
+    assert targets.find(eu, dataclasses.replace(another, oid=7)) is None
+
+
+def test_all_sources_of_a_target_share_its_worker(sources: list[config_sources.Source]) -> None:
+    targets = Targets(sources, 4)
+    assert targets.worker(sources[0].name, relation()) == targets.worker(sources[1].name, relation())
+    assert targets.worker(sources[0].name, relation()) == worker_of("shop.items", 4)
+    assert targets.worker(sources[2].name, relation()) is None
+
+
+def test_a_spec_becomes_target_and_feed(sources: list[config_sources.Source]) -> None:
+    spec = next(spec for spec in sources[0].tables if spec.table.name == "orders")
+    assert target_of(spec) == Target(name="shop.fact_orders", has_sid=True, place="table sales.orders of the map")
+    assert feed_of(sources[0], spec) == Feed(
+        target="shop.fact_orders", source=sources[0].name, sid="eu", table=TableName(schema="sales", name="orders")
+    )
+    (events,) = sources[2].tables
+    assert not target_of(events).has_sid
+
+
+@pytest.mark.parametrize(
+    ("options", "names", "why"),
+    [
+        ({"columns": ("id", "body")}, ["id", "body"], ""),
+        ({"exclude": ("body",)}, ["id", "n"], ""),
+        (
+            {"columns": ("id", "boddy")},
+            ["id"],
+            "columns names 'boddy', which the table does not have: did you mean 'body'?",
+        ),
+        ({"exclude": ("x",)}, ["id", "n", "body"], "exclude names 'x', which the table does not have"),
+        ({"exclude": ("id",)}, ["n", "body"], "exclude leaves out id, which identifies the rows"),
+        ({"columns": ("n",)}, ["n"], "columns leaves out id, which identifies the rows"),
+    ],
+)
+def test_columns_are_taken_or_left_out(
+    sources: list[config_sources.Source], options: dict[str, tuple[str, ...]], names: list[str], why: str
+) -> None:
+    spec = sources[0].tables[0]
+    spec = dataclasses.replace(spec, config=spec.config.model_copy(update=options))
+    assert [column.name for column in narrowed(spec, relation()).columns] == names
+    assert why_not_taken(spec, relation()) == why

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import ChangesLost, LakeError, SourceError, TableError
+from kuvasz.lake.memory import MemoryLake
+from kuvasz.model import TableType
+from kuvasz.source import snapshot
+from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.tables import State
+from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.rules.targets import feed_of, target_of
+from kuvasz.sync.tables import copies
+from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.watch.partition_notes import PartNotes
+from tests.unit.sync.scene import Scene
+
+
+class Snapshot:
+    """Of a slot, or so it says."""
+
+    consistent_point = 2000
+    taken_us = 5
+    snapshot_name = "s"
+
+    def pinned(self, conninfo: str) -> str:
+        return conninfo
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+TAKEN: Any = Snapshot()
+
+
+class World(Scene):
+    """A scene whose source has a table without rows."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.consent = Consent(b"")
+        self.looked: list[str] = []
+        self.failures: list[Exception] = []
+        slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
+        watch: Any = SimpleNamespace(begin=lambda *_: None)
+        notes = PartNotes(self.basis)
+        self.copies = Copies(self.basis, slot, watch, self.consent, notes, look=self._look, published=lambda _: "")
+        self.seen: SourceTable = self.table(self.items)
+        self.roster.tables["shop.items"] = self.seen
+        self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)
+        monkeypatch.setattr(snapshot, "session", self._session)
+        monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
+        monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
+        monkeypatch.setattr(copies, "_FIRST_BACKOFF_S", 0.01)
+
+    @contextlib.contextmanager
+    def _session(self, *_: object) -> Iterator[None]:
+        yield
+
+    def _snapshot(self, _: object) -> Any:
+        if self.failures:
+            raise self.failures.pop(0)
+        return TAKEN
+
+    def _look(self, spec: Any) -> bool:
+        self.looked.append(spec.identifier)
+        return True
+
+    def beside(self) -> None:
+        asyncio.run(self.copies.beside(self.items, "7"))
+
+    @property
+    def held(self) -> frozenset[str]:
+        return self.progress.held(self.source.name)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_a_copied_table_stands_where_its_snapshot_was_taken_and_holds_the_source(world: World) -> None:
+    world.beside()
+    position = world.roster.position(world.items)
+    assert position is not None
+    assert (position.lsn, position.system_id, position.taken_us) == (2000, "7", 5)
+    assert world.held == {"shop.items"}, "until it follows"
+    assert world.roster.look(world.items).copies == 1
+
+
+def test_a_source_that_does_not_answer_is_asked_again(world: World) -> None:
+    world.failures = [SourceError("no connection"), SourceError("no connection")]
+    world.beside()
+    assert world.roster.position(world.items) is not None
+    assert world.looked == ["shop.items"] * 2
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
+def test_a_table_that_is_stopped_is_not_copied(world: World, state: State) -> None:
+    world.roster.set(world.items, state)
+    world.roster.hold(world.items)
+    world.beside()
+    assert (world.roster.position(world.items), world.held) == (None, frozenset())
+
+
+def test_what_is_wrong_with_the_table_puts_it_into_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TableError("a value does not fit")
+
+    monkeypatch.setattr(MemoryLake, "copy", fail)
+    world.beside()
+    assert world.roster.state(world.items) is State.ERROR
+    assert not world.held
+
+
+def test_a_lake_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LakeError("no room")
+
+    monkeypatch.setattr(MemoryLake, "copy", fail)
+    with pytest.raises(SourceError, match="no room"):
+        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+    assert world.roster.state(world.items) is State.COPYING
+
+
+def test_the_lake_follows_what_changed_since_the_last_look(world: World) -> None:
+    columns = world.seen.relation.columns
+    more = dataclasses.replace(columns[1], name="more")
+    world.seen = dataclasses.replace(
+        world.seen, relation=dataclasses.replace(world.seen.relation, columns=(*columns, more))
+    )
+    world.beside()
+    assert "more" in world.lake.rows("shop.items").column_names
+
+
+def test_nothing_begins_when_the_source_ends(world: World) -> None:
+    world.lifetime.end()
+    with pytest.raises(SourceError, match="stopped while copying"):
+        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+    assert world.roster.state(world.items) is State.NEW
+
+
+def test_a_copy_that_is_given_up_ends_before_anything_else_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def copy(_: object, _feed: object, _relation: object, _ranges: object, _position: object, progress: Any) -> None:
+        begun.set()
+        try:
+            while True:
+                progress(0, 0)
+        finally:
+            ended.set()
+
+    async def run() -> None:
+        copying = asyncio.create_task(world.copies.first(world.items, TAKEN, "7"))
+        await asyncio.to_thread(begun.wait, 10)
+        copying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await copying
+        assert ended.is_set()
+
+    monkeypatch.setattr(MemoryLake, "copy", copy)
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.APPEND])
+def test_a_gap_is_compared_or_accepted_by_a_person(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: TableType
+) -> None:
+    repaired: list[str] = []
+    repair = MemoryLake.repair
+
+    def note(lake: MemoryLake, feed: Any, *arguments: Any, **options: Any) -> Any:
+        repaired.append(feed.target)
+        return repair(lake, feed, *arguments, **options)
+
+    monkeypatch.setattr(MemoryLake, "repair", note)
+    world.beside()
+    world.lake.forget("shop.items", world.source.name, to_repair=True)
+    spec = dataclasses.replace(world.items, config=world.items.config.model_copy(update={"type": kind}))
+    asyncio.run(world.copies.beside(spec, "7"))
+    if kind is TableType.APPEND:
+        error = world.roster.look(spec).error
+        assert isinstance(error, ChangesLost)
+        assert repaired == []
+        world.consent.give(spec.key, error)
+        world.roster.set(spec, State.NEW)
+        asyncio.run(world.copies.beside(spec, "7"))
+        assert not world.consent.is_gap_accepted(spec), "the next gap is another one"
+    assert repaired == ["shop.items"]
+    assert world.roster.position(spec) is not None
+    assert world.roster.look(spec).copies == 1
+
+
+def test_rows_that_cannot_be_compared_are_copied_again(world: World) -> None:
+    world.beside()
+    world.lake.forget("shop.items", world.source.name, to_repair=True)
+    spec = dataclasses.replace(world.items, config=world.items.config.model_copy(update={"filter": "n > 1"}))
+    asyncio.run(world.copies.beside(spec, "7"))
+    assert world.roster.look(spec).copies == 2
+    assert world.lake.gap("shop.items", world.source.name) is None

@@ -1,0 +1,222 @@
+"""What the stream tells of partitions, and what follows from a change of theirs; looks need a server."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import ChangesLost
+from kuvasz.model import Relation, TableName, TableType
+from kuvasz.source.catalog import partitions
+from kuvasz.source.catalog.partitions import Partition
+from kuvasz.source.catalog.table import TableKind
+from kuvasz.state.tables import State
+from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.rules.partition_memory import Known
+from kuvasz.sync.watch import partition_watch
+from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_watch import PartitionWatch
+from tests.unit.sync.scene import Scene
+
+
+class World(Scene):
+    """A scene in which `items` is partitioned and follows the stream."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.found: list[Partition] = []
+        self.horizon = 100
+        self.wal_lsn = self.heard_lsn = 8000
+        self.has_rows_from_before = False
+        self.followed: list[Relation] = []
+        self.forgotten: list[SourceTableSpec] = []
+        self.sent: list[str] = []
+        self.requests.send = self.sent.append  # type: ignore[method-assign]
+        self.notes, self.consent = PartNotes(self.basis), Consent(b"")
+        schemas: Any = SimpleNamespace(follow=lambda relation, *_: self.followed.append(relation) or relation)
+        members: Any = SimpleNamespace(has_any=False)
+        self.watch = PartitionWatch(
+            self.basis, members, schemas, self.notes, self.consent,
+            forget=self.forgotten.append, is_streaming=lambda: True, heard_lsn=lambda: self.heard_lsn,
+        )  # fmt: skip
+        self.root = self.table(self.items, kind=TableKind.PARTITIONED)
+        self.copy(self.items)
+        self.states.activate("shop.items", self.source.name, 1)
+        self.roster.set(self.items, State.STREAMING)
+        self.hang(10, 11)
+        self.look()
+
+    def hang(self, *oids: int, **changed: int) -> None:
+        self.found = [
+            Partition(
+                table=TableName(schema="public", name=f"p{oid}"), oid=oid, file=changed.get(f"file_{oid}", oid),
+                file_xid=changed.get(f"xid_{oid}", 7), links=f"{oid}:7", xid="7", command=0,
+            )
+            for oid in oids
+        ]  # fmt: skip
+
+    def look(self, *, is_following: bool = True) -> None:
+        connection: Any = self
+        self.watch.check(connection, [(self.items, self.root)], is_following=is_following)
+
+    def describe(self, oid: int, commit_lsn: int = 5000) -> None:
+        """Have the stream describe the root and then a partition."""
+        leaf = dataclasses.replace(self.root.relation, oid=oid, table=TableName(schema="public", name=f"p{oid}"))
+        for relation in (self.root.relation, leaf):
+            assert self.watch.follow(relation, commit_lsn, 1) is relation
+
+    @property
+    def known(self) -> Known:
+        known = self.notes.known(self.items)
+        assert known is not None
+        return known
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(partitions, "horizon", lambda scene: scene.horizon)
+    monkeypatch.setattr(partition_watch, "wal_end", lambda scene: scene.wal_lsn)
+    monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
+    monkeypatch.setattr(partitions, "was_altered", lambda *_: False)
+    monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
+    monkeypatch.setattr(partitions, "has_rows_from_before", lambda scene, *_: scene.has_rows_from_before)
+    return World(tmp_path)
+
+
+def is_compared(world: World) -> bool:
+    look = world.roster.look(world.items)
+    return look.is_resync_due and look.is_repair
+
+
+def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
+    world.hang(10, 11, file_11=99)
+    world.heard_lsn = 7999
+    for _ in range(3):
+        world.look()
+        assert not is_compared(world), "the stream may yet bring a TRUNCATE of the table"
+    world.heard_lsn = 8000
+    world.look()
+    assert is_compared(world)
+    assert world.progress.held(world.source.name) == {"shop.items"}
+    assert world.roster.state(world.items) is State.NEW
+    assert world.sent == ["shop.items"]
+    assert world.known.oids == {10, 11}, "until it is compared, the next start would find it as well"
+
+
+def test_a_truncate_of_the_table_comes_in_the_stream(world: World) -> None:
+    world.hang(10, 11, file_10=98, file_11=99, xid_10=741, xid_11=741)
+    world.look()
+    world.watch.truncated(world.root.relation, 5000, 741)
+    world.look()
+    world.look()
+    assert not is_compared(world)
+    world.hang(10, 11, file_10=98, file_11=100, xid_10=741, xid_11=742)
+    world.look()
+    world.look()
+    assert is_compared(world), "then one partition alone"
+
+
+def test_what_happened_while_nobody_followed_is_compared_before_the_stream_begins(world: World) -> None:
+    world.roster.set(world.items, State.NEW)
+    world.hang(10)
+    world.look(is_following=False)
+    assert is_compared(world)
+    assert world.forgotten == [world.items]
+    assert world.sent == []
+
+
+def test_a_table_that_is_to_be_copied_needs_no_comparison(world: World) -> None:
+    world.roster.resync(world.items, is_due=True)
+    world.hang(10)
+    world.look()
+    assert world.roster.look(world.items).is_resync_due
+    assert not is_compared(world)
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.ERROR, State.COPYING, State.NEW])
+def test_a_table_that_does_not_follow_is_looked_at_later(world: World, state: State) -> None:
+    world.roster.set(world.items, state)
+    world.hang(10)
+    world.look()
+    assert not is_compared(world)
+    assert world.known.oids == {10, 11}
+
+
+def test_a_rewritten_partition_is_remembered_with_its_file(world: World) -> None:
+    world.has_rows_from_before = True
+    world.hang(10, 11, file_11=99)
+    world.look()
+    assert not is_compared(world)
+    assert [part.file for part in world.known.parts] == [10, 99]
+
+
+def test_a_partition_that_came_and_went_between_two_looks_is_known_from_the_stream(world: World) -> None:
+    world.describe(12)
+    world.look()
+    assert not is_compared(world), "the catalog may show it yet"
+    world.look()
+    assert is_compared(world)
+    assert world.followed[0] is world.root.relation
+
+
+def test_a_partition_that_the_catalog_shows_later_is_nothing_special(world: World) -> None:
+    world.describe(12)
+    world.look()
+    world.hang(10, 11, 12)
+    world.look()
+    world.look()
+    assert not is_compared(world)
+    assert (world.known.oids, world.known.seen) == ({10, 11, 12}, ())
+
+
+def test_what_the_lake_has_already_is_no_news(world: World) -> None:
+    world.describe(12, commit_lsn=999)  # the table is there up to 1000
+    assert world.known.seen == ()
+
+
+def test_rows_of_a_partition_under_its_own_name_are_missed(world: World) -> None:
+    leaf = dataclasses.replace(world.root.relation, oid=11, table=TableName(schema="public", name="p11"))
+    world.watch.follow(leaf, 999, 1)
+    world.look()
+    assert not is_compared(world), "the lake has these"
+    world.watch.follow(world.root.relation, 5000, 1)
+    world.watch.follow(leaf, 5000, 1)
+    world.look()
+    assert not is_compared(world), "they came as the root's"
+    world.watch.follow(leaf, 5000, 1)
+    world.look()
+    assert is_compared(world)
+
+
+def test_another_table_that_is_described_behind_a_root_is_none_of_its_partitions(world: World) -> None:
+    columns = world.root.relation.columns[:1]
+    other = dataclasses.replace(world.root.relation, oid=77, columns=columns)
+    world.watch.follow(world.root.relation, 5000, 1)
+    world.watch.follow(other, 5000, 1)
+    world.watch.follow(dataclasses.replace(world.root.relation, oid=78), 5000, 1)
+    assert world.known.seen == ()
+
+
+def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: World) -> None:
+    config = world.items.config.model_copy(update={"type": TableType.CHANGELOG})
+    world.items = dataclasses.replace(world.items, config=config)
+    world.hang(10, 11, file_11=99)
+    world.look(is_following=False)
+    assert world.roster.state(world.items) is State.STREAMING, "the stream may yet bring a TRUNCATE of the table"
+    for _ in range(2):
+        world.look()
+    error = world.roster.look(world.items).error
+    assert isinstance(error, ChangesLost)
+    world.consent.give("shop.items", error)
+    world.states.activate("shop.items", world.source.name, 1)
+    world.roster.set(world.items, State.STREAMING)
+    for _ in range(2):
+        world.look()
+    assert world.roster.state(world.items) is State.STREAMING
+    assert [part.file for part in world.known.parts] == [10, 99]
+    assert not world.consent.is_gap_accepted(world.items)

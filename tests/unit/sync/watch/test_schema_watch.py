@@ -1,0 +1,375 @@
+"""Thousands of random histories of one table, without a server: what the catalog proves is right, or nothing is said.
+
+`SchemaWatch`, the table's columns, their evolution and binding are the real ones; the catalog is a model of
+``pg_attribute``, and rows go straight into fields. Each value says which column it was written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.errors import CopyNeeded, TableError
+from kuvasz.lake.table.columns import Columns
+from kuvasz.model import Position, Relation, Seen, TableType
+from kuvasz.modes.shape import Shape
+from kuvasz.ports import Target
+from kuvasz.source import conninfo
+from kuvasz.source.catalog.look import Look
+from kuvasz.sync.watch import schema_watch
+from kuvasz.sync.watch.schema_watch import SchemaWatch
+from tests.unit.evolve.tables import BIGINT, INT, TEXT, VARCHAR, SourceTable
+from tests.unit.lake.table.test_columns import Expressions, Iceberg
+from tests.unit.sync.scene import CATALOG, Scene
+
+NAME = "shop.items"
+SOURCE = "shop"
+UNIT = 1_000_000
+HISTORIES = int(os.environ.get("HISTORIES", "100"))
+
+Step = tuple[str, int, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row event, with what the stream would say of its table."""
+
+    lsn: int
+    xid: int
+    era: int  #: grows with whatever touches the catalog's entry
+    message: Relation
+    live: tuple[int, ...]
+    number: int
+    values: dict[int, int]
+
+
+class Server:
+    """A source with one table."""
+
+    def __init__(self) -> None:
+        self.table = SourceTable(("id", INT), ("a", INT), ("b", TEXT), ("c", TEXT))
+        self.table.xid = 1000
+        self.rows: dict[int, dict[int, int]] = {}
+        self.stream: list[Row] = []
+        self._era = 0
+        self._counts = 0
+        self._open: list[Row] = []
+        self.catalog = self.table.catalog()  #: as the last transaction left it
+        self.earlier = self.catalog  #: as the one before did
+        self.insert()
+
+    def end(self) -> None:
+        """Commit."""
+        self.earlier, self.catalog = self.catalog, self.table.catalog()
+        lsn, xid = self.table.begin()
+        self.stream += [dataclasses.replace(row, lsn=lsn, xid=xid) for row in self._open]
+        self._open = []
+        self.table.clock = self.table.xid  # what comes next is written by the next transaction
+
+    def _take(self, number: int, values: dict[int, int]) -> None:
+        self.rows[number] = values
+        row = Row(0, 0, self._era, self.table.message(), tuple(self.table.live), number, dict(values))
+        self._open.append(row)
+
+    def _value(self, column: int) -> int:
+        self._counts += 1
+        return column * UNIT + self._counts
+
+    def insert(self) -> None:
+        number = len(self.rows) + 1
+        self._take(number, {column: self._value(column) for column in self.table.live if column > 1})
+
+    def update(self, place: int) -> None:
+        number = 1 + place % len(self.rows)
+        columns = [column for column in self.table.live if column > 1]
+        changed = {column: self._value(column) for column in columns[place % 2 :: 2]}
+        self._take(number, {**self.rows[number], **changed})
+
+    def change(self, step: Step) -> None:
+        """Change a column, as the transaction that is open."""
+        what, place, name = step
+        table = self.table
+        names = {column.name for column in table.live.values()}
+        rest = [column for column in table.live if column > 1]
+        chosen = rest[place % len(rest)] if rest else 0
+        table.clock = table.xid  # its next version is the transaction's xid
+        if what == "add" and name not in names:
+            table.add(name, (INT, TEXT, TEXT)[place % 3])
+        elif what in {"drop", "instead"} and chosen:
+            was = table.live[chosen]
+            self._drop(chosen)
+            if what == "instead":
+                table.clock = table.xid
+                table.add(was.name, was.pg_type)
+        elif what == "rename" and chosen and name not in names:
+            table.alter(chosen, name=name)
+        elif what == "swap" and len(rest) > 1:
+            other = rest[(place + 1) % len(rest)]
+            mine, theirs = table.live[chosen].name, table.live[other].name
+            table.alter(chosen, name=theirs)
+            table.clock = table.xid
+            table.alter(other, name=mine)
+        elif what == "replace" and len(rest) > 1:
+            other = rest[(place + 1) % len(rest)]
+            was = table.live[chosen].name
+            self._drop(chosen)
+            table.clock = table.xid
+            table.alter(other, name=was)
+        elif what == "retype" and chosen:
+            kind = (INT, BIGINT, TEXT, VARCHAR)[place % 4]
+            is_free = {table.live[chosen].pg_type, kind} <= {TEXT, VARCHAR}
+            table.alter(chosen, pg_type=kind)
+            table.file += not is_free
+        self._era += 1
+
+    def _drop(self, column: int) -> None:
+        self.table.drop(column)
+        for values in self.rows.values():
+            values.pop(column, None)
+
+
+class Kuvasz:
+    """What follows it; made anew, it knows what stands in the lake's properties alone."""
+
+    def __init__(self, server: Server, kind: TableType, folder: Path) -> None:
+        self.server, self.kind = server, kind
+        self.scene = Scene(folder)
+        self.target = Target(name=NAME, type=kind)
+        self.iceberg = Iceberg(server.table)
+        self.positions: dict[str, Position] = {}
+        self.rows: list[tuple[int, dict[int, int]]] = []  #: in the lake
+        self.written: list[tuple[int, dict[int, int]]] = []  #: not committed
+        self.through = 0  #: commit LSN of the last that was written
+        self.error: TableError | None = None
+        self.copies = 0
+        self.confirmed = 0  #: place in the stream
+        self.looks = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin, as after a kill."""
+        self.written, self.trouble = [], None
+        self.table = SimpleNamespace(
+            table=self.iceberg, name=NAME, target=self.target, schema=self.iceberg.now, key=self.server.table.key,
+            seed=bytes(16), positions=self.positions, format_version=3, is_bag=False,
+            definition=threading.RLock(), reload_schema=self._reload, forget_position=self.positions.pop,
+        )  # fmt: skip
+        self.columns = Columns(self.table, Expressions())
+        self.watch = SchemaWatch(
+            self.scene.source, Lake(self), SimpleNamespace(is_streaming=lambda *_: True),
+            target_of=lambda _: self.target, checked=lambda _, table: table, on_trouble=self._note,
+            on_followed=lambda _: None, on_renamed=lambda spec, _: spec,
+        )  # fmt: skip
+        self._settle()
+        self.rewind()
+
+    def _reload(self, key: tuple[str, ...] | None = None) -> None:
+        self.table.schema = self.iceberg.now
+        self.table.key = self.table.key if key is None else key
+        self.columns.forget_shapes()
+
+    def _note(self, _: object, error: TableError) -> None:
+        self.trouble = error
+
+    def prepare(self, target: Target, feed: Any, relation: Relation, *, is_streaming: bool = False) -> Any:
+        self.feed = feed
+        return self.columns.evolve(target, feed, relation, is_streaming=is_streaming)
+
+    # Its life
+
+    def look(self, *, is_late: bool = False, is_early: bool = False) -> Look:
+        """Look at the catalog.
+
+        Args:
+            is_late: A transaction came between the question where the WAL ends and the look.
+            is_early: The last transaction is in the WAL, and not visible yet.
+        """
+        server = self.server
+        until, lsn = server.table.lsn, server.table.lsn
+        lsn -= 15 if is_late else 0
+        relation = server.earlier if is_early else server.table.catalog()
+        running = frozenset({server.table.xid}) if is_early else frozenset[int]()
+        seen = Seen(lsn=lsn, until=until, running=running)
+        relation = dataclasses.replace(relation, table=self.scene.items.table, seen=seen)
+        return Look(lsn=lsn, table=dataclasses.replace(CATALOG, relation=relation))
+
+    def _settle(self) -> None:
+        """Look, follow, and copy if need be."""
+        self.looks += 1
+        is_early = SOURCE in self.positions and self.looks % 3 == 1
+        seen = self.look(is_early=is_early, is_late=self.looks % 3 == 2)
+        feed = schema_watch.feed_of(self.scene.source, self.scene.items)
+        try:
+            self.prepare(self.target, feed, seen.table.relation)
+        except TableError as error:
+            self.error = error
+            return
+        self.watch.begin([(self.scene.items, seen.table)], seen.lsn)
+        if SOURCE not in self.positions:
+            shape = self.columns.shape(feed, seen.table.relation)
+            if is_early:  # a copy has a snapshot of its own, which is where the WAL was
+                self._settle()
+                return
+            live = tuple(self.server.table.live)
+            self.rows = [(number, self._fields(shape, live, values)) for number, values in self.server.rows.items()]
+            self.positions[SOURCE] = Position(lsn=seen.table.relation.seen.until)
+            self.written = []
+            self.copies += 1
+
+    def _fields(self, shape: Shape, live: tuple[int, ...], values: dict[int, int]) -> dict[int, int]:
+        ids = [field.field_id for field in self.iceberg.now.fields]
+        return {
+            number: values[live[binding.column]]
+            for number, binding in zip(ids, shape.bindings, strict=True)
+            if binding.column >= 0 and live[binding.column] in values
+        }
+
+    def rewind(self) -> None:
+        """Begin to read at what was confirmed."""
+        self.cursor, self.era, self.relation, self.written = self.confirmed, -1, None, []
+
+    def read(self, count: int) -> None:
+        """Read some rows."""
+        while count and self.error is None and self.cursor < len(self.server.stream):
+            count -= 1
+            row = self.server.stream[self.cursor]
+            if row.era != self.era:
+                message = dataclasses.replace(row.message, table=self.scene.items.table)
+                self.relation = self.watch.follow(message, row.lsn, row.xid)
+                self.era = row.era
+            if self.trouble is not None:
+                self._mend()
+                continue
+            self.cursor += 1
+            if row.lsn >= self.positions[SOURCE].lsn:
+                self._write(row)
+
+    def _write(self, row: Row) -> None:
+        try:
+            shape = self.columns.shape(self.feed, self.relation)
+        except TableError as error:  # it stops, and nothing of it is committed
+            self.error, self.written = error, []
+            return
+        self.written.append((row.number, self._fields(shape, row.live, row.values)))
+        self.through = row.lsn
+
+    def _mend(self) -> None:
+        trouble, self.trouble = self.trouble, None
+        self.commit()
+        if isinstance(trouble, CopyNeeded):
+            self.positions.pop(SOURCE, None)
+            self._settle()
+            self.rewind()
+        else:
+            self.error = trouble
+
+    def commit(self) -> None:
+        """Commit what was written, up to the last whole transaction."""
+        if self.written and (
+            self.cursor == len(self.server.stream) or self.server.stream[self.cursor].lsn != self.through
+        ):
+            self.rows += self.written
+            self.written = []
+            self.positions[SOURCE] = Position(lsn=self.through + 1)
+
+    def confirm(self) -> None:
+        """Confirm what is in the lake."""
+        while self.confirmed < self.cursor and self.server.stream[self.confirmed].lsn < self.positions[SOURCE].lsn:
+            self.confirmed += 1
+
+    def check(self) -> None:
+        """No field has values of two columns; with a clone every value is under its column's name."""
+        names = {field.name: field.field_id for field in self.iceberg.now.fields}
+        live = {number: column.name for number, column in self.server.table.live.items() if number > 1}
+        if self.kind is TableType.CLONE:
+            assert self.error is None
+            held = dict(self.rows)
+            for number, values in self.server.rows.items():
+                shown = {column: held[number].get(names[name]) for column, name in live.items()}
+                assert shown == {column: values.get(column) for column in live}, number
+            return
+        for field in self.iceberg.now.fields:
+            columns = {values[field.field_id] // UNIT for _, values in self.rows if field.field_id in values}
+            assert len(columns) <= 1, (field.name, columns)
+        if self.error is None:
+            for number, name in live.items():
+                assert {values[names[name]] // UNIT for _, values in self.rows if names[name] in values} <= {number}
+
+
+class Lake:
+    """A lake of one table, as `SchemaWatch` asks it."""
+
+    def __init__(self, kuvasz: Kuvasz) -> None:
+        self._kuvasz = kuvasz
+
+    def positions(self, _: str) -> dict[str, Position]:
+        return self._kuvasz.positions
+
+    def columns(self, _: str, source: str) -> Any:
+        return self._kuvasz.columns.of(source)
+
+    def prepare(self, *arguments: Any, **options: Any) -> Any:
+        return self._kuvasz.prepare(*arguments, **options)
+
+
+_NAMES = st.sampled_from(["a", "b", "c", "d"])
+_ROWS = ("insert", "update", "update", "update")
+_DDL = ("add", "add", "drop", "instead", "rename", "swap", "replace", "retype")
+_LIFE = ("read", "read", "commit", "confirm", "kill", "rewind", "look")
+_steps = st.lists(
+    st.tuples(st.sampled_from([*_ROWS, *_DDL, "end", "end", "end", *_LIFE]), st.integers(0, 7), _NAMES),
+    min_size=5, max_size=40,
+)  # fmt: skip
+
+
+def live(kind: TableType, steps: list[Step], folder: Path) -> Kuvasz:
+    """Have a history happen, and return what came of it."""
+    server = Server()
+    server.end()
+    server.stream.clear()
+    kuvasz = Kuvasz(server, kind, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conninfo, "connect", lambda _: contextlib.closing(SimpleNamespace(close=lambda: None)).thing)
+        patch.setattr(schema_watch, "look", lambda *_: kuvasz.look())
+        is_open = False
+        for step in [*steps, ("update", 0, ""), ("end", 0, ""), ("read", 10_000, ""), ("commit", 0, "")]:
+            what, place, _ = step
+            if what == "insert":
+                server.insert()
+            elif what == "update":
+                server.update(place)
+            elif what in _DDL:
+                server.change(step)
+            elif what == "end" or is_open:
+                server.end()
+            is_open = what in {*_ROWS, *_DDL}
+            if what == "read":
+                kuvasz.read(place)
+            elif what in {"commit", "confirm", "rewind"}:
+                getattr(kuvasz, what)()
+            elif what in {"kill", "look"} and kuvasz.error is None:
+                kuvasz.start()
+    return kuvasz
+
+
+@settings(max_examples=HISTORIES, deadline=None)
+@given(steps=_steps)
+def test_a_clone_is_right_after_any_history(steps: list[Step], tmp_path_factory: pytest.TempPathFactory) -> None:
+    live(TableType.CLONE, steps, tmp_path_factory.mktemp("h")).check()
+
+
+@settings(max_examples=HISTORIES, deadline=None)
+@given(steps=_steps)
+def test_what_keeps_the_past_has_no_value_under_a_wrong_column(
+    steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    live(TableType.APPEND, steps, tmp_path_factory.mktemp("h")).check()

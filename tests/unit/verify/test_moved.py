@@ -1,0 +1,72 @@
+"""What the stream makes of keys that differ: rows by key, rows as a whole, and what nobody can tell."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kuvasz.fold.difference import Difference, Listing, difference
+from kuvasz.fold.keys import Keys
+from kuvasz.model import TableType
+from kuvasz.modes.shape import Shape
+from kuvasz.verify.moved import Moved, changes
+from tests.contract.changes import SAME, Sender, delete, insert, update
+from tests.unit.decode.wires import joined, message
+from tests.unit.modes.test_append import KEYLESS, shape
+
+KEYED = shape(table_type=TableType.CLONE)
+BARE = shape(KEYLESS, TableType.CLONE)
+
+
+def listed(of: Shape, *messages: bytes) -> Listing:
+    """The rows that messages insert."""
+    data, lengths = joined(list(messages))
+    found = changes(of, np.frombuffer(data, np.uint8), lengths)
+    times = np.ones(len(found.keys), np.int64) if found.delta is None else found.delta
+    keys, prints = (
+        Keys(hi=np.repeat(one.hi, times), lo=np.repeat(one.lo, times)) for one in (found.keys, found.prints)
+    )
+    none = np.zeros(len(keys), np.uint32)
+    return Listing(keys=keys, prints=prints, files=none, places=none)
+
+
+def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[Moved, list[tuple[int, int]]]:
+    """Source and lake rows of each key that differs after changes; None stands for a TRUNCATE."""
+    sender = Sender()
+    moved = Moved(found, lambda _: of, None)
+    for step in steps:
+        moved.take(sender.truncation() if step is None else sender.one(step))
+    moved.settle()
+    certain = found.corrected(*moved.known())
+    return moved, list(zip(certain.source_rows.tolist(), certain.lake_rows.tolist(), strict=True))
+
+
+def test_a_row_is_what_it_was_last() -> None:
+    lake = listed(KEYED, insert(1, 2, "new"), insert(3, 1, "gone"))
+    found = difference(listed(KEYED, insert(1, 1, "old"), insert(2, 1, "too")), lake)
+    moved, left = after(found, KEYED, update(1, 7, "x"), update(1, 2, "new"), delete(2), insert(9))
+    assert left == [(0, 1)]
+    assert moved.touched.sum() == 2
+    _, left = after(found, KEYED, update(1, 2, "other"))
+    assert left == [(1, 1), (1, 0), (0, 1)]
+    moved, _ = after(found, KEYED, update(1, 2, SAME))
+    assert moved.unknown.sum() == 1
+    _, left = after(found, KEYED, None, insert(1, 2, "new"))
+    assert left == [(0, 1)]
+
+
+def bare(tag: str, new: list[bytes | None] | None, old: list[bytes | None] | None = None) -> bytes:
+    return message(tag, new, old, "O")
+
+
+def test_rows_without_a_key_are_counted() -> None:
+    one, other = [b"1", b"1", b"a"], [b"2", None, b""]
+    lake = listed(BARE, bare("I", one), bare("I", one), bare("I", one))
+    found = difference(listed(BARE, bare("I", one), bare("I", other)), lake)
+    assert sorted(zip(found.source_rows.tolist(), found.lake_rows.tolist(), strict=True)) == [(1, 0), (1, 3)]
+    moved, left = after(found, BARE, bare("I", one), bare("U", one, other))
+    assert left == []
+    assert (moved.counted(2, is_ahead=False), moved.counted(3, is_ahead=True)) == (3, 2)
+    moved, left = after(found, BARE, None, bare("I", one))
+    assert left == [(1, 3)]
+    assert (moved.counted(2, is_ahead=False), moved.counted(3, is_ahead=True)) == (1, None)
+    assert moved.touched.all()
