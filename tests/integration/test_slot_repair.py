@@ -28,13 +28,20 @@ TABLES = {
     "events": {"type": "append"},
     "few": {"filter": "id % 2 = 0"},
     "kept": {"type": "history", "filter": "id % 2 = 0"},
+    "bare": None,
+    "made": {"set": {"id": "id", "twice": "n * 2", "name": "name"}, "mask": {"name": "redact"}},
 }
+#: Those that are compared.
+COMPARED = tuple(table for table in TABLES if table != "events")
 
 
 def fill(database: Database) -> None:
     for table in TABLES:
         rows = ROWS if table == "items" else 100
-        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int, name text)")
+        key = "" if table == "bare" else " PRIMARY KEY"
+        database.execute(f"CREATE TABLE {table} (id int{key}, n int, name text)")
+        if not key:
+            database.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
         database.execute(f"INSERT INTO {table} SELECT i, 0, md5(i::text) FROM generate_series(1, {rows}) i")
 
 
@@ -85,11 +92,10 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
     lose_slot(database)
     with Pipeline(config, lake_folder) as pipeline:
         wait_until(lambda: pipeline.states().get(("shop_eu", "shop.events")) is State.ERROR, "events stop")
-        for table in ("items", "past", "few", "kept"):
+        for table in COMPARED:
             pipeline.wait_state("shop_eu", f"shop.{table}", State.STREAMING)
-        for table in ("items", "few"):
-            where = "id % 2 = 0" if table == "few" else "true"
-            pipeline.assert_equal(table, source_rows(database.url, table, sid="eu", where=where))
+            assert pipeline.app.states.get(f"shop.{table}", "shop_eu").copies == 0
+        assert_clones(pipeline, database)
 
         # The clone: one commit, as large as what was missed.
         assert pipeline.snapshots("items") == before["items"] + 1
@@ -105,7 +111,9 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
         # The history: versions that changed meanwhile begin at the snapshot's time, and none overlap.
         assert_versions(pipeline, database, gaps(pipeline, "past")[0]["until"])
 
-        # One that cannot be compared is copied, and keeps its versions.
+        assert_few_written(pipeline, database)
+
+        # A history of them keeps its versions.
         (gap,) = gaps(pipeline, "kept")
         rows = versions_of(pipeline, "kept")
         live = sorted((row["id"], row["n"], row["name"]) for row in rows if row["kvsz_end"].year == 9999)
@@ -128,12 +136,28 @@ def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_
             database.execute(f"INSERT INTO {table} VALUES (7, 7, 'afterwards')")
             database.execute(f"UPDATE {table} SET n = n + 1 WHERE id IN (1, 12, 200008)")
         pipeline.wait_applied(database)
-        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+        assert_clones(pipeline, database)
         assert_versions(pipeline, database, gaps(pipeline, "past")[0]["until"])
         assert len(pipeline.rows("events")) == rows + 1 + 3
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         assert pipeline.app.states.get("shop.items", "shop_eu").copies == 0
+
+
+def assert_clones(pipeline: Pipeline, database: Database) -> None:
+    for table in ("items", "few", "bare"):
+        where = "id % 2 = 0" if table == "few" else "true"
+        pipeline.assert_equal(table, source_rows(database.url, table, sid="eu", where=where))
+
+
+def assert_few_written(pipeline: Pipeline, database: Database) -> None:
+    """Of rows that expressions make, and of rows without a key, no more is written than differs."""
+    assert int(current_summary(pipeline, "few")["kuvasz.repair"]) == 1 + 1 + 1 + 2
+    summary = current_summary(pipeline, "bare")
+    assert (int(summary["kuvasz.repair"]), int(summary["added-records"])) == (2 * 2 + 3 + 2 + 2 * 2, 2 + 2 + 2)
+    database.execute("CREATE VIEW seen AS SELECT id, n * 2 AS twice, text '***' AS name FROM made")
+    pipeline.assert_equal("made", source_rows(database.url, "seen", sid="eu"))
+    assert int(current_summary(pipeline, "made")["kuvasz.repair"]) == DIFFERING
 
 
 def versions_of(pipeline: Pipeline, table: str) -> list[dict]:

@@ -1,9 +1,8 @@
 """What becomes of a table whose source's stream was lost, with `on_slot_lost: repair`. Pure.
 
-A clone is compared with a new snapshot and made equal, and so are the open versions of a history. Where rows cannot
-be compared, they are copied again, which leaves a history its versions. What an append or changelog table missed is
-nowhere to be found any more: it stops, and goes on with the gap if a person says so. Whatever misses something then
-remembers the gap (`kuvasz.ports.Gap`).
+A clone is compared with a new snapshot and made equal, and so are the open versions of a history, whatever the map
+makes of their rows. What an append or changelog table missed is nowhere to be found any more: it stops, and goes on
+with the gap if a person says so. All of them then remember the gap (`kuvasz.ports.Gap`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import enum
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost
-from kuvasz.model import Relation, TableType
+from kuvasz.model import TableType
 from kuvasz.ports import Gap
 
 
@@ -21,17 +20,15 @@ class Cure(enum.Enum):
     """How a table comes over a gap."""
 
     COMPARE = "compare"
-    COPY = "copy"
     ACCEPT = "accept"  #: its rows stay, what it missed stays missing
 
 
-def cure(source: str, spec: SourceTableSpec, relation: Relation, gap: Gap, *, is_accepted: bool) -> Cure:
+def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> Cure:
     """Return how a table comes over a gap.
 
     Args:
         source: Its name.
         spec: Of the map.
-        relation: With its key, if it has one.
         gap: What was lost.
         is_accepted: A person said so.
 
@@ -40,7 +37,7 @@ def cure(source: str, spec: SourceTableSpec, relation: Relation, gap: Gap, *, is
     """
     kind = spec.config.type
     if kind in {TableType.CLONE, TableType.HISTORY}:
-        return Cure.COPY if why_not_compared(spec, relation) else Cure.COMPARE
+        return Cure.COMPARE
     if not is_accepted:
         message = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"
         message += f" table of type {kind} cannot be compared with its source"
@@ -50,12 +47,4 @@ def cure(source: str, spec: SourceTableSpec, relation: Relation, gap: Gap, *, is
     return Cure.ACCEPT
 
 
-def why_not_compared(spec: SourceTableSpec, relation: Relation) -> str:
-    """Say why a table's rows cannot be compared with its source's; empty if they can."""
-    used = [option for option in ("filter", "set", "mask") if getattr(spec.config, option)]
-    if used:
-        return f"it has `{used[0]}`"
-    return "" if relation.key else "it has no key"
-
-
-__all__ = ["Cure", "cure", "why_not_compared"]
+__all__ = ["Cure", "cure"]

@@ -17,7 +17,7 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
-from kuvasz.model import Position, Seen, TableType
+from kuvasz.model import Position, Seen
 from kuvasz.source import conninfo, slots, snapshot
 from kuvasz.source.catalog import introspect, partitions
 from kuvasz.source.catalog.look import as_seen
@@ -154,7 +154,7 @@ class Copies:
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=self._published(spec),
         )  # fmt: skip
-        if not self._needs_copy(spec, table):
+        if not self._needs_copy(spec):
             self._repair(spec, table, ranges, position, progress)
             return
         receipt = self._lake.copy(feed_of(self._source, spec), table.relation, ranges, position, progress)
@@ -195,26 +195,17 @@ class Copies:
 
         return progress
 
-    def _needs_copy(self, spec: SourceTableSpec, table: SourceTable) -> bool:
-        """Whether a table has no rows yet, or none that could be compared.
+    def _needs_copy(self, spec: SourceTableSpec) -> bool:
+        """Whether a table has no rows yet.
 
         Raises:
             ChangesLost: A person has to say how it goes on.
         """
-        target, name = spec.identifier, self._roster.name(spec)
-        gap = self._lake.gap(target, name)
+        gap = self._lake.gap(spec.identifier, self._roster.name(spec))
         if gap is None:
             return True
-        is_accepted = self._consent.is_gap_accepted(spec)
-        cure = lost.cure(self._source.name, spec, table.relation, gap, is_accepted=is_accepted)
-        if cure is not lost.Cure.COPY:
-            return False
-        _log.warning("a table cannot be compared and is copied again", extra={
-            "event": "copied_again", "source": self._source.name, "table": target,
-            "reason": lost.why_not_compared(spec, table.relation)})  # fmt: skip
-        if spec.config.type is TableType.CLONE:
-            self._lake.forget(target, name)  # nothing is missing then
-        return True
+        lost.cure(self._source.name, spec, gap, is_accepted=self._consent.is_gap_accepted(spec))
+        return False
 
     def _repair(
         self,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kuvasz.sync.rules.partition_memory import Known
 from kuvasz.sync.watch.partition_notes import PartNotes
-from tests.unit.sync.scene import Scene
 from tests.unit.sync.rules.test_partition_memory import KNOWN, A, B
+from tests.unit.sync.scene import Scene
 
 
 def test_what_the_stream_tells_beside_a_look_or_a_copy_is_not_forgotten(tmp_path: Path) -> None:
