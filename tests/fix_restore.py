@@ -27,13 +27,18 @@ class Backup:
         shutil.copytree(server.folder, self.folder, symlinks=True)
         server.start()
 
-    def put_back(self) -> None:
-        """The server is as it was, on the same port."""
+    def put_back(self, *, is_promoted: bool = False) -> None:
+        """The server is as it was, on the same port; promoted: as a standby that had got so far."""
         self.server.stop("immediate")
         shutil.rmtree(self.server.folder)
         shutil.copytree(self.folder, self.server.folder, symlinks=True)
+        if is_promoted:
+            (self.server.folder / "standby.signal").touch()
         give_away(self.server.folder)
         self.server.start()
+        if is_promoted:
+            with psycopg.connect(self.server.url(), autocommit=True) as session:
+                session.execute("SELECT pg_promote(true, 60)")
 
     def remove(self) -> None:
         """Nobody needs it any more."""

@@ -1,6 +1,7 @@
 """Random neglect: tables paused, renamed, unmapped, unpublished, changed; never streaming with a difference.
 
-Each program draws steps that happen to a source, its publication, the map and kuvasz itself, and writes between them.
+Each program draws steps that happen to a source, its publication, the map, the lake and kuvasz itself, and writes
+between them. Some programs have a server of their own, which is put back to a backup or promoted at its state.
 Whenever every table streams, the lake has to become what the source is; at the end every table has to stream, after
 what the hints of those that stopped say. An error with a hint is no failure, silence with a difference is one.
 
@@ -11,20 +12,25 @@ SEED=7` runs one again; a failure prints its seed and its steps.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from kuvasz.config.model import OnLakeRewound
 from kuvasz.config.names import object_name
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import StateTaken
 from kuvasz.state.tables import State
 from tests import oracle
 from tests.fix_lake import LakeFolder, Pipeline, group
 from tests.fix_postgres import Database, create_database, drop_database
+from tests.fix_restore import Backup
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -45,6 +51,8 @@ class Table:
         self.mapped = target
         self.has_key = has_key
         self.columns = ["n"]
+        self.is_parted = target == "parted"
+        self.parts: list[int] = []  #: hundreds of ids that have a partition
         self.is_mapped = True
         self.is_paused = False
 
@@ -56,11 +64,19 @@ class Table:
 class Neglect:
     """One program on one database."""
 
-    def __init__(self, seed: int, database: Database, lake: LakeFolder) -> None:
+    def __init__(self, seed: int, database: Database, lake: LakeFolder, *, owns_server: bool = False) -> None:
+        self.owns_server = owns_server
         self.random = random.Random(seed)  # noqa: S311 (programs, not secrets)
         self.database = database
         self.lake = lake
         self.tables = [Table("items", has_key=True), Table("others", has_key=True), Table("bag", has_key=False)]
+        self.parted = Table("parted", has_key=True)
+        if self.random.random() < 0.5:
+            self.tables.append(self.parted)
+        self.on_slot_lost = self.random.choice(["resync", "repair"])
+        self.on_lake_rewound = self.random.choice(list(OnLakeRewound))
+        self.backup: Backup | None = None
+        self.backed_up: list[Table] = []
         self.pipeline: Pipeline | None = None
         self.done: list[str] = []
         self._stack = contextlib.ExitStack()
@@ -79,7 +95,11 @@ class Neglect:
             self.execute(f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES WITH (publish_via_partition_root = true)")
         for table in self.tables:
             key = " PRIMARY KEY" if table.has_key else ""
-            self.execute(f"CREATE TABLE {table.name} (id int{key}, n text)")
+            parted = " PARTITION BY RANGE (id)" if table.is_parted else ""
+            self.execute(f"CREATE TABLE {table.name} (id int{key}, n text){parted}")
+            if table.is_parted:
+                self.execute(f"CREATE TABLE rest PARTITION OF {table.name} DEFAULT")
+                self.add_part()
             self.execute(f"INSERT INTO {table.name} SELECT i, 'first' FROM generate_series(1, 50) i")
             if not table.has_key:
                 self.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY FULL")
@@ -88,6 +108,9 @@ class Neglect:
         """Change every table a little, some of them much."""
         for table in self.tables:
             self._number += 1
+            if table.is_parted:
+                self.write_parted()
+                continue
             column, value = self.random.choice(table.columns), f"'{self._number}'"
             some = self.random.randrange(2, 9)
             statements = [
@@ -99,6 +122,84 @@ class Neglect:
                 f" WHERE id = (SELECT min(id) FROM {table.name})",
             ]
             self.execute(*self.random.sample(statements, self.random.randrange(1, 4)))
+
+    def write_parted(self) -> None:
+        table, value = self.parted, f"'{self._number}'"
+        column = self.random.choice(table.columns)
+        first = 1000 * (self._number + 1)
+        statements = [
+            f"INSERT INTO {table.name} (id, {column}) SELECT {first} + i, {value} FROM generate_series(1, 3) i",
+            f"UPDATE {table.name} SET {column} = {value} WHERE id % 7 = {self.random.randrange(7)}",
+            f"DELETE FROM {table.name} WHERE id % 30 = {self.random.randrange(30)}",
+        ]
+        if table.parts:
+            part = self.random.choice(table.parts)
+            statements.append(
+                f"INSERT INTO {table.name} (id, {column}) SELECT {100_000_000 + 100 * part} + i, {value}"
+                f" FROM generate_series(1, 99) i ON CONFLICT (id) DO UPDATE SET {column} = {value}"
+            )
+        self.execute(*self.random.sample(statements, self.random.randrange(1, len(statements) + 1)))
+
+    def add_part(self) -> None:
+        table = self.parted
+        self._number += 1
+        first = 100_000_000 + 100 * self._number
+        column = self.random.choice(table.columns)
+        bounds = f"FROM ({first}) TO ({first + 100})"
+        self.execute(
+            f"CREATE TABLE part_{self._number} PARTITION OF {table.name} FOR VALUES {bounds}",
+            f"INSERT INTO {table.name} (id, {column}) SELECT i, 'part' FROM generate_series({first}, {first + 40}) i",
+        )
+        table.parts.append(self._number)
+
+    def change_parts(self) -> None:
+        """Truncate, detach, drop, attach or make a partition."""
+        table = self.parted
+        if table not in self.tables:
+            return
+        if not table.parts or self.random.random() < 0.3:
+            self.add_part()
+            return
+        part = self.random.choice(table.parts)
+        first = 100_000_000 + 100 * part
+        way = self.random.choice(["truncate", "detach", "drop", "again"])
+        if way == "truncate":
+            self.execute(f"TRUNCATE part_{part}")
+            return
+        if way == "drop":
+            self.execute(f"DROP TABLE part_{part}")
+            table.parts.remove(part)
+            return
+        self.execute(f"ALTER TABLE {table.name} DETACH PARTITION part_{part}")
+        table.parts.remove(part)
+        if way == "again":
+            self.execute(f"DELETE FROM part_{part} WHERE id % 3 = 0")
+            if self.random.random() < 0.5:
+                self.write()
+            self.execute(
+                f"ALTER TABLE {table.name} ATTACH PARTITION part_{part} FOR VALUES FROM ({first}) TO ({first + 100})"
+            )
+            table.parts.append(part)
+
+    def restore(self) -> None:
+        """Take a backup of the server, or put it back, or promote it."""
+        if self.backup is None:
+            self.done.append("back up")
+            self.backed_up = copy.deepcopy(self.tables)
+            self.backup = Backup(self.database.server)
+            return
+        is_promoted = self.random.random() < 0.5
+        self.done.append("promote the backup" if is_promoted else "put the backup back")
+        self.backup.put_back(is_promoted=is_promoted)
+        for table, then in zip(self.tables, self.backed_up, strict=True):
+            table.name, table.columns, table.parts = then.name, list(then.columns), list(then.parts)
+        if is_promoted:  # a backup of before would be one of another past
+            self.forget_backup()
+
+    def forget_backup(self) -> None:
+        if self.backup is not None:
+            self.backup.remove()
+        self.backup = None
 
     def some(self) -> Table:
         return self.random.choice(self.tables)
@@ -121,7 +222,12 @@ class Neglect:
         alter, name = f"ALTER PUBLICATION {PUBLICATION}", self.some().name
         ways = [(f"{alter} SET (publish = 'insert')", f"{alter} SET (publish = '{OPERATIONS}')")]
         published = {row[0] for row in self.database.execute("SELECT tablename FROM pg_publication_tables")}
-        if not is_for_all and name in published:
+        if not is_for_all and name in published and name != self.parted.name:
+            column = next(table.columns[0] for table in self.tables if table.name == name)
+            ways.append((
+                f"{alter} DROP TABLE {name}; {alter} ADD TABLE ONLY {name} (id, {column})",
+                f"{alter} DROP TABLE {name}; {alter} ADD TABLE ONLY {name}",
+            ))  # fmt: skip
             ways.append((f"{alter} DROP TABLE {name}", f"{alter} ADD TABLE ONLY {name}"))
         out, back = self.random.choice(ways)
         self.execute(out)
@@ -162,7 +268,10 @@ class Neglect:
             self.tables[0].is_mapped = True
         mapped = {table.mapped: {"target": table.target} for table in self.tables if table.is_mapped}
         self.done.append(f"start with {mapped}")
-        config = self.lake.config(group({"eu": self.database}, mapped))
+        (entry,) = group({"eu": self.database}, mapped)
+        config = self.lake.config([entry | {"on_slot_lost": self.on_slot_lost}])
+        rewound = config.lake.model_copy(update={"on_lake_rewound": self.on_lake_rewound})
+        config = config.model_copy(update={"lake": rewound})
         self.pipeline = self._stack.enter_context(Pipeline(config, self.lake))
 
     def stop(self) -> None:
@@ -190,6 +299,25 @@ class Neglect:
         if table.is_mapped:
             self.done.append(f"resync {table.target}")
             self.pipeline.tell("resync", table.identifier, EU)
+
+    def roll_back(self) -> None:
+        """Set a table back in the lake, while kuvasz runs."""
+        table = self.some()
+        name = f"{self.lake.catalog}.{table.identifier}"
+        session = self.lake.session
+        with contextlib.suppress(Exception):  # it is not there yet, or someone commits at the same time
+            loaded = session._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)
+            ids = [row.snapshot_id for row in session.sql(f"SELECT snapshot_id FROM {name}.history").collect()]
+            loaded.manageSnapshots().rollbackTo(self.random.choice(ids)).commit()
+            self.done.append(f"roll {table.identifier} back in the lake")
+
+    def start_second(self) -> None:
+        """Someone starts kuvasz once more on the same state folder: refused, and nothing else happens."""
+        self.done.append("start a second one")
+        second = Pipeline(self.pipeline.config, self.lake)
+        with contextlib.suppress(StateTaken), second:
+            second.wait_end()
+        assert isinstance(second.error, StateTaken), second.error
 
     def wait(self) -> None:
         """Have kuvasz get on for a while, and look at what it shows."""
@@ -250,9 +378,12 @@ class Neglect:
     def run(self) -> None:
         steps: list[Callable[[], None]] = [
             self.write, self.write, self.rename, self.unpublish, self.change_columns, self.restart, self.pause,
-            self.resync, self.wait, self.wait,
+            self.resync, self.wait, self.wait, self.change_parts, self.roll_back, self.start_second,
         ]  # fmt: skip
+        if self.owns_server:
+            steps += [self.restore, self.restore]
         with contextlib.ExitStack() as end:
+            end.callback(self.forget_backup)
             end.callback(self.stop)
             self.create()
             self._start()
@@ -262,18 +393,26 @@ class Neglect:
             self.finish()
 
 
-def run(server: EmbeddedPostgres, session: object, seed: int) -> None:
-    database, lake = create_database(server), LakeFolder(session)
-    program = Neglect(seed, database, lake)
-    try:
-        program.run()
-    except BaseException:
-        print(f"\nseed {seed}:", *program.done, sep="\n  ")
-        raise
-    finally:
-        with contextlib.suppress(Exception):
-            drop_database(database)
-        shutil.rmtree(lake.folder, ignore_errors=True)
+def run(server: EmbeddedPostgres, session: object, seed: int, folder: Path) -> None:
+    """Run one program; every third has a server of its own."""
+    lake, owns_server = LakeFolder(session), seed % 3 == 0
+    with own_server(folder / f"server-{seed}") if owns_server else contextlib.nullcontext(server) as where:
+        program = Neglect(seed, database := create_database(where), lake, owns_server=owns_server)
+        try:
+            program.run()
+        except BaseException:
+            print(f"\nseed {seed}:", *program.done, sep="\n  ")
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                drop_database(database)
+            shutil.rmtree(lake.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def own_server(folder: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(folder, settings={"shared_buffers": "16MB"}) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -285,17 +424,19 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_neglected_tables_come_back_right(postgres18: EmbeddedPostgres, spark_session: object, seed: int) -> None:
-    run(postgres18, spark_session, seed)
+def test_neglected_tables_come_back_right(
+    postgres18: EmbeddedPostgres, spark_session: object, tmp_path: Path, seed: int
+) -> None:
+    run(postgres18, spark_session, seed, tmp_path)
 
 
 @pytest.mark.skipif("NEGLECT" not in os.environ, reason="make neglect")
 @pytest.mark.timeout(0)
-def test_new_neglect_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: object) -> None:
+def test_new_neglect_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: object, tmp_path: Path) -> None:
     wanted = os.environ["NEGLECT"]
     if wanted.startswith("seed="):
         for seed in wanted.removeprefix("seed=").split(","):
-            run(postgres18, spark_session, int(seed))
+            run(postgres18, spark_session, int(seed), tmp_path)
         return
     end = time.monotonic() + float(wanted) * 60
     tried, failed = 0, []
@@ -303,7 +444,7 @@ def test_new_neglect_for_some_minutes(postgres18: EmbeddedPostgres, spark_sessio
         seed = random.SystemRandom().randint(1, 10**6)
         tried += 1
         try:
-            run(postgres18, spark_session, seed)
+            run(postgres18, spark_session, seed, tmp_path)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are tried all the same)
             failed.append(seed)
             print(f"seed {seed}: {error}")
