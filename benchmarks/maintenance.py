@@ -32,7 +32,7 @@ from benchmarks import plots
 from benchmarks.outcome import Look, Panel
 from kuvasz.config.load import load
 from kuvasz.lake.iceberg import IcebergLake
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.ports import Receipt
 from tests import oracle
 from tests.contract.changes import ITEMS, Sender, feed, insert, target, update, work
@@ -71,7 +71,7 @@ class Subject:
         self.random = random.Random(1)
         for name in _ARMS.values():
             self.lake.prepare(target(name), feed(name=name), ITEMS)
-            self.lake.copy(feed(name=name), ITEMS, [], Position(lsn=1000), lambda *_: None)
+            self.lake.copy(feed(name=name), ITEMS, [], SourcePosition(lsn=1000), lambda *_: None)
         self._commit([[insert(key, 0, f"a text of no great length {key}") for key in range(rows)]])
         self._look = threading.Thread()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.decode import columns, copytext, tuples
-from kuvasz.model import Kind, ValueType, Wire
+from kuvasz.model import LakeType, ValueType, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 _REPEATS = 7
 
 COLUMNS = {
-    "bigint": ValueType(kind=Kind.LONG, wire=Wire.INTEGER),
-    "int": ValueType(kind=Kind.INT, wire=Wire.INTEGER),
-    "text(40)": ValueType(kind=Kind.STRING),
-    "numeric(12,2)": ValueType(kind=Kind.DECIMAL, wire=Wire.NUMERIC, precision=12, scale=2),
-    "timestamptz": ValueType(kind=Kind.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ),
-    "bool": ValueType(kind=Kind.BOOLEAN, wire=Wire.BOOL),
+    "bigint": ValueType(kind=LakeType.LONG, wire=Wire.INTEGER),
+    "int": ValueType(kind=LakeType.INT, wire=Wire.INTEGER),
+    "text(40)": ValueType(kind=LakeType.STRING),
+    "numeric(12,2)": ValueType(kind=LakeType.DECIMAL, wire=Wire.NUMERIC, precision=12, scale=2),
+    "timestamptz": ValueType(kind=LakeType.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ),
+    "bool": ValueType(kind=LakeType.BOOLEAN, wire=Wire.BOOL),
 }
 OTHERS = {
-    "float8": (ValueType(kind=Kind.DOUBLE, wire=Wire.FLOAT), b"-12345.678901234567"),
-    "date": (ValueType(kind=Kind.DATE, wire=Wire.DATE), b"2024-02-29"),
-    "uuid": (ValueType(kind=Kind.UUID, wire=Wire.UUID), b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-    "bytea(32)": (ValueType(kind=Kind.BINARY, wire=Wire.HEX), b"\\x" + b"0badcafe" * 8),
-    "text(1000)": (ValueType(kind=Kind.STRING), b"0123456789" * 100),
-    "text(40) with umlauts": (ValueType(kind=Kind.STRING), ("äöü" * 6 + "abcd").encode()),
+    "float8": (ValueType(kind=LakeType.DOUBLE, wire=Wire.FLOAT), b"-12345.678901234567"),
+    "date": (ValueType(kind=LakeType.DATE, wire=Wire.DATE), b"2024-02-29"),
+    "uuid": (ValueType(kind=LakeType.UUID, wire=Wire.UUID), b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    "bytea(32)": (ValueType(kind=LakeType.BINARY, wire=Wire.HEX), b"\\x" + b"0badcafe" * 8),
+    "text(1000)": (ValueType(kind=LakeType.STRING), b"0123456789" * 100),
+    "text(40) with umlauts": (ValueType(kind=LakeType.STRING), ("äöü" * 6 + "abcd").encode()),
     "int[4]": (
-        ValueType(kind=Kind.LIST, wire=Wire.ARRAY, element=ValueType(kind=Kind.INT, wire=Wire.INTEGER)),
+        ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=ValueType(kind=LakeType.INT, wire=Wire.INTEGER)),
         b"{12345,NULL,-7,99}",
     ),
-    "hstore of 2": (ValueType(kind=Kind.MAP, wire=Wire.HSTORE), b'"colour"=>"red", "size"=>NULL'),
+    "hstore of 2": (ValueType(kind=LakeType.MAP, wire=Wire.HSTORE), b'"colour"=>"red", "size"=>NULL'),
 }
 
 

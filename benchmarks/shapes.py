@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kuvasz.demo.fingerprint import Field, Form
+from kuvasz.demo.fingerprint import Form, RowField
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Shape:
     columns: str  #: the column definitions after ``id``
     row: str  #: the values after ``id``, over {g} and {seed}
     update: str  #: what an UPDATE sets
-    fields: tuple[Field, ...]  #: what is compared
+    fields: tuple[RowField, ...]  #: what is compared
 
     def create(self, table: str) -> str:
         """Return the CREATE TABLE, without its key."""
@@ -45,12 +45,12 @@ NARROW = Shape(
         CASE WHEN {{g}} % 11 <> 0 THEN {{g}} % 3 = 0 END""",
     update="amount = amount + 0.01, account = (account + 1) % 1000003, at = clock_timestamp()",
     fields=(
-        Field(name="id"),
-        Field(name="account"),
-        Field(name="label"),
-        Field(name="amount"),
-        Field(name="at", form=Form.INSTANT),
-        Field(name="is_open"),
+        RowField(name="id"),
+        RowField(name="account"),
+        RowField(name="label"),
+        RowField(name="amount"),
+        RowField(name="at", form=Form.INSTANT),
+        RowField(name="is_open"),
     ),
 )
 
@@ -67,11 +67,11 @@ WIDE = Shape(
         ({{g}} * 15485863 % 1000000000) / 100.0, {_INSTANT}""",
     update="amount = amount + 0.01, document = document || '{\"changed\": true}', at = clock_timestamp()",
     fields=(
-        Field(name="id"),
-        Field(name="document"),
-        Field(name="body"),
-        Field(name="amount"),
-        Field(name="at", form=Form.INSTANT),
+        RowField(name="id"),
+        RowField(name="document"),
+        RowField(name="body"),
+        RowField(name="amount"),
+        RowField(name="at", form=Form.INSTANT),
     ),
 )
 
@@ -93,7 +93,7 @@ def _many(width: int) -> Shape:
         columns=", ".join(f"{name} {kind}" for name, kind, _, _ in chosen),
         row=", ".join(values),
         update="c0 = c0 + 1, c2 = c2 + 0.01, c3 = clock_timestamp()",
-        fields=(Field(name="id"), *(Field(name=name, form=form) for name, _, _, form in chosen)),
+        fields=(RowField(name="id"), *(RowField(name=name, form=form) for name, _, _, form in chosen)),
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.outcome import Outcome
     from benchmarks.run import Run
     from benchmarks.workload import Mark
-    from kuvasz.demo.fingerprint import Field
+    from kuvasz.demo.fingerprint import RowField
 
 #: A fan-in has a slot of kuvasz in every database, and some for the references.
 _SLOTS = 500
@@ -41,7 +41,7 @@ class Load(Protocol):
     """Something that fills a database and changes it."""
 
     @property
-    def fields(self) -> Mapping[str, Sequence[Field]]:
+    def fields(self) -> Mapping[str, Sequence[RowField]]:
         """The tables with what is compared of each; the first field is the key."""
 
     def create(self, url: str) -> None:

@@ -16,7 +16,7 @@ from benchmarks.outcome import WrongResultError
 from benchmarks.run import Run
 from benchmarks.watch import Place, Watch
 from kuvasz.config import names
-from kuvasz.demo.fingerprint import Field, Fingerprint, duckdb_query, postgres_query
+from kuvasz.demo.fingerprint import RowField, RowFingerprint, duckdb_query, postgres_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class Group:
 
     database: str
     urls: Sequence[tuple[str | None, str]]  #: (sid, url)
-    fields: Mapping[str, Sequence[Field]]  #: table -> what is compared of it; the first field is its key
+    fields: Mapping[str, Sequence[RowField]]  #: table -> what is compared of it; the first field is its key
     prefix: str = ""  #: of the tables in the lake
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)  #: options of every table in the map
 
@@ -134,7 +134,7 @@ class Subject:
         return catalog.load_table(f"{NAMESPACE}.{table}").scan()
 
 
-def _pairs(subject: Subject, group: Group, table: str) -> Iterator[tuple[str, str, Fingerprint, Fingerprint]]:
+def _pairs(subject: Subject, group: Group, table: str) -> Iterator[tuple[str, str, RowFingerprint, RowFingerprint]]:
     """Yield place, columns, what the source has of them, and what the lake has."""
     for part in _parts(group.fields[table]):
         in_lake = _lake(subject, f"{group.prefix}{table}", part, [sid for sid, _ in group.urls])
@@ -144,21 +144,21 @@ def _pairs(subject: Subject, group: Group, table: str) -> Iterator[tuple[str, st
             yield place, columns, _source(url, table, part), in_lake[sid]
 
 
-def _parts(fields: Sequence[Field]) -> Iterator[Sequence[Field]]:
+def _parts(fields: Sequence[RowField]) -> Iterator[Sequence[RowField]]:
     key, *others = fields
     for first in range(0, len(others), _COMPARED_AT_ONCE):
         yield (key, *others[first : first + _COMPARED_AT_ONCE])
 
 
-def _source(url: str, table: str, fields: Sequence[Field]) -> Fingerprint:
+def _source(url: str, table: str, fields: Sequence[RowField]) -> RowFingerprint:
     with psycopg.connect(url) as connection:
         [(rows, total)] = connection.execute(postgres_query(table, fields)).fetchall()
-    return Fingerprint(rows=int(rows), total=int(total))
+    return RowFingerprint(rows=int(rows), total=int(total))
 
 
 def _lake(
-    subject: Subject, table: str, fields: Sequence[Field], sids: list[str | None]
-) -> dict[str | None, Fingerprint]:
+    subject: Subject, table: str, fields: Sequence[RowField], sids: list[str | None]
+) -> dict[str | None, RowFingerprint]:
     found = {}
     scan = subject.scan(table)
     with duckdb.connect() as connection:
@@ -168,7 +168,7 @@ def _lake(
             connection.register("lake", scan.to_arrow())
         for sid in sids:
             [(rows, total)] = connection.execute(duckdb_query("lake", fields, sid=sid)).fetchall()
-            found[sid] = Fingerprint(rows=int(rows), total=int(total))
+            found[sid] = RowFingerprint(rows=int(rows), total=int(total))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from benchmarks import workload
-from kuvasz.demo.fingerprint import Field, Form
+from kuvasz.demo.fingerprint import Form, RowField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,12 +67,12 @@ class Tpcb:
     pgbench: Path | None = None  #: the program
 
     @property
-    def fields(self) -> Mapping[str, tuple[Field, ...]]:
+    def fields(self) -> Mapping[str, tuple[RowField, ...]]:
         """The tables with what is compared of each: all but the fillers, which are always NULL."""
         balances = {"pgbench_branches": "bid bbalance", "pgbench_tellers": "tid bid tbalance",
                     "pgbench_accounts": "aid bid abalance", "pgbench_history": "hid tid bid aid delta"}  # fmt: skip
-        found = {table: tuple(Field(name=name) for name in names.split()) for table, names in balances.items()}
-        found["pgbench_history"] += (Field(name="mtime", form=Form.INSTANT),)
+        found = {table: tuple(RowField(name=name) for name in names.split()) for table, names in balances.items()}
+        found["pgbench_history"] += (RowField(name="mtime", form=Form.INSTANT),)
         return found
 
     def create(self, url: str) -> None:

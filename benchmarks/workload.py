@@ -24,7 +24,7 @@ from kuvasz import lsn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kuvasz.demo.fingerprint import Field
+    from kuvasz.demo.fingerprint import RowField
 
 #: A change of kind `kind` in the table with this number. A key that is gone is drawn again.
 _CHANGE = """
@@ -101,7 +101,7 @@ class Workload:
     shape: Shape = NARROW
 
     @property
-    def fields(self) -> Mapping[str, tuple[Field, ...]]:
+    def fields(self) -> Mapping[str, tuple[RowField, ...]]:
         """The tables with what is compared of each."""
         return dict.fromkeys(table_names(self.tables), self.shape.fields)
 

@@ -19,7 +19,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config, OnLakeRewound
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, LakeRewound, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
-from kuvasz.parking.lot import ParkedView, ParkingLot
+from kuvasz.parking.lot import ParkedView, ParkingLogs
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.route.hashing import worker_of
 from kuvasz.source.reader import ReaderOptions, ReaderState
@@ -28,7 +28,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
-from kuvasz.sync.context.shared import Surroundings
+from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.worker.flush import FlushPolicy
@@ -102,10 +102,10 @@ class App:
         self._map = sources = config_sources.resolve(config)
         self._targets = Targets(sources, config.pipeline.workers)
         pipeline, progress = config.pipeline, self.progress
-        self.lot = ParkingLot(pipeline.state_folder, pipeline.park_bytes, progress.hold, progress.release)
+        self.lot = ParkingLogs(pipeline.state_folder, pipeline.park_bytes, progress.hold, progress.release)
         self.workers = [self._worker(number) for number in range(config.pipeline.workers)]
         share_bytes = pipeline.share_bytes(len(sources))
-        around = Surroundings(
+        shared = Shared(
             lake=self._lake,
             routes=self._targets,
             inboxes=self.workers,
@@ -123,7 +123,7 @@ class App:
             on_lake_rewound=config.lake.on_lake_rewound,
             mask_secret=(config.pipeline.mask_secret or "").encode(),
         )
-        self.sources = [SourceSync(source, around) for source in sources]
+        self.sources = [SourceSync(source, shared) for source in sources]
         self._ended: dict[str, KuvaszError] = {}
         self._observers: list[Callable[[Receipt], None]] = []
         self._goals: dict[tuple[str, str, float], int] = {}

@@ -34,7 +34,7 @@ class TableType(enum.StrEnum):
     CHANGELOG = "changelog"
 
 
-class Kind(enum.Enum):
+class LakeType(enum.Enum):
     """The Iceberg type a value has in the lake (Iceberg spec, "Primitive Types" and "Nested Types")."""
 
     BOOLEAN = "boolean"
@@ -58,7 +58,7 @@ REAL_BITS = 24
 
 
 class Wire(enum.Enum):
-    """The text syntax PostgreSQL sends a value in; it decides the parser, `Kind` decides what is built."""
+    """The text syntax PostgreSQL sends a value in; it decides the parser, `LakeType` decides what is built."""
 
     TEXT = "text"
     BOOL = "bool"  #: t or f
@@ -80,7 +80,7 @@ class Wire(enum.Enum):
 class ValueType:
     """How one column travels: `wire` text in, `kind` out."""
 
-    kind: Kind
+    kind: LakeType
     wire: Wire = Wire.TEXT
     precision: int = 0  #: of a DECIMAL; `REAL_BITS` of a DOUBLE whose text is that of a real
     scale: int = 0  #: of a DECIMAL
@@ -181,7 +181,7 @@ class Relation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class SourcePosition:
     """How far one source is in one target.
 
     Everything that committed *before* `lsn` is in the target, nothing else is: a transaction whose commit record

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kuvasz.errors import KuvaszError
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.model import Delivery, Operations, Position, Relation, Segment, TableName, TableType, Truncation
+from kuvasz.model import Delivery, Operations, Relation, Segment, SourcePosition, TableName, TableType, Truncation
 
 
 class Inbox(Protocol):
@@ -96,7 +96,7 @@ class Receipt:
     """A target's changes are durable, with these positions."""
 
     target: str
-    positions: Mapping[str, Position]  #: of the sources that had changes
+    positions: Mapping[str, SourcePosition]  #: of the sources that had changes
     rows: int  #: row messages applied
     snapshot_id: int | None  #: None if the changes cancelled out and nothing had to be committed
     is_first: bool = True  #: of those whose changes became visible with this snapshot
@@ -224,10 +224,10 @@ class Lake(Protocol):
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
 
-    def positions(self, target: str) -> Mapping[str, Position]:
+    def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """Return how far each source is in a target; a source that was never copied is missing."""
 
-    def recorded(self, target: str) -> Mapping[str, Position]:
+    def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """Return the same of any target, prepared or not: the catalog is asked, and nothing is changed.
 
         Raises:
@@ -251,7 +251,7 @@ class Lake(Protocol):
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[int, int], None],
     ) -> Receipt:
         """Copy a source table and make it visible in one commit with its position.
@@ -282,7 +282,7 @@ class Lake(Protocol):
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[str, int, int], None],
         *,
         at_us: int = 0,

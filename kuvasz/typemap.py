@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kuvasz.errors import InternalError, SchemaError
-from kuvasz.model import Kind, PgType, ValueType, Wire
+from kuvasz.model import LakeType, PgType, ValueType, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,29 +23,29 @@ MAX_PRECISION = 38
 #: Bytes PostgreSQL adds to the modifier of numeric, varchar, ... (VARHDRSZ, include/varatt.h and c.h).
 _TYPMOD_HEADER = 4
 
-_STRING = ValueType(kind=Kind.STRING)
+_STRING = ValueType(kind=LakeType.STRING)
 
 _BY_NAME: Mapping[str, ValueType] = {
-    "bool": ValueType(kind=Kind.BOOLEAN, wire=Wire.BOOL),
-    "int2": ValueType(kind=Kind.INT, wire=Wire.INTEGER),
-    "int4": ValueType(kind=Kind.INT, wire=Wire.INTEGER),
-    "int8": ValueType(kind=Kind.LONG, wire=Wire.INTEGER),
-    "oid": ValueType(kind=Kind.LONG, wire=Wire.INTEGER),
-    "float4": ValueType(kind=Kind.FLOAT, wire=Wire.FLOAT),
-    "float8": ValueType(kind=Kind.DOUBLE, wire=Wire.FLOAT),
-    "bytea": ValueType(kind=Kind.BINARY, wire=Wire.HEX),
-    "date": ValueType(kind=Kind.DATE, wire=Wire.DATE),
-    "timestamp": ValueType(kind=Kind.TIMESTAMP, wire=Wire.TIMESTAMP),
-    "timestamptz": ValueType(kind=Kind.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ),
-    "uuid": ValueType(kind=Kind.UUID, wire=Wire.UUID),
+    "bool": ValueType(kind=LakeType.BOOLEAN, wire=Wire.BOOL),
+    "int2": ValueType(kind=LakeType.INT, wire=Wire.INTEGER),
+    "int4": ValueType(kind=LakeType.INT, wire=Wire.INTEGER),
+    "int8": ValueType(kind=LakeType.LONG, wire=Wire.INTEGER),
+    "oid": ValueType(kind=LakeType.LONG, wire=Wire.INTEGER),
+    "float4": ValueType(kind=LakeType.FLOAT, wire=Wire.FLOAT),
+    "float8": ValueType(kind=LakeType.DOUBLE, wire=Wire.FLOAT),
+    "bytea": ValueType(kind=LakeType.BINARY, wire=Wire.HEX),
+    "date": ValueType(kind=LakeType.DATE, wire=Wire.DATE),
+    "timestamp": ValueType(kind=LakeType.TIMESTAMP, wire=Wire.TIMESTAMP),
+    "timestamptz": ValueType(kind=LakeType.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ),
+    "uuid": ValueType(kind=LakeType.UUID, wire=Wire.UUID),
 }
 
 #: Base types of extensions: their oids differ from database to database, and so may their schema.
 _EXTENSION_BY_NAME: Mapping[str, ValueType] = {
-    "hstore": ValueType(kind=Kind.MAP, wire=Wire.HSTORE),
-    "vector": ValueType(kind=Kind.LIST, wire=Wire.VECTOR, element=_BY_NAME["float4"]),
-    "geometry": ValueType(kind=Kind.BINARY, wire=Wire.BARE_HEX),
-    "geography": ValueType(kind=Kind.BINARY, wire=Wire.BARE_HEX),
+    "hstore": ValueType(kind=LakeType.MAP, wire=Wire.HSTORE),
+    "vector": ValueType(kind=LakeType.LIST, wire=Wire.VECTOR, element=_BY_NAME["float4"]),
+    "geometry": ValueType(kind=LakeType.BINARY, wire=Wire.BARE_HEX),
+    "geography": ValueType(kind=LakeType.BINARY, wire=Wire.BARE_HEX),
 }
 
 
@@ -77,7 +77,7 @@ def _value_type(pg_type: PgType, typmod: int, decimal: tuple[int, int] | None) -
         return _value_type(pg_type.base, pg_type.base_typmod, decimal)
     if pg_type.element is not None:
         element = _value_type(pg_type.element, typmod, decimal)
-        return ValueType(kind=Kind.LIST, wire=Wire.ARRAY, element=element, delimiter=pg_type.delimiter)
+        return ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=element, delimiter=pg_type.delimiter)
     if pg_type.category != "b":
         return _STRING
     if pg_type.name in _EXTENSION_BY_NAME:
@@ -114,7 +114,7 @@ def numeric_modifier(typmod: int) -> tuple[int, int]:
 
 
 def _decimal(precision: int, scale: int) -> ValueType:
-    return ValueType(kind=Kind.DECIMAL, wire=Wire.NUMERIC, precision=precision, scale=scale)
+    return ValueType(kind=LakeType.DECIMAL, wire=Wire.NUMERIC, precision=precision, scale=scale)
 
 
 def _check_decimal(pg_type: PgType, precision: int, scale: int) -> None:
@@ -138,36 +138,36 @@ def is_numeric(pg_type: PgType) -> bool:
 
 def iceberg_name(value_type: ValueType) -> str:
     """Return the type as Iceberg writes it, e.g. ``decimal(10, 2)`` or ``list<string>``."""
-    if value_type.kind is Kind.DECIMAL:
+    if value_type.kind is LakeType.DECIMAL:
         return f"decimal({value_type.precision}, {value_type.scale})"
-    if value_type.kind is Kind.LIST:
+    if value_type.kind is LakeType.LIST:
         return f"list<{iceberg_name(_element(value_type))}>"
-    if value_type.kind is Kind.MAP:
+    if value_type.kind is LakeType.MAP:
         return "map<string, string>"
     return str(value_type.kind.value)
 
 
-_ARROW: Mapping[Kind, pa.DataType] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us"),
-    Kind.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
-    Kind.UUID: pa.binary(16),
-    Kind.MAP: pa.map_(pa.string(), pa.string()),
+_ARROW: Mapping[LakeType, pa.DataType] = {
+    LakeType.BOOLEAN: pa.bool_(),
+    LakeType.INT: pa.int32(),
+    LakeType.LONG: pa.int64(),
+    LakeType.FLOAT: pa.float32(),
+    LakeType.DOUBLE: pa.float64(),
+    LakeType.STRING: pa.string(),
+    LakeType.BINARY: pa.binary(),
+    LakeType.DATE: pa.date32(),
+    LakeType.TIMESTAMP: pa.timestamp("us"),
+    LakeType.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+    LakeType.UUID: pa.binary(16),
+    LakeType.MAP: pa.map_(pa.string(), pa.string()),
 }
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:
     """Return the Arrow type of a decoded column; list elements are called ``element``, as in Iceberg's files."""
-    if value_type.kind is Kind.DECIMAL:
+    if value_type.kind is LakeType.DECIMAL:
         return pa.decimal128(value_type.precision, value_type.scale)
-    if value_type.kind is Kind.LIST:
+    if value_type.kind is LakeType.LIST:
         return pa.list_(pa.field("element", arrow_type(_element(value_type))))
     return _ARROW[value_type.kind]
 

@@ -19,7 +19,7 @@ import pytest
 
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.notes import PARKED_PREFIX
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from tests import oracle
 from tests.fix_postgres import Database
 
@@ -213,7 +213,7 @@ class Process:
         """A table's rows as PyIceberg reads them."""
         return oracle.lake_rows_pyiceberg(self.pyiceberg, f"shop.{target}")
 
-    def positions(self, target: str) -> dict[str, Position]:
+    def positions(self, target: str) -> dict[str, SourcePosition]:
         """How far each source is in a table, by the lake alone."""
         return source_positions.parse(self._table(target).properties, target)
 

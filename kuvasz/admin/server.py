@@ -51,7 +51,7 @@ async def serve(app: App, secrets: Iterable[str] = ()) -> AsyncIterator[str | No
     if config.server.address is None or config.server.host is None:
         yield None
         return
-    server = Server(app, secrets)
+    server = AdminServer(app, secrets)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S)
     await runner.setup()
     try:
@@ -76,7 +76,7 @@ async def _watch(observer: Observer) -> None:
         _log.exception("the observer died", extra={"event": "bug"})
 
 
-class Server:
+class AdminServer:
     """The pages of one application.
 
     Args:

@@ -35,11 +35,11 @@ _URI_SCHEMES = {
 #: What feeds of one target must agree on.
 _SHARED = ("type", "key", "partition_by", "sort_by")
 
-_Feeds: TypeAlias = "dict[tuple[str, str], list[_Feed]]"
+_Feeds: TypeAlias = "dict[tuple[str, str], list[_MappedFeed]]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Feed:
+class _MappedFeed:
     """A table's entry with its place, and the group it stands in."""
 
     path: Path
@@ -250,7 +250,7 @@ def _targets(config: Config) -> Iterator[Problem]:
     for number, group in enumerate(config.databases):
         for key, table in group.tables.items():
             path: Path = ("databases", number, "tables", key)
-            feed = _Feed(path=path, key=key, table=table, group=group, number=number)
+            feed = _MappedFeed(path=path, key=key, table=table, group=group, number=number)
             try:
                 name = sources.target_name(config.lake, key, table)
             except ValueError:
@@ -285,8 +285,8 @@ def _cases(feeds: _Feeds) -> Iterator[Problem]:
             yield Problem(path=feed.place, message=message, is_key=feed.table.target is None)
 
 
-def _one_table_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
-    first: dict[int, _Feed] = {}
+def _one_table_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
+    first: dict[int, _MappedFeed] = {}
     for feed in feeds:
         other = first.setdefault(feed.number, feed)
         if other is not feed:
@@ -297,7 +297,7 @@ def _one_table_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
             yield Problem(path=feed.place, message=message, is_key=feed.table.target is None)
 
 
-def _one_shape(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
+def _one_shape(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
     for feed in feeds[1:]:
         for option in _SHARED:
             if getattr(feed.table, option) != getattr(feeds[0].table, option):
@@ -309,7 +309,7 @@ def _one_shape(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
             yield Problem(path=feed.path, message=message, is_key=True)
 
 
-def _one_sid_each(identifier: str, feeds: list[_Feed]) -> Iterator[Problem]:
+def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
     """Rows of several sources are told apart by their sid alone."""
     if len({feed.number for feed in feeds}) < 2:  # one group: `_urls` has looked at it
         return

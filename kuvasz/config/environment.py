@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from kuvasz.config.model import SECTIONS
-from kuvasz.config.problem import Origin, Path, Problem, suggestion
+from kuvasz.config.problem import OptionOrigin, Path, Problem, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -40,7 +40,7 @@ class Setting:
 
     path: Path
     value: object = dataclasses.field(repr=False)
-    origin: Origin
+    origin: OptionOrigin
 
 
 def options() -> dict[str, Path]:
@@ -66,7 +66,7 @@ def from_environment(
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in OTHER_NAMES or name in referenced or _is_service(name, environ):
             continue
-        origin = Origin(value=f"environment {name}", key=f"environment {name}")
+        origin = OptionOrigin(value=f"environment {name}", key=f"environment {name}")
         if name not in known:
             guess = _suggestion(name, [*known, *OTHER_NAMES]) or ": options are written KUVASZ_SECTION__OPTION"
             problems.append(Problem(path=(), message=f"unknown option{guess}", origin=origin))
@@ -85,7 +85,7 @@ def from_flags(overrides: Mapping[str, str]) -> tuple[list[Setting], list[Proble
     settings: list[Setting] = []
     problems: list[Problem] = []
     for name, text in overrides.items():
-        origin = Origin(value=f"flag --set {name}", key=f"flag --set {name}", order=(2, 0, 0))
+        origin = OptionOrigin(value=f"flag --set {name}", key=f"flag --set {name}", order=(2, 0, 0))
         path = known.get(name) or _mapping_entry(name)
         if path is None:
             guess = suggestion(name, known) or ": an option is written section.option=value"

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from kuvasz.config.problem import Origin, Path, Problem
+from kuvasz.config.problem import OptionOrigin, Path, Problem
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Document:
     """
 
     value: dict[str, object]
-    origins: dict[Path, Origin]
+    origins: dict[Path, OptionOrigin]
     problems: tuple[Problem, ...] = ()
 
 
@@ -77,7 +77,7 @@ def parse(text: str, *, name: str) -> Document:
     Raises:
         ConfigError: The text is no YAML, or its root is neither a mapping nor a list.
     """
-    reader = _Reader(name)
+    reader = _NodeReader(name)
     hint = "check quotes, colons and the indentation up to this place"
     try:
         return reader.document(YAML(typ="rt").compose(text))
@@ -95,16 +95,16 @@ def parse(text: str, *, name: str) -> Document:
     raise ConfigError(msg, hint=hint) from None
 
 
-class _Reader:
+class _NodeReader:
     """Walks the nodes of one file."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._origins: dict[Path, Origin] = {}
+        self._origins: dict[Path, OptionOrigin] = {}
         self._problems: list[Problem] = []
 
     def document(self, root: Node | None) -> Document:
-        start = Origin(value=f"{self._name}:1:1", key=f"{self._name}:1:1", order=(0, 0, 0))
+        start = OptionOrigin(value=f"{self._name}:1:1", key=f"{self._name}:1:1", order=(0, 0, 0))
         self._origins[()] = start
         value: object = {}
         if isinstance(root, SequenceNode):
@@ -200,11 +200,11 @@ class _Reader:
                 self._report(path, f"has the unknown tag {tag!r}", node)
                 return None
 
-    def _origin(self, key: Node, value: Node) -> Origin:
+    def _origin(self, key: Node, value: Node) -> OptionOrigin:
         # An empty value has the place of whatever comes next: its key's place says more.
         is_empty = isinstance(value, ScalarNode) and value.tag == f"{_TAG}null" and not value.value
         mark, key_mark = (key if is_empty else value).start_mark, key.start_mark
-        return Origin(
+        return OptionOrigin(
             value=f"{self._name}:{mark.line + 1}:{mark.column + 1}",
             key=f"{self._name}:{key_mark.line + 1}:{key_mark.column + 1}",
             order=(0, mark.line, mark.column),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from kuvasz.config import check, environment, file, names, problem, secrets, sources, template, translate
 from kuvasz.config.model import Config
-from kuvasz.config.problem import Origin, Path, Problem
+from kuvasz.config.problem import OptionOrigin, Path, Problem
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Loaded:
     """
 
     config: Config
-    origins: Mapping[Path, Origin]
+    origins: Mapping[Path, OptionOrigin]
     secrets: frozenset[str] = dataclasses.field(repr=False)
     path: FilePath | None = None
 

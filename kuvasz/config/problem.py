@@ -15,7 +15,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class OptionOrigin:
     """Where a value was written.
 
     Attributes:
@@ -43,10 +43,10 @@ class Problem:
     path: Path
     message: str
     is_key: bool = False
-    origin: Origin | None = None
+    origin: OptionOrigin | None = None
 
 
-def render(problems: Iterable[Problem], origins: Mapping[Path, Origin]) -> str:
+def render(problems: Iterable[Problem], origins: Mapping[Path, OptionOrigin]) -> str:
     """Return one line for each problem, in the order of their places: ``file:line:column: option: message``."""
     lines = []
     for problem in problems:
@@ -57,7 +57,7 @@ def render(problems: Iterable[Problem], origins: Mapping[Path, Origin]) -> str:
     return "\n".join(line for _, line in sorted(dict.fromkeys(lines)))
 
 
-def nearest(path: Path, origins: Mapping[Path, Origin]) -> Origin | None:
+def nearest(path: Path, origins: Mapping[Path, OptionOrigin]) -> OptionOrigin | None:
     """Return the origin of an option, else that of the mapping or list it would stand in."""
     for end in range(len(path), -1, -1):
         if (origin := origins.get(path[:end])) is not None:

@@ -101,7 +101,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
+class TargetFeed:
     """One source's part in a target."""
 
     source: Source
@@ -109,14 +109,14 @@ class Feed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class MappedTarget:
     """One table of the lake; its feeds agree on everything but their own rows (see `kuvasz.config.check`)."""
 
     namespace: str
     name: str
     has_sid: bool
     config: TableConfig
-    feeds: tuple[Feed, ...]
+    feeds: tuple[TargetFeed, ...]
 
     @property
     def identifier(self) -> str:
@@ -141,14 +141,14 @@ def resolve(config: Config) -> tuple[Source, ...]:
     )
 
 
-def targets(config: Config) -> tuple[Target, ...]:
+def targets(config: Config) -> tuple[MappedTarget, ...]:
     """Return every target with what feeds it, in the map's order."""
-    feeds: dict[str, list[Feed]] = {}
+    feeds: dict[str, list[TargetFeed]] = {}
     for source in resolve(config):
         for spec in source.tables:
-            feeds.setdefault(spec.identifier, []).append(Feed(source=source, spec=spec))
+            feeds.setdefault(spec.identifier, []).append(TargetFeed(source=source, spec=spec))
     return tuple(
-        Target(
+        MappedTarget(
             namespace=first.spec.namespace,
             name=first.spec.target,
             has_sid=first.spec.has_sid,

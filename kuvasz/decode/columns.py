@@ -15,7 +15,7 @@ import pyarrow as pa
 from kuvasz.decode import arrays, numerics, texts, times
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import InternalError
-from kuvasz.model import Kind
+from kuvasz.model import LakeType
 from kuvasz.typemap import arrow_type
 
 if TYPE_CHECKING:
@@ -87,23 +87,23 @@ def _nested(strip: Strip, value_type: ValueType, offsets: Int32s, values: texts.
     return pa.Array.from_buffers(arrow_type(value_type), strip.row_count, buffers, nulls, children=[values])
 
 
-_BUILDERS: Mapping[Kind, Callable[[Strip, ValueType, str], texts.ArrowArray]] = {
-    Kind.BOOLEAN: lambda strip, _type, _policy: numerics.booleans(strip),
-    Kind.INT: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
-    Kind.LONG: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
-    Kind.FLOAT: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
-    Kind.DOUBLE: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
-    Kind.DECIMAL: lambda strip, value_type, policy: numerics.decimals(
+_BUILDERS: Mapping[LakeType, Callable[[Strip, ValueType, str], texts.ArrowArray]] = {
+    LakeType.BOOLEAN: lambda strip, _type, _policy: numerics.booleans(strip),
+    LakeType.INT: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
+    LakeType.LONG: lambda strip, value_type, _policy: numerics.integers(strip, value_type),
+    LakeType.FLOAT: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
+    LakeType.DOUBLE: lambda strip, value_type, _policy: numerics.floats(strip, value_type),
+    LakeType.DECIMAL: lambda strip, value_type, policy: numerics.decimals(
         strip, value_type, null_if_not_finite=policy == "null"
     ),
-    Kind.STRING: lambda strip, _type, _policy: texts.strings(strip),
-    Kind.BINARY: lambda strip, value_type, _policy: texts.binaries(strip, value_type),
-    Kind.DATE: lambda strip, _type, policy: times.dates(strip, out_of_range=policy),
-    Kind.TIMESTAMP: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
-    Kind.TIMESTAMPTZ: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
-    Kind.UUID: lambda strip, _type, _policy: texts.uuids(strip),
-    Kind.LIST: _list,
-    Kind.MAP: _map,
+    LakeType.STRING: lambda strip, _type, _policy: texts.strings(strip),
+    LakeType.BINARY: lambda strip, value_type, _policy: texts.binaries(strip, value_type),
+    LakeType.DATE: lambda strip, _type, policy: times.dates(strip, out_of_range=policy),
+    LakeType.TIMESTAMP: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
+    LakeType.TIMESTAMPTZ: lambda strip, value_type, policy: times.timestamps(strip, value_type, out_of_range=policy),
+    LakeType.UUID: lambda strip, _type, _policy: texts.uuids(strip),
+    LakeType.LIST: _list,
+    LakeType.MAP: _map,
 }
 
 __all__ = ["ValueRefused", "column"]

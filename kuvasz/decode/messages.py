@@ -94,7 +94,7 @@ class Truncate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ReplicationOrigin:
     """The replication origin of the transaction it is sent in."""
 
     commit_lsn: int
@@ -111,7 +111,7 @@ class LogicalMessage:
     content: bytes
 
 
-Message: TypeAlias = Begin | Commit | RelationShape | TypeName | Truncate | Origin | LogicalMessage
+Message: TypeAlias = Begin | Commit | RelationShape | TypeName | Truncate | ReplicationOrigin | LogicalMessage
 
 
 def parse(data: bytes) -> Message:
@@ -136,7 +136,7 @@ def parse(data: bytes) -> Message:
         case b"T":
             message = body.finish(_truncate(body))
         case b"O":
-            message = body.finish(Origin(commit_lsn=body.uint64(), name=body.text()))
+            message = body.finish(ReplicationOrigin(commit_lsn=body.uint64(), name=body.text()))
         case b"M":
             message = body.finish(_logical_message(body))
         case tag:
@@ -282,8 +282,8 @@ __all__ = [
     "Keepalive",
     "LogicalMessage",
     "Message",
-    "Origin",
     "RelationShape",
+    "ReplicationOrigin",
     "Truncate",
     "TypeName",
     "parse",

@@ -20,7 +20,7 @@ from kuvasz.decode.refusals import (
     refusal,
 )
 from kuvasz.errors import DecodeError
-from kuvasz.model import REAL_BITS, Kind
+from kuvasz.model import REAL_BITS, LakeType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -56,13 +56,13 @@ def integers(strip: Strip, value_type: ValueType) -> texts.ArrowArray:
     Raises:
         ValueRefused: A value is no integer, or outside the range of the type.
     """
-    dtype = np.int32 if value_type.kind is Kind.INT else np.int64
+    dtype = np.int32 if value_type.kind is LakeType.INT else np.int64
     bounds = np.iinfo(dtype)
     values = np.empty(strip.row_count, np.int64)
     row, reason = _integers(strip.data, strip.start, strip.length, bounds.min, bounds.max, values)
     if reason != FINE:
         raise refusal(row, strip.text(row) or b"", reason)
-    arrow_type = pa.int32() if value_type.kind is Kind.INT else pa.int64()
+    arrow_type = pa.int32() if value_type.kind is LakeType.INT else pa.int64()
     return texts.fixed_width(arrow_type, values.astype(dtype, copy=False), strip.present())
 
 
@@ -79,14 +79,14 @@ def floats(strip: Strip, value_type: ValueType) -> texts.ArrowArray:
     if reason != FINE:
         raise refusal(row, strip.text(row) or b"", reason)
     offsets, text, _ = texts.gather(strip)
-    is_real = value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS
+    is_real = value_type.kind is LakeType.FLOAT or value_type.precision == REAL_BITS
     arrow_type = pa.float32() if is_real else pa.float64()
     array = texts.variable_width(pa.string(), strip, offsets, text).cast(arrow_type)
     # fast_float turns what is too large into an infinity.
     are_infinite = np.isinf(array.fill_null(0).to_numpy())
     if np.count_nonzero(are_infinite) != infinities:
         raise _first_too_large(strip, np.flatnonzero(are_infinite).tolist())
-    return array.cast(pa.float64()) if value_type.kind is Kind.DOUBLE else array
+    return array.cast(pa.float64()) if value_type.kind is LakeType.DOUBLE else array
 
 
 def _first_too_large(strip: Strip, rows: list[int]) -> DecodeError:

@@ -26,7 +26,7 @@ from kuvasz.decode.refusals import (
     TOO_MUCH_SCALE,
     refusal,
 )
-from kuvasz.model import REAL_BITS, Kind, Wire
+from kuvasz.model import REAL_BITS, LakeType, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ def _boolean(text: bytes, _type: ValueType, _policy: str) -> bool:
 def _integer(text: bytes, value_type: ValueType, _policy: str) -> int:
     _match(_INTEGER, text)
     number = int(text)
-    bits = 31 if value_type.kind is Kind.INT else 63
+    bits = 31 if value_type.kind is LakeType.INT else 63
     if len(text.lstrip(b"-")) > 19 or not -(1 << bits) <= number < 1 << bits:
         raise _refuse(text, TOO_LARGE)
     return number
@@ -92,7 +92,7 @@ def _integer(text: bytes, value_type: ValueType, _policy: str) -> int:
 def _float(text: bytes, value_type: ValueType, _policy: str) -> float:
     _match(_FLOAT, text)
     number = float(text)
-    is_real = value_type.kind is Kind.FLOAT or value_type.precision == REAL_BITS
+    is_real = value_type.kind is LakeType.FLOAT or value_type.precision == REAL_BITS
     if is_real and math.isfinite(number) and number:  # 1e-999999999999 is 0, and would be a fraction of that size
         number = _nearest_float32(text)
     if math.isinf(number) and not text.endswith(b"Infinity"):
@@ -278,19 +278,19 @@ def _map(text: bytes, _type: ValueType, _policy: str) -> list[tuple[str, str | N
     ]
 
 
-_READERS: Mapping[Kind, Callable[[bytes, ValueType, str], object]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INT: _integer,
-    Kind.LONG: _integer,
-    Kind.FLOAT: _float,
-    Kind.DOUBLE: _float,
-    Kind.DECIMAL: _decimal,
-    Kind.STRING: _string,
-    Kind.BINARY: _binary,
-    Kind.DATE: _date,
-    Kind.TIMESTAMP: _timestamp,
-    Kind.TIMESTAMPTZ: _timestamp,
-    Kind.UUID: _uuid,
-    Kind.LIST: _list,
-    Kind.MAP: _map,
+_READERS: Mapping[LakeType, Callable[[bytes, ValueType, str], object]] = {
+    LakeType.BOOLEAN: _boolean,
+    LakeType.INT: _integer,
+    LakeType.LONG: _integer,
+    LakeType.FLOAT: _float,
+    LakeType.DOUBLE: _float,
+    LakeType.DECIMAL: _decimal,
+    LakeType.STRING: _string,
+    LakeType.BINARY: _binary,
+    LakeType.DATE: _date,
+    LakeType.TIMESTAMP: _timestamp,
+    LakeType.TIMESTAMPTZ: _timestamp,
+    LakeType.UUID: _uuid,
+    LakeType.LIST: _list,
+    LakeType.MAP: _map,
 }

@@ -1,6 +1,6 @@
 """Row messages of pgoutput into cells: Insert, Update and Delete, with their old rows.
 
-Enters: the messages of one relation, one after another, each from its tag byte on. Leaves: `Changes`. Formats:
+Enters: the messages of one relation, one after another, each from its tag byte on. Leaves: `RowChanges`. Formats:
 manual, section "Logical Replication Message Formats", protocol version 1. Every bound is checked: bytes that are
 not what the protocol says end in a DecodeError and are never read past.
 """
@@ -57,7 +57,7 @@ _SAID: Mapping[int, str] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class RowChanges:
     """n row messages; m of them carry an old row."""
 
     tag: UInt8s  #: n: INSERT, UPDATE or DELETE
@@ -76,7 +76,7 @@ def operations(data: UInt8s, lengths: UInt32s) -> Operations:
     return Operations(inserts=int(counts[INSERT]), updates=int(counts[UPDATE]), deletes=int(counts[DELETE]))
 
 
-def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_count: int) -> Changes:
+def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_count: int) -> RowChanges:
     """Take row messages apart, in one pass over the bytes.
 
     Args:
@@ -103,7 +103,7 @@ def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_cou
     message, reason = _split(array, begins, ends, old_row, new.start, new.length, old.start, old.length)
     if reason != _FINE:
         raise _broken(array, int(begins[message]), int(ends[message]), message, _SAID[reason])
-    return Changes(tag=tag, new=new, old=old, old_row=old_row, old_tag=old_tag)
+    return RowChanges(tag=tag, new=new, old=old, old_row=old_row, old_tag=old_tag)
 
 
 def _check_frame(array: UInt8s, lengths: UInt32s, ends: Int64s, column_count: int) -> None:
@@ -217,7 +217,7 @@ def _tuple(  # noqa: PLR0911
     return at, _FINE
 
 
-def take_from_old(changes: Changes, column: int) -> int:
+def take_from_old(changes: RowChanges, column: int) -> int:
     """Give unchanged cells of a column, in place, what the row's old tuple has; return how many have no old tuple.
 
     Args:
@@ -232,7 +232,7 @@ def take_from_old(changes: Changes, column: int) -> int:
     return int(np.count_nonzero(changes.new.length[column] == UNCHANGED))
 
 
-def fill_unchanged(changes: Changes, previous: Int32s) -> Int32s:
+def fill_unchanged(changes: RowChanges, previous: Int32s) -> Int32s:
     """Give every unchanged cell the text it has in the row's earlier version, as far as that is at hand.
 
     In place, in `changes.new`. An update takes the value from its old row if that is whole (OLD), else from
@@ -282,5 +282,5 @@ def _fill(
 
 __all__ = [
     "DELETE", "INSERT", "KEY", "NULL", "OLD", "UNCHANGED", "UPDATE",
-    "Cells", "Changes", "fill_unchanged", "operations", "split_changes",
+    "Cells", "RowChanges", "fill_unchanged", "operations", "split_changes",
 ]  # fmt: skip

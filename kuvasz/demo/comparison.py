@@ -7,7 +7,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from kuvasz.demo import shop
-from kuvasz.demo.fingerprint import Fingerprint, spark_query
+from kuvasz.demo.fingerprint import RowFingerprint, spark_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ class Line:
 
     table: str
     sid: str
-    source: Fingerprint
-    lake: Fingerprint | None
+    source: RowFingerprint
+    lake: RowFingerprint | None
 
     @property
     def is_equal(self) -> bool:
@@ -33,7 +33,7 @@ class Line:
 def compare(
     session: SparkSession,
     namespace: str,
-    sources: Mapping[str, Mapping[str, Fingerprint]],
+    sources: Mapping[str, Mapping[str, RowFingerprint]],
     tables: Sequence[shop.Table] = shop.TABLES,
 ) -> list[Line]:
     """Return a line per table and sid.
@@ -48,7 +48,7 @@ def compare(
     for table in tables:
         found = _fingerprints(session, f"{namespace}.{table.name}", table)
         for sid, contents in sources.items():
-            lake = None if found is None else found.get(sid, Fingerprint(rows=0, total=0))
+            lake = None if found is None else found.get(sid, RowFingerprint(rows=0, total=0))
             lines.append(Line(table=table.name, sid=sid, source=contents[table.name], lake=lake))
     return lines
 
@@ -66,8 +66,8 @@ def ages(session: SparkSession, namespace: str) -> dict[str, float]:
     return found
 
 
-def _fingerprints(session: SparkSession, target: str, table: shop.Table) -> dict[str, Fingerprint] | None:
+def _fingerprints(session: SparkSession, target: str, table: shop.Table) -> dict[str, RowFingerprint] | None:
     if not session.catalog.tableExists(target):
         return None
     rows = session.sql(spark_query(target, table.fields)).collect()
-    return {row[0]: Fingerprint(rows=int(row[1]), total=int(row[2])) for row in rows}
+    return {row[0]: RowFingerprint(rows=int(row[1]), total=int(row[2])) for row in rows}

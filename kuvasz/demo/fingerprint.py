@@ -24,7 +24,7 @@ class Form(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class RowField:
     """One column that takes part."""
 
     name: str
@@ -32,7 +32,7 @@ class Field:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
+class RowFingerprint:
     """What a table's rows come to."""
 
     rows: int
@@ -43,7 +43,7 @@ class Fingerprint:
 _SEPARATOR, _NULL = "chr(31)", "chr(30)"
 
 
-def postgres_query(table: str, fields: Iterable[Field]) -> str:
+def postgres_query(table: str, fields: Iterable[RowField]) -> str:
     """Return the query (count, total) for PostgreSQL; `table` is quoted already, if it must be."""
     texts = [
         f'(extract(epoch FROM "{field.name}") * 1000000)::bigint::text' if field.form is Form.INSTANT
@@ -54,7 +54,7 @@ def postgres_query(table: str, fields: Iterable[Field]) -> str:
     return f"SELECT count(*), coalesce(sum({digest}), 0)::numeric(38,0) FROM {table}"
 
 
-def spark_query(table: str, fields: Iterable[Field]) -> str:
+def spark_query(table: str, fields: Iterable[RowField]) -> str:
     """Return the query (sid, count, total) for Spark: a row per source, all in one reading of the table."""
     texts = [
         f"CAST(unix_micros(`{field.name}`) AS string)"
@@ -66,7 +66,7 @@ def spark_query(table: str, fields: Iterable[Field]) -> str:
     return f"SELECT sid, count(*), sum({digest}) FROM {table} GROUP BY sid"
 
 
-def duckdb_query(relation: str, fields: Iterable[Field], *, sid: str | None = None) -> str:
+def duckdb_query(relation: str, fields: Iterable[RowField], *, sid: str | None = None) -> str:
     """Return the query (count, total) for DuckDB, of one source's rows where `sid` is given."""
     texts = [
         f'epoch_us("{field.name}")::varchar' if field.form is Form.INSTANT else f'"{field.name}"::varchar'

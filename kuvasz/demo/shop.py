@@ -10,7 +10,7 @@ import dataclasses
 
 import psycopg
 
-from kuvasz.demo.fingerprint import Field, Fingerprint, Form, postgres_query
+from kuvasz.demo.fingerprint import Form, RowField, RowFingerprint, postgres_query
 
 DATABASE = "shop"
 
@@ -23,7 +23,7 @@ class Table:
     """A table of the shop and how its rows are compared."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[RowField, ...]
     rows: int  #: seeded at each source
 
 
@@ -32,26 +32,26 @@ TABLES: tuple[Table, ...] = (
         name="customers",
         rows=10_000,
         fields=(
-            Field(name="id"), Field(name="name"), Field(name="email"), Field(name="country"),
-            Field(name="credit_limit"), Field(name="is_active"), Field(name="profile"),
-            Field(name="created_at", form=Form.INSTANT),
+            RowField(name="id"), RowField(name="name"), RowField(name="email"), RowField(name="country"),
+            RowField(name="credit_limit"), RowField(name="is_active"), RowField(name="profile"),
+            RowField(name="created_at", form=Form.INSTANT),
         ),
     ),
     Table(
         name="products",
         rows=4_000,
         fields=(
-            Field(name="supplier"), Field(name="sku"), Field(name="title"), Field(name="price"),
-            Field(name="stock"), Field(name="description"), Field(name="updated_at", form=Form.INSTANT),
+            RowField(name="supplier"), RowField(name="sku"), RowField(name="title"), RowField(name="price"),
+            RowField(name="stock"), RowField(name="description"), RowField(name="updated_at", form=Form.INSTANT),
         ),
     ),
     Table(
         name="orders",
         rows=20_000,
         fields=(
-            Field(name="id"), Field(name="customer_id"), Field(name="supplier"), Field(name="sku"),
-            Field(name="quantity"), Field(name="total"), Field(name="status"), Field(name="note"),
-            Field(name="is_paid"), Field(name="placed_at", form=Form.INSTANT),
+            RowField(name="id"), RowField(name="customer_id"), RowField(name="supplier"), RowField(name="sku"),
+            RowField(name="quantity"), RowField(name="total"), RowField(name="status"), RowField(name="note"),
+            RowField(name="is_paid"), RowField(name="placed_at", form=Form.INSTANT),
         ),
     ),
 )  # fmt: skip
@@ -141,11 +141,11 @@ def create(server_url: str, sid: str) -> str:
     return DATABASE
 
 
-def fingerprints(url: str) -> dict[str, Fingerprint]:
+def fingerprints(url: str) -> dict[str, RowFingerprint]:
     """Return the content of every table of one source, by table name."""
-    found: dict[str, Fingerprint] = {}
+    found: dict[str, RowFingerprint] = {}
     with psycopg.connect(url) as connection:
         for table in TABLES:
             [(rows, total)] = connection.execute(postgres_query(table.name, table.fields)).fetchall()
-            found[table.name] = Fingerprint(rows=int(rows), total=int(total))
+            found[table.name] = RowFingerprint(rows=int(rows), total=int(total))
     return found

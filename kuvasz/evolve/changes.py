@@ -21,7 +21,7 @@ _UNSENT = "messages of its table may have left it out"
 _CONSTANT = "rows that were there before have its default"
 
 
-class Kind(enum.Enum):
+class ChangeKind(enum.Enum):
     """Kinds of changes."""
 
     ADD = "added"
@@ -36,7 +36,7 @@ class Kind(enum.Enum):
 class Change:
     """One column's change."""
 
-    kind: Kind
+    kind: ChangeKind
     number: int  #: the column's
     name: str  #: as it is now; of a dropped column, as it was
     before: str = ""  #: of a RENAME
@@ -46,7 +46,7 @@ class Change:
 
     def describe(self) -> str:
         """Return it in words."""
-        if self.kind is Kind.RENAME:
+        if self.kind is ChangeKind.RENAME:
             return f"column {self.before} was renamed to {self.name}"
         return f"column {self.name} was {self.kind.value}"
 
@@ -57,7 +57,7 @@ def compare(known: SourceColumns, relation: Relation) -> list[Change]:
     Both are of the same table (OID).
     """
     changes = list(_changes(known, relation))
-    return sorted(changes, key=lambda change: change.kind is not Kind.RENAME)
+    return sorted(changes, key=lambda change: change.kind is not ChangeKind.RENAME)
 
 
 def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
@@ -72,31 +72,35 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             why = _why_values(known, column, relation, is_rewritten=is_rewritten)
             why = _UNSENT if column.attnum in unsent and not why else why
             yield Change(
-                kind=Kind.ADD, number=column.attnum, name=column.name, why_copy=why, is_constant=why == _CONSTANT
+                kind=ChangeKind.ADD,
+                number=column.attnum,
+                name=column.name,
+                why_copy=why,
+                is_constant=why == _CONSTANT,
             )
             continue
         if before.name != column.name:
-            yield Change(kind=Kind.RENAME, number=column.attnum, name=column.name, before=before.name)
+            yield Change(kind=ChangeKind.RENAME, number=column.attnum, name=column.name, before=before.name)
         is_retyped = (before.type_oid, before.typmod) != (column.pg_type.oid, column.typmod)
         if before.type_oid and is_retyped:
             is_known = 0 not in (known.file, relation.file)
             keeps = not is_rewritten and (_is_same(before, column) if is_known else _is_wider(before, column))
             why = "" if keeps else "the source has rewritten its values"
-            yield Change(kind=Kind.RETYPE, number=column.attnum, name=column.name, why_copy=why)
+            yield Change(kind=ChangeKind.RETYPE, number=column.attnum, name=column.name, why_copy=why)
         elif before.type_oid and not set(before.facts) <= set(column.facts):
             why = "rows that nobody touched read otherwise at the source"
-            yield Change(kind=Kind.REDEFINE, number=column.attnum, name=column.name, why_copy=why)
+            yield Change(kind=ChangeKind.REDEFINE, number=column.attnum, name=column.name, why_copy=why)
         elif is_written_anew and before.version and before.version != column.version:
             # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
             why = "the table was rewritten and the column altered"
-            yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
+            yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
         elif column.attnum in unsent:
-            yield Change(kind=Kind.REWRITE, number=column.attnum, name=column.name, why_copy=_UNSENT)
+            yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=_UNSENT)
         if before.type_oid and before.asked != column.asked and not is_retyped:
-            yield Change(kind=Kind.RETYPE, number=column.attnum, name=column.name, is_asked=True)
+            yield Change(kind=ChangeKind.RETYPE, number=column.attnum, name=column.name, is_asked=True)
     for number, before in known.columns.items():
         if before.is_live and number not in numbers:
-            yield Change(kind=Kind.DROP, number=number, name=before.name)
+            yield Change(kind=ChangeKind.DROP, number=number, name=before.name)
 
 
 def _is_other(before: int, now: int) -> bool:

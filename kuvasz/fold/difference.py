@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KEY = np.dtype([("hi", "<u8"), ("lo", "<u8")])
 
 
-class Kind(enum.IntEnum):
+class DifferenceKind(enum.IntEnum):
     """How a key differs."""
 
     MISSING = 0  #: at the source, not in the lake, or not as often
@@ -71,7 +71,7 @@ class Difference:
     """k differing keys, ascending, and the lake's rows that hold them."""
 
     keys: Keys
-    kinds: UInt8s  #: of `Kind`
+    kinds: UInt8s  #: of `DifferenceKind`
     source_rows: Int64s  #: per key: how many rows the source has of it
     lake_rows: Int64s  #: per key: how many rows the lake has of it
     lake_hi: np.ndarray  #: per key: sum of the fingerprints of the lake's rows
@@ -83,7 +83,7 @@ class Difference:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: DifferenceKind) -> int:
         """Return how many keys differ in one way."""
         return int(np.count_nonzero(self.kinds == kind))
 
@@ -172,15 +172,17 @@ def uncontained(source: Listing, lake: Listing) -> Difference:
     wanted = source.take(~is_there)
     mine = np.isin(_structured(lake.keys), _structured(wanted.keys))
     found = difference(wanted, lake.take(mine))
-    return dataclasses.replace(found, kinds=np.where(found.lake_rows, Kind.CHANGED, Kind.MISSING).astype(np.uint8))
+    return dataclasses.replace(
+        found, kinds=np.where(found.lake_rows, DifferenceKind.CHANGED, DifferenceKind.MISSING).astype(np.uint8)
+    )
 
 
 def _kinds(source_rows: Int64s, lake_rows: Int64s) -> UInt8s:
     """Return how keys differ, if they do."""
     return np.select(
         [source_rows == 0, lake_rows < source_rows, lake_rows > source_rows],
-        [Kind.EXTRA, Kind.MISSING, Kind.DOUBLED],
-        Kind.CHANGED,
+        [DifferenceKind.EXTRA, DifferenceKind.MISSING, DifferenceKind.DOUBLED],
+        DifferenceKind.CHANGED,
     ).astype(np.uint8)
 
 

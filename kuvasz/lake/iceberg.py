@@ -49,8 +49,8 @@ from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.readers import Readers
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import Position, Relation, TableType
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import Relation, SourcePosition, TableType
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Pending, Receipt, TableWork, Target, Upkeep
 from kuvasz.state.witness import Witness
 
@@ -295,12 +295,12 @@ class IcebergLake:
         """Return a prepared table."""
         return self._tables[name]
 
-    def positions(self, target: str) -> Mapping[str, Position]:
+    def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.positions`."""
         table = self._tables.get(target)
         return {} if table is None else dict(table.positions)
 
-    def recorded(self, target: str) -> Mapping[str, Position]:
+    def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.recorded`."""
         table = self._tables.get(target)
         if table is not None:
@@ -337,7 +337,7 @@ class IcebergLake:
         with table.lock:
             if found is None:  # a table that was loaded before does not say so twice
                 error = gone(target)
-                table.era = Era(accepted={}, error=error)
+                table.era = WriteEra(accepted={}, error=error)
                 raise error
             table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
 
@@ -401,7 +401,7 @@ class IcebergLake:
         table = self._tables[target]
         with table.lock:
             if table.era.error is not None:
-                table.era = Era.begin(table.positions)
+                table.era = WriteEra.begin(table.positions)
 
     def failure(self, target: str) -> KuvaszError | None:
         """See `kuvasz.ports.Lake.failure`."""
@@ -414,7 +414,7 @@ class IcebergLake:
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[int, int], None],
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
@@ -426,7 +426,7 @@ class IcebergLake:
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: OnProgress = lambda *_: None,
         *,
         at_us: int = 0,

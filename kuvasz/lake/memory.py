@@ -26,10 +26,10 @@ from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.format import layout, member
 from kuvasz.lake.format.binding import Feeds, bind, no_earlier_version, placed
 from kuvasz.lake.format.schema import LakeSchema, typed, wanted
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import NO_OPERATIONS, Operations, Position, Relation, TableType, Truncation
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import NO_OPERATIONS, Operations, Relation, SourcePosition, TableType, Truncation
 from kuvasz.modes import changelog, clone, dispatch
-from kuvasz.modes.clone import Applied
+from kuvasz.modes.clone import Folded
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transaction_facts import Facts
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Lake, Receipt, TableWork, Target, Upkeep
@@ -94,8 +94,8 @@ class _Written:
 
     work: TableWork
     cut: Cut
-    applied: tuple[Applied | None, ...]  #: one per step, None for a truncation
-    era: Era
+    applied: tuple[Folded | None, ...]  #: one per step, None for a truncation
+    era: WriteEra
     forgotten: Mapping[str, int]  #: as in the table when it was written
     error: KuvaszError | None
 
@@ -110,11 +110,11 @@ class _Table:
         layout.wanted(target, self.schema.fields)  # says what is wrong with it; rows in memory lie in no order
         self.key = relation.key
         self.seed = secrets.token_bytes(SEED_BYTES)
-        self.positions: dict[str, Position] = {}
+        self.positions: dict[str, SourcePosition] = {}
         self.parts: dict[str, frozenset[str]] = {}
         self.parked: dict[str, str] = {}
         self.published: dict[str, str] = {}
-        self.era = Era.begin(self.positions)
+        self.era = WriteEra.begin(self.positions)
         self.gaps: dict[str, Gap] = {}  #: open ones, by source
         self.forgotten: dict[str, int] = {}  #: source -> how often its position was
         self.rows: dict[_Key, _Row] = {}  #: what readers see
@@ -168,7 +168,7 @@ class _Table:
         """Take the parts of a transaction that is now whole into the commit."""
         self.open.pop(source)[1].pour(self.layer)
 
-    def resolve(self, source: str, sid: str | None, applied: Applied, layer: _Layer) -> None:
+    def resolve(self, source: str, sid: str | None, applied: Folded, layer: _Layer) -> None:
         """Put the outcome of a chunk into a layer."""
         rows = applied.rows
         if applied.aside is not None:
@@ -187,7 +187,7 @@ class _Table:
         if rows.num_rows:
             layer.versions.append((sid, rows))
 
-    def settle(self, positions: Mapping[str, Position]) -> int | None:
+    def settle(self, positions: Mapping[str, SourcePosition]) -> int | None:
         """Make the layer visible together with the positions; returns the snapshot's number if there is one."""
         gone = [key for key, row in self.rows.items() if row.sid in self.layer.truncated]
         changes = {key: row for key, row in self.layer.rows.items() if row is not None or key in self.rows}
@@ -279,13 +279,13 @@ class MemoryLake(Lake):
         return None
 
     @override
-    def positions(self, target: str) -> Mapping[str, Position]:
+    def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.positions`."""
         table = self._tables.get(target)
         return {} if table is None else dict(table.positions)
 
     @override
-    def recorded(self, target: str) -> Mapping[str, Position]:
+    def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.recorded`."""
         return self.positions(target)
 
@@ -316,7 +316,7 @@ class MemoryLake(Lake):
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[str, int, int], None],
         *,
         at_us: int = 0,
@@ -383,7 +383,7 @@ class MemoryLake(Lake):
         table = self._tables[target]
         with table.lock:
             if table.era.error is not None:
-                table.era = Era.begin(table.positions)
+                table.era = WriteEra.begin(table.positions)
 
     @override
     def failure(self, target: str) -> KuvaszError | None:
@@ -405,7 +405,7 @@ class MemoryLake(Lake):
             return None
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events)
-        applied: list[Applied | None] = []
+        applied: list[Folded | None] = []
         error: KuvaszError | None = None
         try:
             applied.extend(
@@ -418,15 +418,15 @@ class MemoryLake(Lake):
         era.events = cut.events
         return _Written(work=work, cut=cut, applied=tuple(applied), era=era, forgotten=forgotten, error=error)
 
-    def _truncated(self, table: _Table, step: Truncation) -> Applied | None:
+    def _truncated(self, table: _Table, step: Truncation) -> Folded | None:
         if table.target.type is not TableType.CHANGELOG:
             return None
         feed = self._feeds.find(table.target.name, step.source, step.relation)
         run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
         rows = changelog.apply_truncation(table.shape(feed, step.relation), Facts.of(np.array([run], np.int64)))
-        return Applied(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
+        return Folded(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
 
-    def _apply(self, table: _Table, chunk: Chunk) -> Applied:
+    def _apply(self, table: _Table, chunk: Chunk) -> Folded:
         feed = self._feeds.find(table.target.name, chunk.source, chunk.relation)
         data = np.frombuffer(b"".join(chunk.parts), np.uint8)
         try:
@@ -460,7 +460,7 @@ class MemoryLake(Lake):
                     raise written.error
                 return self._make_visible(table, written)
             except KuvaszError as error:
-                table.era = Era(accepted={}, error=error)
+                table.era = WriteEra(accepted={}, error=error)
                 table.open.clear()
                 table.begin()
                 return Failure(target=table.target.name, error=error)
@@ -505,7 +505,7 @@ class MemoryLake(Lake):
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[int, int], None],
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
@@ -517,7 +517,7 @@ class MemoryLake(Lake):
         feed: Feed,
         relation: Relation,
         requests: Sequence[CopyRequest],
-        position: Position,
+        position: SourcePosition,
         on_progress: Callable[[int, int], None],
         *,
         keeps: bool,

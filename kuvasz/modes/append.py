@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.decode import tuples
-from kuvasz.decode.tuples import DELETE, Changes
+from kuvasz.decode.tuples import DELETE, RowChanges
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
-from kuvasz.modes.clone import Applied, Aside, never_sent, take_key_from_old
+from kuvasz.modes.clone import Aside, Folded, never_sent, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
 
-def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
     """Decode changes of one relation version.
 
     Raises:
@@ -33,7 +33,7 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
     return versions(shape, changes, kept)
 
 
-def versions(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
+def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> Folded:
     """Return some of a chunk's rows as they are to be written, and where the newest of each key is.
 
     Args:
@@ -50,7 +50,7 @@ def versions(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
     place[kept] = np.arange(len(kept), dtype=np.int32)
     holder = np.where(folded.written < 0, len(changes.tag), np.append(folded.keep, 0)[folded.written])
     rows = shape.rows(changes.new, kept)
-    return Applied(
+    return Folded(
         rows=rows if len(unresolved) == 0 else rows.slice(0, 0),
         keys=folded.keys,
         written=place[holder],
@@ -59,7 +59,7 @@ def versions(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
     )
 
 
-def unresolved_of(shape: Shape, changes: Changes, folded: fold.Folded, kept: Int32s) -> Int32s:
+def unresolved_of(shape: Shape, changes: RowChanges, folded: fold.Folded, kept: Int32s) -> Int32s:
     """Fill unchanged cells; return those of the rows that still have some."""
     unresolved = tuples.fill_unchanged(changes, folded.previous)
     if shape.transform is not None and len(unresolved):
@@ -68,7 +68,7 @@ def unresolved_of(shape: Shape, changes: Changes, folded: fold.Folded, kept: Int
 
 
 def aside_of(
-    shape: Shape, changes: Changes, folded: fold.Folded, kept: Int32s, waits: Int32s, rows: pa.Table
+    shape: Shape, changes: RowChanges, folded: fold.Folded, kept: Int32s, waits: Int32s, rows: pa.Table
 ) -> Aside:
     """Return rows of which some wait for their earlier version.
 
@@ -92,12 +92,12 @@ def aside_of(
     )
 
 
-def _without_key(shape: Shape, changes: Changes, kept: Int32s) -> Applied:
+def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> Folded:
     """Return rows that nothing tells apart: with REPLICA IDENTITY FULL an old tuple has what is unchanged."""
     unresolved = tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
     if len(unresolved):
         message = f"source {shape.source}, table {shape.table}: an update leaves out a value and has no old row"
         raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
-    return Applied(
+    return Folded(
         rows=shape.rows(changes.new, kept), keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0
     )

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from kuvasz.decode import columns as decoding
 from kuvasz.decode import texts
 from kuvasz.decode.cells import NULL, Cells, byte_array
-from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, Changes
+from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, RowChanges
 from kuvasz.errors import DecodeError, InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
 from kuvasz.modes import append, system_columns
-from kuvasz.modes.clone import Applied, take_key_from_old
+from kuvasz.modes.clone import Folded, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
@@ -28,7 +28,7 @@ TRUNCATE = ord("T")
 _COPIED = "R"
 
 
-def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
     """Decode changes of one relation version.
 
     Raises:
@@ -114,7 +114,7 @@ def _columns(tag: np.ndarray, facts: Facts) -> dict[str, pa.Array]:
     }
 
 
-def _text(shape: Shape, changes: Changes, index: int, old: Int32s) -> pa.Array:
+def _text(shape: Shape, changes: RowChanges, index: int, old: Int32s) -> pa.Array:
     """Return a column of old rows as PostgreSQL's text, or that of what the map makes of it."""
     binding = shape.bindings[index]
     if binding.computed is None and binding.mask is None:
@@ -122,7 +122,7 @@ def _text(shape: Shape, changes: Changes, index: int, old: Int32s) -> pa.Array:
     return shape.read(changes.old, index, old).cast(pa.string())
 
 
-def _with_old_rows(changes: Changes) -> Changes:
+def _with_old_rows(changes: RowChanges) -> RowChanges:
     """Give D rows the values of their old tuples."""
     rows = np.flatnonzero(changes.tag == DELETE)
     old = changes.old_row[rows]
@@ -139,7 +139,7 @@ def _with_old_rows(changes: Changes) -> Changes:
     return dataclasses.replace(changes, new=dataclasses.replace(changes.new, computed=computed))
 
 
-def _old_keys(shape: Shape, changes: Changes) -> pa.Array:
+def _old_keys(shape: Shape, changes: RowChanges) -> pa.Array:
     """Return the old key of each U row that changed it, else NULL."""
     count = len(changes.tag)
     rows = np.flatnonzero((changes.tag == UPDATE) & (changes.old_row >= 0))

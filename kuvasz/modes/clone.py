@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.decode import copytext, tuples
-from kuvasz.decode.tuples import Changes
+from kuvasz.decode.tuples import RowChanges
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
@@ -38,16 +38,16 @@ class Aside:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Closings:
-    """What a chunk of a history does to versions that were there before it; n keys, as in `Applied.keys`."""
+    """What a chunk of a history does to versions that were there before it; n keys, as in `Folded.keys`."""
 
     us: Int64s  #: per key: when its first change of the chunk was, in µs since 1970-01-01 UTC
     is_gone: npt.NDArray[np.bool_]  #: per key: that change took it away
     first_start: Int64s  #: per key: start of its first version of the chunk, or the largest number if there is none
-    key_of: Int32s  #: per row written: index of its key; those of `Applied.rows`, then those of `Aside.rows`
+    key_of: Int32s  #: per row written: index of its key; those of `Folded.rows`, then those of `Aside.rows`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class Folded:
     """What one chunk of changes comes to."""
 
     rows: pa.Table  #: to be written, in this order
@@ -61,7 +61,7 @@ class Applied:
     )
 
 
-def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Applied:
+def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Folded:
     """Decode and fold row messages of one relation version.
 
     Args:
@@ -81,7 +81,7 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
     if shape.transform is not None and len(unresolved):
         unresolved = shape.waiting(changes.new, unresolved)
     if len(unresolved) == 0 or len(keep) == 0:
-        return Applied(
+        return Folded(
             rows=shape.rows(changes.new, keep),
             keys=folded.keys,
             written=folded.written,
@@ -93,7 +93,7 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
     order[~waits] = np.arange(np.count_nonzero(~waits), dtype=np.int32)
     order[waits] = np.arange(np.count_nonzero(~waits), len(keep), dtype=np.int32)
     written = np.where(folded.written < 0, np.int32(-1), order[folded.written])
-    return Applied(
+    return Folded(
         rows=shape.rows(changes.new, keep[~waits]),
         keys=folded.keys,
         written=written.astype(np.int32),
@@ -114,7 +114,7 @@ def never_sent(shape: Shape, row: int) -> DecodeError:
     return DecodeError(message, hint="this breaks the replication protocol: report it with the table's definition")
 
 
-def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) -> Aside:
+def _aside(shape: Shape, changes: RowChanges, folded: fold.Folded, rows: Int32s) -> Aside:
     root = folded.root[rows]
     if (root < 0).any():
         # An INSERT carries every value, so its row always has a chain of updates that starts outside the chunk.
@@ -127,7 +127,7 @@ def _aside(shape: Shape, changes: Changes, folded: fold.Folded, rows: Int32s) ->
     )
 
 
-def take_key_from_old(shape: Shape, changes: Changes) -> None:
+def take_key_from_old(shape: Shape, changes: RowChanges) -> None:
     """Fill key cells that are unchanged and stored out of line from the old key.
 
     PostgreSQL logs the old key whenever a key column is stored out of line (heapam, ExtractReplicaIdentity), so the

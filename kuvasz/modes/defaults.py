@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kuvasz.model import Kind, PgType, ValueType
+from kuvasz.model import LakeType, PgType, ValueType
 
 _KEY = b"kuvasz.default"
 
@@ -32,23 +32,23 @@ def of_text(pg_type: PgType, value_type: ValueType, text: str) -> Any:  # noqa: 
     if pg_type.schema != "pg_catalog" or pg_type.name not in _TYPES:
         return None
     match value_type.kind:
-        case Kind.BOOLEAN:
+        case LakeType.BOOLEAN:
             return text == "t"
-        case Kind.INT | Kind.LONG:
+        case LakeType.INT | LakeType.LONG:
             return int(text)
-        case Kind.FLOAT | Kind.DOUBLE:
+        case LakeType.FLOAT | LakeType.DOUBLE:
             return float(text) if _FINITE.fullmatch(text) else None
-        case Kind.DECIMAL:
+        case LakeType.DECIMAL:
             return _decimal(text, value_type)
-        case Kind.STRING:
+        case LakeType.STRING:
             return text
-        case Kind.UUID:
+        case LakeType.UUID:
             return text
-        case Kind.DATE:
+        case LakeType.DATE:
             return text if _DATE.fullmatch(text) else None
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+        case LakeType.TIMESTAMP | LakeType.TIMESTAMPTZ:
             found = _MOMENT.fullmatch(text)
-            if found is None or (found[3] is None) != (value_type.kind is Kind.TIMESTAMP):
+            if found is None or (found[3] is None) != (value_type.kind is LakeType.TIMESTAMP):
                 return None
             return f"{found[1]}T{found[2]}" + ("" if found[3] is None else "+00:00")
     return None

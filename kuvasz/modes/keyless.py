@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.decode import tuples
-from kuvasz.decode.tuples import DELETE, INSERT, OLD, Changes
+from kuvasz.decode.tuples import DELETE, INSERT, OLD, RowChanges
 from kuvasz.errors import DecodeError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s
-from kuvasz.modes.clone import Applied
+from kuvasz.modes.clone import Folded
 from kuvasz.modes.shape import OWN_COLUMN, Shape
 from kuvasz.modes.transaction_facts import Facts
 
@@ -25,7 +25,7 @@ from kuvasz.modes.transaction_facts import Facts
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) -> Applied:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
     """Decode changes of one relation version.
 
     Raises:
@@ -52,7 +52,7 @@ def apply_changes(shape: Shape, changes: Changes, facts: Facts | None = None) ->
     # Equal rows are equal: the first of each is written as often as there are more of it.
     kept = np.repeat(firsts[matters], more)
     written = np.where(more > 0, np.cumsum(more) - more, -1).astype(np.int32)
-    return Applied(
+    return Folded(
         rows=rows.take(pa.array(kept)),
         keys=found.take(matters),
         written=written,
@@ -99,14 +99,14 @@ def copy_keys(keys: Keys, number: Int64s | Int32s) -> Keys:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
-    """Copies of rows: per copy which of the rows it is of, and its number."""
+class RowCopies:
+    """RowCopies of rows: per copy which of the rows it is of, and its number."""
 
     of: Int64s
     number: Int64s
 
     @classmethod
-    def between(cls, begin: Int64s, end: Int64s) -> Copies:
+    def between(cls, begin: Int64s, end: Int64s) -> RowCopies:
         """Return the copies from `begin` up to `end` of each row, row by row."""
         sizes = np.maximum(end - begin, 0)
         of = np.repeat(np.arange(len(begin)), sizes)

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from kuvasz.decode import columns
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells
 from kuvasz.decode.refusals import way_out
-from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, Changes, fill_unchanged, take_from_old
+from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges, fill_unchanged, take_from_old
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys, hash_keys
-from kuvasz.model import Int32s, Kind, ValueType, Wire
+from kuvasz.model import Int32s, LakeType, ValueType, Wire
 
 #: What `redact` leaves of a value.
 REDACTED = "***"
@@ -87,10 +87,10 @@ class Evaluated:
 
 def readable(value_type: ValueType) -> ValueType:
     """Return how expressions see a column: Spark has no UUIDs, it reads them from Iceberg as text, and so here."""
-    return ValueType(kind=Kind.STRING, wire=Wire.TEXT) if value_type.kind is Kind.UUID else value_type
+    return ValueType(kind=LakeType.STRING, wire=Wire.TEXT) if value_type.kind is LakeType.UUID else value_type
 
 
-def resolve(transform: Transform, changes: Changes) -> None:
+def resolve(transform: Transform, changes: RowChanges) -> None:
     """Give unchanged cells, in place, the text that the chunk itself has of them."""
     if not (changes.new.length == UNCHANGED).any():
         return
@@ -108,7 +108,7 @@ def resolve(transform: Transform, changes: Changes) -> None:
 
 
 def _identities(transform: Transform, cells: Cells) -> Keys:
-    text = ValueType(kind=Kind.STRING, wire=Wire.TEXT)
+    text = ValueType(kind=LakeType.STRING, wire=Wire.TEXT)
     if cells.row_count == 0:
         return Keys.empty()
     parts = [columns.column(_present(cells), column, text) for column in transform.identity]
@@ -169,12 +169,12 @@ def _is_absent(transform: Transform, item: Input, cells: Cells, is_key_only: np.
     return np.asarray(absent | is_key_only)
 
 
-def valid_rows(changes: Changes) -> Int32s:
+def valid_rows(changes: RowChanges) -> Int32s:
     """Return the rows with a new tuple: those that are evaluated, before all old ones."""
     return np.flatnonzero(changes.tag != DELETE).astype(np.int32)
 
 
-def key_only(changes: Changes) -> np.ndarray:
+def key_only(changes: RowChanges) -> np.ndarray:
     """Say of each old tuple whether it has nothing but what identifies a row."""
     is_key = np.zeros(changes.old.row_count, np.bool_)
     has_old = changes.old_row >= 0
@@ -182,7 +182,7 @@ def key_only(changes: Changes) -> np.ndarray:
     return is_key
 
 
-def attach(transform: Transform, changes: Changes, evaluated: Evaluated) -> Changes:
+def attach(transform: Transform, changes: RowChanges, evaluated: Evaluated) -> RowChanges:
     """Return changes whose cells carry the computed values; rows outside the filter are deletions.
 
     Args:
@@ -248,7 +248,7 @@ def _refuse(transform: Transform, what: str, rows: np.ndarray) -> None:
         raise DecodeError(message, hint="ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; then retry")
 
 
-def _filtered(transform: Transform, changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> Changes:
+def _filtered(transform: Transform, changes: RowChanges, keep: np.ndarray, keep_old: np.ndarray) -> RowChanges:
     """Turn rows that do not pass into deletions of what there was before them."""
     gone = np.flatnonzero(~keep & (changes.tag != DELETE))
     outside = _outside(transform, changes, keep, keep_old)
@@ -282,7 +282,7 @@ def _filtered(transform: Transform, changes: Changes, keep: np.ndarray, keep_old
     )
 
 
-def _outside(transform: Transform, changes: Changes, keep: np.ndarray, keep_old: np.ndarray) -> np.ndarray:
+def _outside(transform: Transform, changes: RowChanges, keep: np.ndarray, keep_old: np.ndarray) -> np.ndarray:
     """Say which rows never were inside the filter, as far as the change itself tells."""
     inserted = (changes.tag == INSERT) & ~keep
     has_old = changes.old_row >= 0

@@ -12,7 +12,7 @@ from typing_extensions import override
 from kuvasz.decode import columns, tuples
 from kuvasz.decode.cells import NULL, UNCHANGED
 from kuvasz.decode.refusals import HAS_BOUNDS, way_out
-from kuvasz.decode.tuples import Cells, Changes
+from kuvasz.decode.tuples import Cells, RowChanges
 from kuvasz.errors import DecodeError
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
@@ -64,7 +64,7 @@ class Shape:
     copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
     family: bytes = b""  #: the same for all shapes of a table; empty: their seed is
 
-    def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
+    def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> RowChanges:
         """Take row messages apart; with expressions, join what Spark made of them."""
         changes = tuples.split_changes(data, lengths, self.column_count)
         for column in self._unread():

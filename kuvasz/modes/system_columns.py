@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from kuvasz.model import Kind, TableType, ValueType, Wire
+from kuvasz.model import LakeType, TableType, ValueType, Wire
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,14 +13,14 @@ class OwnColumn:
     """A column that a mode fills, not the source."""
 
     name: str
-    kind: Kind
+    kind: LakeType
     required: bool = False
     bounded: bool = False  #: files keep bounds of it, so that queries by it skip files
 
     @property
     def type(self) -> ValueType:
         """Its type."""
-        return ValueType(kind=self.kind, wire=Wire.HSTORE if self.kind is Kind.MAP else Wire.TEXT)
+        return ValueType(kind=self.kind, wire=Wire.HSTORE if self.kind is LakeType.MAP else Wire.TEXT)
 
 
 START, END, DELETED = "kvsz_start", "kvsz_end", "kvsz_deleted"
@@ -30,17 +30,17 @@ COLUMNS: Mapping[TableType, tuple[OwnColumn, ...]] = {
     TableType.CLONE: (),
     TableType.APPEND: (),
     TableType.HISTORY: (
-        OwnColumn(name=START, kind=Kind.TIMESTAMPTZ, required=True, bounded=True),
-        OwnColumn(name=END, kind=Kind.TIMESTAMPTZ, required=True, bounded=True),
-        OwnColumn(name=DELETED, kind=Kind.BOOLEAN, required=True),
+        OwnColumn(name=START, kind=LakeType.TIMESTAMPTZ, required=True, bounded=True),
+        OwnColumn(name=END, kind=LakeType.TIMESTAMPTZ, required=True, bounded=True),
+        OwnColumn(name=DELETED, kind=LakeType.BOOLEAN, required=True),
     ),
     TableType.CHANGELOG: (
-        OwnColumn(name=OP, kind=Kind.STRING, required=True),
-        OwnColumn(name=LSN, kind=Kind.LONG, required=True, bounded=True),
-        OwnColumn(name=ORDINAL, kind=Kind.LONG),
-        OwnColumn(name=XID, kind=Kind.LONG),
-        OwnColumn(name=COMMIT_TS, kind=Kind.TIMESTAMPTZ, bounded=True),
-        OwnColumn(name=OLD_KEY, kind=Kind.MAP),
+        OwnColumn(name=OP, kind=LakeType.STRING, required=True),
+        OwnColumn(name=LSN, kind=LakeType.LONG, required=True, bounded=True),
+        OwnColumn(name=ORDINAL, kind=LakeType.LONG),
+        OwnColumn(name=XID, kind=LakeType.LONG),
+        OwnColumn(name=COMMIT_TS, kind=LakeType.TIMESTAMPTZ, bounded=True),
+        OwnColumn(name=OLD_KEY, kind=LakeType.MAP),
     ),
 }
 

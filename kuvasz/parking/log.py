@@ -49,7 +49,7 @@ _Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class TransactionGroup:
     """What a delivery held for the table."""
 
     changes: tuple[Change, ...]
@@ -191,7 +191,7 @@ class ParkingLog:
         if self._size > self.end:
             self._cut_to(self.end)
 
-    def read(self, offset: int, most_bytes: int) -> list[Group]:
+    def read(self, offset: int, most_bytes: int) -> list[TransactionGroup]:
         """Return groups of whole transactions from an offset on, 0 for the first; at least one, if there is any.
 
         Raises:
@@ -199,7 +199,7 @@ class ParkingLog:
         """
         if self._descriptor < 0:
             return []
-        found: list[Group] = []
+        found: list[TransactionGroup] = []
         size = 0
         begin, end = max(offset, _HEADER.size), self.end
         for group in self._groups(begin, end):
@@ -282,7 +282,7 @@ class ParkingLog:
 
     # Reading
 
-    def _groups(self, begin: int, limit: int, *, is_learning: bool = False) -> Iterator[Group]:
+    def _groups(self, begin: int, limit: int, *, is_learning: bool = False) -> Iterator[TransactionGroup]:
         offset, start = begin, begin
         changes: list[Change] = []
         while (record := self._record(offset, limit)) is not None:
@@ -298,7 +298,7 @@ class ParkingLog:
                 changes.append(self._segment(payload))
             elif kind == _IS_END:
                 through, is_open = _END.unpack(payload)
-                yield Group(
+                yield TransactionGroup(
                     changes=tuple(changes), through=through, is_open=is_open, end=offset, bytes=offset - start
                 )
                 changes, start = [], offset
@@ -397,4 +397,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["Change", "Group", "LogDamaged", "ParkingLog", "remove"]
+__all__ = ["Change", "LogDamaged", "ParkingLog", "TransactionGroup", "remove"]

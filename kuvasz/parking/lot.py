@@ -21,7 +21,7 @@ from pathlib import Path
 from kuvasz import lsn
 from kuvasz.errors import StateError
 from kuvasz.parking import log
-from kuvasz.parking.log import Change, Group, LogDamaged, ParkingLog
+from kuvasz.parking.log import Change, LogDamaged, ParkingLog, TransactionGroup
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class _Parked:
     replayed: int = 0  #: offset up to which everything is in the lake
 
 
-class ParkingLot:
+class ParkingLogs:
     """The logs.
 
     Args:
@@ -182,7 +182,7 @@ class ParkingLot:
         found.replay = next(self._numbers)
         return found.replay, found.replayed
 
-    def read(self, target: str, source: str, offset: int, most_bytes: int) -> list[Group]:
+    def read(self, target: str, source: str, offset: int, most_bytes: int) -> list[TransactionGroup]:
         """Return what is parked from an offset on, some of it; nothing at the end.
 
         Raises:
@@ -271,4 +271,4 @@ class ParkingLot:
             found.replayed = max(found.replayed, offset)
 
 
-__all__ = ["FOLDER", "ParkedView", "ParkingLot"]
+__all__ = ["FOLDER", "ParkedView", "ParkingLogs"]

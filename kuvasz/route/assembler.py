@@ -35,7 +35,7 @@ from kuvasz.model import (
     UInt32s,
 )
 from kuvasz.route import scan
-from kuvasz.route.lane import Begun, Cut, Lane, PendingTruncation
+from kuvasz.route.lane import Begun, Gulp, Lane, PendingTruncation
 
 if TYPE_CHECKING:
     from kuvasz.ports import Routes
@@ -166,7 +166,7 @@ class Assembler:
         """
         view = scan.frozen_view(gulp)
         scan.check(view, lengths)
-        cut = Cut(view, lengths, self._begun)
+        cut = Gulp(view, lengths, self._begun)
         self._classify(cut)
         if self._expected:
             self._meet(cut)
@@ -174,7 +174,7 @@ class Assembler:
         self._note(cut)
         return deliveries
 
-    def _classify(self, cut: Cut) -> None:
+    def _classify(self, cut: Gulp) -> None:
         sheet = cut.sheet
         rows = sheet.lane, sheet.offset, sheet.length, sheet.transaction
         transactions = sheet.commit_lsn, sheet.end_lsn, sheet.commit_us, sheet.xid
@@ -201,7 +201,7 @@ class Assembler:
             else:
                 raise scan.refuse(code, cut.gulp, cut.lengths, cut.cursor)
 
-    def _meet(self, cut: Cut) -> None:
+    def _meet(self, cut: Gulp) -> None:
         """Take note of expected transactions that came.
 
         Raises:
@@ -228,7 +228,7 @@ class Assembler:
         if met:  # put in its place: the status clock of the loop looks at it meanwhile
             self._expected = {at: one for at, one in self._expected.items() if at not in met}
 
-    def _take(self, cut: Cut, message: messages.Message) -> None:
+    def _take(self, cut: Gulp, message: messages.Message) -> None:
         match message:
             case messages.RelationShape():
                 self._describe(cut, message)
@@ -240,7 +240,7 @@ class Assembler:
             case _:
                 pass  # Origin and Message carry no rows
 
-    def _describe(self, cut: Cut, shape: messages.RelationShape) -> None:
+    def _describe(self, cut: Gulp, shape: messages.RelationShape) -> None:
         relation = self._relation(shape)
         if cut.is_open:
             number, sheet = cut.last_transaction, cut.sheet
@@ -271,7 +271,7 @@ class Assembler:
         table = TableName(schema=shape.schema, name=shape.name)
         return Relation(oid=shape.oid, table=table, identity=ReplicaIdentity(shape.identity), columns=columns)
 
-    def _truncate(self, cut: Cut, message: messages.Truncate) -> None:
+    def _truncate(self, cut: Gulp, message: messages.Truncate) -> None:
         if not cut.is_open:
             raise errors.DecodeError(f"{self._source}: TRUNCATE outside of a transaction")
         place = len(self._lanes)
@@ -292,7 +292,7 @@ class Assembler:
             if number != scan.NO_LANE and self._barriers.get(self._lanes[number].worker, 0) > number:
                 self._table.put(oid, scan.STALE_LANE)
 
-    def _deliver(self, cut: Cut) -> list[tuple[int, Delivery]]:
+    def _deliver(self, cut: Gulp) -> list[tuple[int, Delivery]]:
         touched = self._collect(cut)
         ended_for: set[int] = set()
         if cut.has_ended:
@@ -306,7 +306,7 @@ class Assembler:
             for worker in sorted(changes.keys() | ended_for)
         ]
 
-    def _collect(self, cut: Cut) -> list[Lane]:
+    def _collect(self, cut: Gulp) -> list[Lane]:
         """Move the rows to their lanes, close those of whole transactions; return the lanes that have any."""
         rows, sheet = int(cut.cursor[scan.ROWS]), cut.sheet
         # While the transaction open before this gulp stays open, all rows are its own: OPEN_ROW is then still 0.
@@ -326,7 +326,7 @@ class Assembler:
         self._waiting_bytes = sum(lane.waiting_bytes for lane in touched_lanes)
         return touched_lanes
 
-    def _spill(self, cut: Cut) -> list[Lane]:
+    def _spill(self, cut: Gulp) -> list[Lane]:
         for lane in self._lanes:
             if lane.waiting_bytes:
                 lane.close(cut, self._source)
@@ -334,7 +334,7 @@ class Assembler:
         self._waiting_bytes = 0
         return [lane for lane in self._lanes if lane.segments]
 
-    def _release(self, cut: Cut, *, is_spilled: bool) -> list[PendingTruncation]:
+    def _release(self, cut: Gulp, *, is_spilled: bool) -> list[PendingTruncation]:
         """Take out the truncations that go now; those of the open transaction wait, unless it is spilled."""
         if not self._truncations:
             return []
@@ -348,7 +348,7 @@ class Assembler:
         return ready
 
     def _changes(
-        self, touched: Sequence[Lane], truncations: Sequence[PendingTruncation], cut: Cut
+        self, touched: Sequence[Lane], truncations: Sequence[PendingTruncation], cut: Gulp
     ) -> dict[int, list[Change]]:
         """Return the changes per worker, in the order of their lanes, truncations between them."""
         changes: dict[int, list[Change]] = {}
@@ -383,7 +383,7 @@ class Assembler:
             is_open=is_open,
         )
 
-    def _note(self, cut: Cut) -> None:
+    def _note(self, cut: Gulp) -> None:
         self.dropped_rows += int(cut.cursor[scan.DROPPED_ROWS])
         self.transactions += int(cut.cursor[scan.ENDED])
         self._is_reply_wanted |= bool(cut.cursor[scan.REPLY_WANTED])

@@ -30,7 +30,7 @@ class PendingTruncation:
     transaction: int  #: number in the cut; a transaction open since an earlier gulp is number 0
 
 
-class Cut:
+class Gulp:
     """One gulp and what `scan.classify` finds in it.
 
     Args:
@@ -133,7 +133,7 @@ class Lane:
         """Bytes of the rows held."""
         return self._bytes
 
-    def append(self, cut: Cut, order: Int32s, size: int) -> None:
+    def append(self, cut: Gulp, order: Int32s, size: int) -> None:
         """Copy rows of the cut behind those held, which are of transaction 0.
 
         Args:
@@ -154,7 +154,7 @@ class Lane:
         self._row_count += len(lengths)
         self._runs = numbers, ends
 
-    def close(self, cut: Cut, source: str) -> None:
+    def close(self, cut: Gulp, source: str) -> None:
         """Make a segment of all rows held."""
         runs = self._runs or (np.zeros(1, np.int32), np.full(1, self._row_count, np.uint32))
         self.segments.append(
@@ -178,4 +178,4 @@ class Lane:
         self._lengths, self._row_count, self._runs = [], 0, None
 
 
-__all__ = ["Begun", "Cut", "Lane", "PendingTruncation"]
+__all__ = ["Begun", "Gulp", "Lane", "PendingTruncation"]

@@ -15,11 +15,11 @@ from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced
 
 if TYPE_CHECKING:
     from kuvasz.source.slots import SlotState
-    from kuvasz.state.standing import Standing
+    from kuvasz.state.standing import SourceRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerState:
     """What a source says of itself at a connection."""
 
     system_id: str
@@ -30,7 +30,7 @@ class Server:
     switches: Mapping[int, int] | None = None  #: timeline -> LSN at which it was left for ours; None: not asked
 
 
-def lost(source: str, standing: Standing, applied_lsn: int, server: Server, file: object) -> SlotLost | None:
+def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerState, file: object) -> SlotLost | None:
     """Return the error of a stream that cannot be continued without a gap; None if it can.
 
     Args:
@@ -47,7 +47,7 @@ def lost(source: str, standing: Standing, applied_lsn: int, server: Server, file
     return None
 
 
-def why_replaced(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+def why_replaced(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     """Return why what answers is not the source that it was, and lacks some of it; None if it is; see `lost`."""
     if standing.system_id and standing.system_id != server.system_id:
         return f"cluster {server.system_id} answers, not {standing.system_id}"
@@ -72,7 +72,7 @@ def why_replaced(standing: Standing, applied_lsn: int, server: Server) -> str | 
     return None
 
 
-def is_rewound(standing: Standing, server: Server) -> bool:
+def is_rewound(standing: SourceRecord, server: ServerState) -> bool:
     """Whether the source went on from an earlier place than its end, on a timeline of its own.
 
     A standby that took over lacks what the old primary wrote last. If the lake has none of that, the stream goes on
@@ -81,7 +81,7 @@ def is_rewound(standing: Standing, server: Server) -> bool:
     return 0 < standing.timeline < server.timeline
 
 
-def _why_slot(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     since = standing.confirmed_lsn or applied_lsn
     missing = f"the changes between {lsn.render(since)} and {lsn.render(server.wal_lsn)} are missing"
     slot = server.slot
@@ -121,4 +121,4 @@ def switches(history: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["RESYNC_HINT", "Server", "hint", "is_rewound", "lost", "switches", "why_replaced"]
+__all__ = ["RESYNC_HINT", "ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced"]

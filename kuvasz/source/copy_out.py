@@ -67,7 +67,7 @@ def rows(
         SourceError: The server refused, or the connection broke.
     """
     if is_plain(pgconn):
-        yield from _Reader(pgconn, place=place, doing=doing, pace=pace).rows(query, chunk_bytes)
+        yield from _CopyReader(pgconn, place=place, doing=doing, pace=pace).rows(query, chunk_bytes)
     else:
         for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing, pace=pace):
             yield memoryview(chunk)
@@ -138,7 +138,7 @@ def _silent(place: str, doing: str) -> SourceError:
     )
 
 
-class _Reader:
+class _CopyReader:
     """Reads one COPY from the connection's socket."""
 
     def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str, pace: Pace | None) -> None:

@@ -85,7 +85,7 @@ class Publication:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class PublicationChanges:
     """What makes a publication fit, or what was done to make it so."""
 
     is_new: bool = False
@@ -159,7 +159,7 @@ def plan(
     operations: Sequence[str] = ALL_OPERATIONS,
     *,
     left: Iterable[SourceTable] = (),
-) -> Changes:
+) -> PublicationChanges:
     """Return what has to be done; nothing if the publication fits.
 
     Args:
@@ -176,7 +176,7 @@ def plan(
     for table in tables:
         _check(table, operations)
     if current is None:
-        return Changes(
+        return PublicationChanges(
             is_new=True, added=tuple(table.table for table in tables),
             statements=(create_statement(name, tables, operations),),
         )  # fmt: skip
@@ -189,7 +189,7 @@ def plan(
     if missing:
         statements.append(f"{alter} ADD TABLE {', '.join(_clause(table) for table in missing)};")
     tidying = [f"{alter} DROP TABLE ONLY {sql.qualified(member.table)};" for member in unwanted]
-    return Changes(
+    return PublicationChanges(
         added=tuple(table.table for table in missing), dropped=tuple(member.table for member in unwanted),
         statements=tuple(statements), tidying=tuple(tidying),
     )  # fmt: skip
@@ -226,11 +226,11 @@ def reconcile(
     name: str,
     tables: Collection[SourceTable],
     operations: Sequence[str] = ALL_OPERATIONS,
-) -> Changes:
+) -> PublicationChanges:
     """Make the publication publish exactly these tables; touch nothing that is right already.
 
     What is missing is added in one transaction, before what nobody wants is taken out. Lack of the privilege to
-    take a table out is no error: it is named in `Changes.left`.
+    take a table out is no error: it is named in `PublicationChanges.left`.
 
     Args:
         connection: In autocommit.
@@ -248,7 +248,7 @@ def reconcile(
     return carry_out(connection, name, plan(load(connection, name), name, tables, operations))
 
 
-def carry_out(connection: psycopg.Connection[Any], name: str, changes: Changes) -> Changes:
+def carry_out(connection: psycopg.Connection[Any], name: str, changes: PublicationChanges) -> PublicationChanges:
     """Do what was planned, see `reconcile`."""
     doing = f"{'create' if changes.is_new else 'alter'} publication {name}"
     role = connection.info.user
@@ -278,7 +278,7 @@ def drop(connection: psycopg.Connection[Any], name: str) -> bool:
     return True
 
 
-def _tidy(connection: psycopg.Connection[Any], changes: Changes, doing: str) -> Changes:
+def _tidy(connection: psycopg.Connection[Any], changes: PublicationChanges, doing: str) -> PublicationChanges:
     done, dropped, left = [], [], []
     with failure.translated(place(connection), doing):
         for statement, table in zip(changes.tidying, changes.dropped, strict=True):
@@ -378,9 +378,9 @@ def _by_owner(statements: Sequence[str]) -> str:
 
 __all__ = [
     "ALL_OPERATIONS",
-    "Changes",
     "Member",
     "Publication",
+    "PublicationChanges",
     "carry_out",
     "create_statement",
     "drop",

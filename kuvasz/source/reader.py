@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kuvasz.ports import Inbox, Routes
     from kuvasz.state.budget import Budget
     from kuvasz.state.progress import Progress
-    from kuvasz.state.standing import StandingFile
+    from kuvasz.state.standing import SourceRecordFile
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class Reader:
         on_truncate: OnTruncate | None = None,
         on_described: Callable[[], None] = lambda: None,
         system_id: str | None = None,
-        standing: StandingFile | None = None,
+        standing: SourceRecordFile | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
         applied: Callable[[], Iterable[Applied]] = lambda: (),
         options: ReaderOptions | None = None,
@@ -349,7 +349,7 @@ class Reader:
         # What is about to be confirmed counts as well.
         confirmable = max(known.confirmed_lsn, self._progress.confirmable(self.source))
         is_later = 0 < known.timeline < identity.timeline
-        server = continuity.Server(
+        server = continuity.ServerState(
             system_id=identity.system_id,
             timeline=identity.timeline,
             wal_lsn=identity.flush_lsn,

@@ -29,7 +29,7 @@ class _Undurable:
     through: int
 
 
-class _Lane:
+class _WorkerShare:
     """One worker's share of one source."""
 
     __slots__ = ("durable", "routed", "undurable")
@@ -48,12 +48,12 @@ class _Source:
         self.received = 0
         self.routed = 0
         self.confirmable = 0
-        self.lanes: dict[int, _Lane] = {}
+        self.lanes: dict[int, _WorkerShare] = {}
         self.holds: set[str] = set()
         self.pending: dict[str, int] = {}  # what stepped aside -> how often
 
-    def lane(self, worker: int) -> _Lane:
-        return self.lanes.setdefault(worker, _Lane())
+    def lane(self, worker: int) -> _WorkerShare:
+        return self.lanes.setdefault(worker, _WorkerShare())
 
     def advance(self) -> None:
         """Move `confirmable` to where it may stand now."""

@@ -27,7 +27,7 @@ _RECORD_BYTES = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SourceRecord:
     """How far kuvasz and a source are with each other."""
 
     system_id: str = ""  #: of the cluster; empty: unknown
@@ -36,7 +36,7 @@ class Standing:
     confirmed_lsn: int = 0  #: told to the server, or about to be; 0: unknown
 
 
-class StandingFile:
+class SourceRecordFile:
     """The standing of one source and its file.
 
     Args:
@@ -56,19 +56,19 @@ class StandingFile:
         """Where it is."""
         return self._path
 
-    def _load(self) -> Standing:
+    def _load(self) -> SourceRecord:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             is_sound = found["is_closed"] or (bool(self._boot_id) and found["boot_id"] == self._boot_id)
-            return Standing(
+            return SourceRecord(
                 system_id=found["system_id"], timeline=int(found["timeline"]),
                 history=int(found.get("history", 0)),
                 confirmed_lsn=lsn.parse(found["confirmed"]) if is_sound else 0,
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError):
-            return Standing()
+            return SourceRecord()
 
-    def update(self, standing: Standing) -> None:
+    def update(self, standing: SourceRecord) -> None:
         """Take a standing over, and write it without waiting for the disk."""
         if standing == self.standing and self._descriptor is not None:
             return
@@ -120,4 +120,4 @@ def _boot_id() -> str:
         return ""
 
 
-__all__ = ["FOLDER", "Standing", "StandingFile"]
+__all__ = ["FOLDER", "SourceRecord", "SourceRecordFile"]

@@ -15,13 +15,13 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, SourceError, StateError
 from kuvasz.source.reader import Reader
 from kuvasz.state.tables import State
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
-from kuvasz.sync.source_setup import Inspection
+from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.tables.copies import Copies
-from kuvasz.sync.tables.parked_tables import Parking
-from kuvasz.sync.tables.preparation import Admission
+from kuvasz.sync.tables.parked_tables import ParkedTables
+from kuvasz.sync.tables.preparation import Preparation
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 
 
-class Readmission:
+class Rejoin:
     """Of one source. Methods are called on the loop.
 
     Args:
-        basis: Of the source.
-        admission: Refuses tables.
-        inspection: Looks at them.
+        context: Of the source.
+        preparation: Refuses tables.
+        setup: Looks at them.
         copies: Copies them.
         parking: Moves tables, too: never both at once.
         stream: That they follow.
@@ -43,19 +43,19 @@ class Readmission:
 
     def __init__(
         self,
-        basis: Basis,
-        admission: Admission,
-        inspection: Inspection,
+        context: SourceContext,
+        preparation: Preparation,
+        setup: SourceSetup,
         copies: Copies,
-        parking: Parking,
+        parking: ParkedTables,
         stream: Stream,
     ) -> None:
-        self._around = basis.around
-        self._roster = basis.roster
-        self._lifetime = basis.lifetime
-        self._requests = basis.requests
-        self._admission = admission
-        self._inspection = inspection
+        self._shared = context.shared
+        self._source_tables = context.source_tables
+        self._lifetime = context.lifetime
+        self._requests = context.requests
+        self._preparation = preparation
+        self._setup = setup
         self._copies = copies
         self._parking = parking
         self._stream = stream
@@ -69,22 +69,22 @@ class Readmission:
 
     async def copy(self, reader: Reader, system_id: str) -> None:
         """Copy the tables that are due, one after another, for as long as the reader reads."""
-        roster = self._roster
+        source_tables = self._source_tables
         while True:
             spec = await self._due.get()
             await self._copies.beside(spec, system_id)
-            if roster.look(spec).is_resync_due:
+            if source_tables.look(spec).is_resync_due:
                 self._requests.add(spec.key)
-            elif roster.is_paused(spec):
-                roster.set(spec, State.PAUSED)
-            elif roster.position(spec) is not None and roster.state(spec) is not State.ERROR:
+            elif source_tables.is_paused(spec):
+                source_tables.set(spec, State.PAUSED)
+            elif source_tables.position(spec) is not None and source_tables.state(spec) is not State.ERROR:
                 await self._stream.rejoin([spec], reader)
 
     async def run(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""
         while True:
             ready = []
-            for spec in self._roster.known(await self._requests.next()):
+            for spec in self._source_tables.known(await self._requests.next()):
                 async with self._parking.moving:
                     if await self._readmit(spec):
                         ready.append(spec)
@@ -93,41 +93,41 @@ class Readmission:
 
     async def _readmit(self, spec: SourceTableSpec) -> bool:
         """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
-        roster, target = self._roster, spec.identifier
-        state = roster.look(spec)
+        source_tables, target = self._source_tables, spec.identifier
+        state = source_tables.look(spec)
         is_following = state.state in {State.CATCHING_UP, State.STREAMING}
         if state.is_paused or state.state is State.COPYING or (is_following and not state.is_resync_due):
             return False  # what copies looks itself whether there is more to be done
         _log.info("a table is taken up again", extra={
-            "event": "readmitted", "source": roster.name(spec), "table": target,
+            "event": "readmitted", "source": source_tables.name(spec), "table": target,
             "resync": state.is_resync_due})  # fmt: skip
-        roster.hold(spec)
+        source_tables.hold(spec)
         if is_following:
-            roster.set(spec, State.NEW)
+            source_tables.set(spec, State.NEW)
         try:
-            await self._around.settle(target)
-            is_usable = await asyncio.to_thread(self._inspection.look, spec)
+            await self._shared.settle(target)
+            is_usable = await asyncio.to_thread(self._setup.look, spec)
         except (SourceError, LakeError, StateError) as error:
-            self._admission.refuse(spec, error)
+            self._preparation.refuse(spec, error)
             return False
         if not is_usable:
-            if spec.member and roster.position(spec) is None and not self._admission.is_unknown(spec):
-                roster.release(spec)  # a newcomer that is refused holds nobody up
+            if spec.member and source_tables.position(spec) is None and not self._preparation.is_unknown(spec):
+                source_tables.release(spec)  # a newcomer that is refused holds nobody up
             return False
-        if keyless.has_only_inserts(roster.tables[spec.key]):
+        if keyless.has_only_inserts(source_tables.tables[spec.key]):
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
-        if roster.position(spec) is None:
+        if source_tables.position(spec) is None:
             self._due.put_nowait(spec)
             return False
         return True
 
     def _begin_again(self) -> None:
         """Leave the stream and look at everything anew, when no copy is torn by that."""
-        if self._roster.is_copying:
+        if self._source_tables.is_copying:
             self._lifetime.call_later(_LOOK_S, self._begin_again)
         elif self._stream.reader is not None:
             self._stream.reader.stop()
 
 
-__all__ = ["Readmission"]
+__all__ = ["Rejoin"]

@@ -19,10 +19,10 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
-from kuvasz.sync.tables.preparation import Admission
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.renames import Renames
@@ -40,45 +40,45 @@ class Start:
     system_id: str
 
 
-class Inspection:
+class SourceSetup:
     """Of one source.
 
     Args:
-        basis: Of the source.
-        admission: Admits tables.
+        context: Of the source.
+        preparation: Admits tables.
         watch: Told what was seen.
         members: Those of the source's collapses.
         partitions: Looks at partitions.
         publications: Made to fit.
         slot: Checked, and created.
-        forgetting: Has tables copied again.
+        resets: Has tables copied again.
     """
 
     def __init__(
         self,
-        basis: Basis,
-        admission: Admission,
+        context: SourceContext,
+        preparation: Preparation,
         watch: SchemaWatch,
         members: MemberWatch,
         partitions: PartitionWatch,
         publications: Publications,
         slot: Slot,
-        forgetting: Forgetting,
+        resets: PositionReset,
     ) -> None:
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
-        self._source = basis.source.name
-        self._names = publications_of(basis.source)
-        self._url = basis.url
-        self._states = basis.around.states
-        self._roster = basis.roster
-        self._admission = admission
+        self._source = context.source.name
+        self._names = publications_of(context.source)
+        self._url = context.url
+        self._states = context.shared.states
+        self._source_tables = context.source_tables
+        self._preparation = preparation
         self._watch = watch
         self._members = members
         self._partitions = partitions
         self._publications = publications
         self._slot = slot
-        self._forgetting = forgetting
-        self._renames = Renames(basis, admission.attach)
+        self._resets = resets
+        self._renames = Renames(context, preparation.attach)
 
     def start(self) -> Start:
         """Look at all tables, and have everything ready for the stream.
@@ -96,22 +96,28 @@ class Inspection:
             facts = introspect.server(connection)
             self._check_server(connection, facts)
             self._partitions.take_members(connection)
-            for spec in self._roster.source.tables:
-                self._admission.attach(spec)
+            for spec in self._source_tables.source.tables:
+                self._preparation.attach(spec)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
             has_slot = self._slot.check(connection, facts)
-            self._forgetting.is_replaced |= self._slot.is_replaced
-            self._forgetting.strangers = self._slot.stale
+            self._resets.is_replaced |= self._slot.is_replaced
+            self._resets.strangers = self._slot.stale
             usable, prepared = self._admit_all(connection)
             specs = [spec for spec, _ in prepared]
             ready = {spec.key for spec in specs}
-            held = [spec for spec, _ in usable if self._roster.state(spec) is State.PAUSED and spec.key not in ready]
-            if not specs and not held and self._roster.source.tables:  # without any, members of a collapse may come
+            held = [
+                spec
+                for spec, _ in usable
+                if self._source_tables.state(spec) is State.PAUSED and spec.key not in ready
+            ]
+            if (
+                not specs and not held and self._source_tables.source.tables
+            ):  # without any, members of a collapse may come
                 self._publications.withdraw(connection, usable)
                 raise self._none_usable()
             self._partitions.check(connection, prepared)
-            self._forgetting.is_replaced = False
-            self._members.forget_gone(self._roster.source)
+            self._resets.is_replaced = False
+            self._members.forget_gone(self._source_tables.source)
             partial = self._publications.fit(connection, usable, specs)
             prepared = self._without_refused(prepared)
             # After the publications: they must be there at the slot's first LSN.
@@ -140,17 +146,17 @@ class Inspection:
     ) -> tuple[Sequence[tuple[SourceTableSpec, SourceTable]], Sequence[tuple[SourceTableSpec, SourceTable]]]:
         """Return the tables that are usable, and those of them that the lake is ready for."""
         seen_at = look.wal_end(connection)
-        for spec in self._roster.source.tables:
-            if self._forgetting.is_stranger(spec):  # what was known of its names goes with the rest
-                self._roster.rename(spec, self._roster.mapped(spec))
-        known = [spec for spec in self._roster.source.tables if not self._forgetting.is_stranger(spec)]
+        for spec in self._source_tables.source.tables:
+            if self._resets.is_stranger(spec):  # what was known of its names goes with the rest
+                self._source_tables.rename(spec, self._source_tables.mapped(spec))
+        known = [spec for spec in self._source_tables.source.tables if not self._resets.is_stranger(spec)]
         self._renames.take(connection, known)
-        self._watch.know(self._roster.source)
-        tables = self._roster.source.tables
+        self._watch.know(self._source_tables.source)
+        tables = self._source_tables.source.tables
         found = look.tables(connection, [spec.table for spec in tables], self._names)
-        usable = [(spec, table) for spec in tables if (table := self._admission.usable(spec, found)) is not None]
-        self._roster.tables = {spec.key: table for spec, table in usable}
-        prepared = [(spec, table) for spec, table in usable if self._admission.prepare(spec, table, seen_at)]
+        usable = [(spec, table) for spec in tables if (table := self._preparation.usable(spec, found)) is not None]
+        self._source_tables.tables = {spec.key: table for spec, table in usable}
+        prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at)]
         self._watch.begin(prepared, seen_at)
         return usable, prepared
 
@@ -161,7 +167,7 @@ class Inspection:
         refused = self._publications.refused
         for spec, _ in prepared:
             if spec.key in refused:
-                self._admission.refuse(spec, self._refusal(spec))
+                self._preparation.refuse(spec, self._refusal(spec))
         return [(spec, table) for spec, table in prepared if spec.key not in refused]
 
     def _refusal(self, spec: SourceTableSpec) -> SourceRefused:
@@ -184,29 +190,29 @@ class Inspection:
             SourceError: The source does not answer.
             LakeError: The lake does not.
         """
-        roster = self._roster
+        source_tables = self._source_tables
         with (
             contextlib.closing(conninfo.connect(self._url)) as connection,
             failure.translated(f"source {self._source}", f"look at table {spec.table}"),
         ):
             seen_at = look.wal_end(connection)
             self._renames.take(connection, [spec])
-            self._watch.know(roster.source)
-            (spec,) = roster.known([spec.key]) or [spec]
-            table = self._admission.usable(spec, look.tables(connection, [spec.table], self._names))
+            self._watch.know(source_tables.source)
+            (spec,) = source_tables.known([spec.key]) or [spec]
+            table = self._preparation.usable(spec, look.tables(connection, [spec.table], self._names))
             if table is None:
-                roster.tables.pop(spec.key, None)
+                source_tables.tables.pop(spec.key, None)
             else:
-                roster.tables[spec.key] = table
-            is_ready = table is not None and self._admission.prepare(spec, table, seen_at)
+                source_tables.tables[spec.key] = table
+            is_ready = table is not None and self._preparation.prepare(spec, table, seen_at)
             if is_ready and table is not None:
                 self._watch.begin([(spec, table)], seen_at)
                 self._partitions.check(connection, [(spec, table)])
-                is_ready = roster.state(spec) is not State.ERROR
-            self._publications.fit(connection, roster.usable(), [spec] if is_ready else [])
+                is_ready = source_tables.state(spec) is not State.ERROR
+            self._publications.fit(connection, source_tables.usable(), [spec] if is_ready else [])
             if spec.key in self._publications.refused:
                 raise self._refusal(spec)
             return is_ready
 
 
-__all__ = ["Inspection", "Start"]
+__all__ = ["SourceSetup", "Start"]

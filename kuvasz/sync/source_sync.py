@@ -36,23 +36,23 @@ from kuvasz.model import TableName
 from kuvasz.route.hashing import worker_of
 from kuvasz.source import slots
 from kuvasz.source.reader import Reader
-from kuvasz.state.standing import StandingFile
+from kuvasz.state.standing import SourceRecordFile
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.publications import Publications
-from kuvasz.sync.context.shared import Surroundings
+from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.slot import Slot
-from kuvasz.sync.context.source_context import Basis
-from kuvasz.sync.rejoin import Readmission
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rejoin import Rejoin
 from kuvasz.sync.rules import eligibility
-from kuvasz.sync.source_setup import Inspection, Start
+from kuvasz.sync.source_setup import SourceSetup, Start
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.tables.copies import Copies
-from kuvasz.sync.tables.parked_tables import Neighbours, Parking
-from kuvasz.sync.tables.preparation import Admission
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.tables.parked_tables import Neighbours, ParkedTables
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.watch.member_watch import MemberWatch
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch
 
@@ -78,71 +78,75 @@ class SourceSync:
 
     Args:
         source: From the map.
-        around: What all sources share.
+        shared: What all sources share.
     """
 
-    def __init__(self, source: Source, around: Surroundings) -> None:
+    def __init__(self, source: Source, shared: Shared) -> None:
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
-        self._around = around
-        self._basis = basis = Basis.of(source, around)
-        self._lifetime, self._roster, self._requests = basis.lifetime, basis.roster, basis.requests
-        self._consent = consent = Consent(around.mask_secret)
-        self._standing = standing = StandingFile(around.state_folder, source.name)
+        self._shared = shared
+        self._context = context = SourceContext.of(source, shared)
+        self._lifetime, self._source_tables, self._requests = (
+            context.lifetime,
+            context.source_tables,
+            context.requests,
+        )
+        self._approvals = approvals = Approvals(shared.mask_secret)
+        self._standing = standing = SourceRecordFile(shared.state_folder, source.name)
         self._watch = watch = SchemaWatch(
             source,
-            around.lake,
-            around.states,
-            target_of=consent.target_of,
+            shared.lake,
+            shared.states,
+            target_of=approvals.target_of,
             checked=functools.partial(eligibility.checked, source.name),
             on_trouble=self._on_trouble,
-            on_followed=consent.followed,
+            on_followed=approvals.followed,
             on_renamed=self._on_renamed,
-            is_believed=consent.is_believed,
+            is_believed=approvals.is_believed,
         )
         members = MemberWatch(
-            source, around.lake, around.states, around.progress, settle=basis.settle, readmit=self._requests.send
+            source, shared.lake, shared.states, shared.progress, settle=context.settle, readmit=self._requests.send
         )
         self._parking = parking = self._make_parking()
-        self._forgetting = Forgetting(basis, drop_parked=parking.drop)
-        self._slot = slot = Slot(basis, standing, parked_lsn=parking.last_lsn)
+        self._resets = PositionReset(context, drop_parked=parking.drop)
+        self._slot = slot = Slot(context, standing, parked_lsn=parking.last_lsn)
         self._publications = publications = Publications(
-            basis, forget=self._forgetting.forget, on_interrupted=self._on_interrupted
+            context, forget=self._resets.forget, on_interrupted=self._on_interrupted
         )
-        notes = PartNotes(basis)
+        notes = PartitionNotes(context)
         self._partitions = PartitionWatch(
-            basis, members, watch, notes, consent,
-            forget=self._forgetting.forget, is_streaming=lambda: self.reader is not None,
+            context, members, watch, notes, approvals,
+            forget=self._resets.forget, is_streaming=lambda: self.reader is not None,
             heard_lsn=lambda: 0 if self.reader is None else self.reader.received_lsn,
         )  # fmt: skip
-        self._admission = admission = Admission(basis, consent, members, parking, self._forgetting)
-        self._inspection = inspection = Inspection(
-            basis, admission, watch, members, self._partitions, self._publications, slot, self._forgetting
+        self._preparation = preparation = Preparation(context, approvals, members, parking, self._resets)
+        self._setup = setup = SourceSetup(
+            context, preparation, watch, members, self._partitions, self._publications, slot, self._resets
         )
-        self._copies = Copies(basis, slot, watch, consent, notes, look=inspection.look, published=publications.seen)
+        self._copies = Copies(context, slot, watch, approvals, notes, look=setup.look, published=publications.seen)
         self._stream = stream = Stream(
-            basis, parking, slot, standing,
-            follow=self._partitions.follow, on_truncate=self._partitions.truncated, is_unknown=admission.is_unknown,
+            context, parking, slot, standing,
+            follow=self._partitions.follow, on_truncate=self._partitions.truncated, is_unknown=preparation.is_unknown,
         )  # fmt: skip
-        self._readmission = Readmission(basis, admission, inspection, self._copies, parking, stream)
+        self._rejoining = Rejoin(context, preparation, setup, self._copies, parking, stream)
 
-    def _make_parking(self) -> Parking:
-        around = self._around
+    def _make_parking(self) -> ParkedTables:
+        shared = self._shared
         beside = Neighbours(
-            lot=around.lot, lake=around.lake, progress=around.progress, budget=around.budget, states=around.states,
-            inbox_of=lambda target: around.inboxes[worker_of(target, len(around.inboxes))],
-            number=self._watch.follow, fail=self._roster.fail,
-            copy_again=lambda spec: self._forgetting.make_room(spec),  # noqa: PLW0108 (it is made later)
+            lot=shared.lot, lake=shared.lake, progress=shared.progress, budget=shared.budget, states=shared.states,
+            inbox_of=lambda target: shared.inboxes[worker_of(target, len(shared.inboxes))],
+            number=self._watch.follow, fail=self._source_tables.fail,
+            copy_again=lambda spec: self._resets.make_room(spec),  # noqa: PLW0108 (it is made later)
             confirmed_lsn=lambda: self._standing.standing.confirmed_lsn,
         )  # fmt: skip
-        return Parking(self._basis.source, beside)
+        return ParkedTables(self._context.source, beside)
 
     @property
     def source(self) -> Source:
         """Of the map, with the tables that its collapses take in, as last seen."""
-        return self._roster.source
+        return self._source_tables.source
 
     @property
     def reader(self) -> Reader | None:
@@ -152,7 +156,7 @@ class SourceSync:
     @property
     def target_lsn(self) -> int | None:
         """Where the source's WAL ended when it was first reached."""
-        return self._inspection.target_lsn
+        return self._setup.target_lsn
 
     @property
     def has_started(self) -> bool:
@@ -163,7 +167,7 @@ class SourceSync:
     def is_streaming(self) -> bool:
         """Whether the reader runs and every table is past its copy or in error."""
         settled = {State.STREAMING, State.CATCHING_UP, State.ERROR, State.PAUSED}
-        mine = [state for state in self._around.states.snapshot() if state.database == self.source.name]
+        mine = [state for state in self._shared.states.snapshot() if state.database == self.source.name]
         is_settled = self.reader is not None and all(state.state in settled for state in mine)
         return is_settled and not self._parking.is_replaying
 
@@ -222,16 +226,16 @@ class SourceSync:
             return
         self.error = None  # it is cured by what comes now; an error that stays would be taken for hopeless
         if isinstance(error, SourceReplaced):
-            self._forgetting.is_replaced = True
-            self._inspection.target_lsn = None  # that of another past is never reached
+            self._resets.is_replaced = True
+            self._setup.target_lsn = None  # that of another past is never reached
         self._is_starting_over = True
         await self._lifetime.sleep(_FIRST_BACKOFF_S)
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""
-        looks = [self._roster.look(spec) for spec in self.source.tables]
+        looks = [self._source_tables.look(spec) for spec in self.source.tables]
         due = [look.is_resync_due and not look.is_repair for look in looks]
-        has_rows = [self._roster.position(spec) is not None for spec in self.source.tables]
+        has_rows = [self._source_tables.position(spec) is not None for spec in self.source.tables]
         return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 
     def quiesce(self) -> None:
@@ -251,25 +255,29 @@ class SourceSync:
         if self._is_starting_over:
             await asyncio.to_thread(self._start_over)
             self._is_starting_over = False
-        start = await asyncio.to_thread(self._inspection.start)
+        start = await asyncio.to_thread(self._setup.start)
         self.error = None
         self._lifetime.has_started = True
-        roster = self._roster
-        new = [spec for spec, _ in start.tables if roster.position(spec) is None and not roster.is_paused(spec)]
+        source_tables = self._source_tables
+        new = [
+            spec
+            for spec, _ in start.tables
+            if source_tables.position(spec) is None and not source_tables.is_paused(spec)
+        ]
         if start.snapshot is not None:
             await self._copy_first(new, start.snapshot, start.system_id)
             new = []
         streamed = {spec.key for spec, _ in start.tables}
-        for spec in roster.source.tables:
+        for spec in source_tables.source.tables:
             self._stream.begin(spec, is_streamed=spec.key in streamed)
-        await self._follow(start, [spec for spec in new if roster.state(spec) is not State.ERROR])
+        await self._follow(start, [spec for spec in new if source_tables.state(spec) is not State.ERROR])
 
     def _start_over(self) -> None:
         """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.
 
         Ends the same if it is cut off anywhere: only when the lake knows does the old slot go.
         """
-        self._forgetting.forget_all()
+        self._resets.forget_all()
         self._slot.drop()
 
     async def _copy_first(
@@ -285,12 +293,12 @@ class SourceSync:
         reader = self._stream.open(start.publications, start.system_id)
         if self._lifetime.is_ending:
             return
-        self._readmission.begin(new)
+        self._rejoining.begin(new)
         slot = self._slot.name
         async with asyncio.TaskGroup() as tasks:
             beside = [
-                tasks.create_task(self._readmission.copy(reader, start.system_id), name=f"copy {slot}"),
-                tasks.create_task(self._readmission.run(reader), name=f"readmit {slot}"),
+                tasks.create_task(self._rejoining.copy(reader, start.system_id), name=f"copy {slot}"),
+                tasks.create_task(self._rejoining.run(reader), name=f"readmit {slot}"),
                 tasks.create_task(self._await_inserts(reader, start), name=f"inserts {slot}"),
                 tasks.create_task(self._watch_partitions(), name=f"partitions {slot}"),
                 tasks.create_task(self._patrol(), name=f"patrol {slot}"),
@@ -311,7 +319,7 @@ class SourceSync:
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
             try:
-                due = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._admission.unfit)
+                due = await asyncio.to_thread(self._watch.patrol, lambda spec: spec.key in self._preparation.unfit)
                 for key in due:  # at once: what was seen is not told twice, and the next look may fail
                     self._requests.add(key)
                 await asyncio.to_thread(self._publications.patrol)
@@ -321,8 +329,8 @@ class SourceSync:
 
     def _on_interrupted(self, spec: SourceTableSpec) -> None:
         """Have a table looked at anew that was not published all the time, or is gone; from any thread."""
-        self._roster.hold(spec)
-        self._roster.set(spec, State.NEW)
+        self._source_tables.hold(spec)
+        self._source_tables.set(spec, State.NEW)
         self._requests.send(spec.key)
 
     async def _await_inserts(self, reader: Reader, start: Start) -> None:
@@ -330,7 +338,7 @@ class SourceSync:
         while start.is_waiting:
             await self._lifetime.sleep(_LOOK_S)
             from_lsn = await asyncio.to_thread(self._publications.inserts_since)
-            if from_lsn is not None and reader.confirmed_lsn >= from_lsn and not self._roster.is_copying:
+            if from_lsn is not None and reader.confirmed_lsn >= from_lsn and not self._source_tables.is_copying:
                 reader.stop()
                 return
 
@@ -350,23 +358,23 @@ class SourceSync:
 
     def pause(self, key: str) -> None:
         """Have a table stay where it is, and its changes at the source; the others go on."""
-        spec = self._roster.spec(key)
-        if self._roster.position(spec) is not None:
+        spec = self._source_tables.spec(key)
+        if self._source_tables.position(spec) is not None:
             # First: once it is paused, its changes are no longer applied.
-            self._roster.hold(spec)
-        self._around.states.pause(spec.identifier, self._roster.name(spec))
+            self._source_tables.hold(spec)
+        self._shared.states.pause(spec.identifier, self._source_tables.name(spec))
 
     def resume(self, key: str) -> None:
         """Let a paused table follow again, from where it is."""
-        spec = self._roster.spec(key)
-        self._around.states.unpause(spec.identifier, self._roster.name(spec))
+        spec = self._source_tables.spec(key)
+        self._shared.states.unpause(spec.identifier, self._source_tables.name(spec))
         self._requests.add(key)
 
     def retry(self, key: str) -> None:
         """Try a table again that is in error, or waits for a person before it follows a change of its columns."""
-        spec = self._roster.spec(key)
+        spec = self._source_tables.spec(key)
         self._requests.mended(key)
-        self._consent.give(key, self._roster.look(spec).error)
+        self._approvals.give(key, self._source_tables.look(spec).error)
         self._requests.add(key)
 
     def resync(self, key: str) -> None:
@@ -375,8 +383,8 @@ class SourceSync:
         Survives a restart. Now if the source streams, else with its next start; a paused table waits until it is
         resumed. Safe in any state, also when the table was dropped from the lake.
         """
-        spec = self._roster.spec(key)
-        self._roster.resync(spec, is_due=True)
+        spec = self._source_tables.spec(key)
+        self._source_tables.resync(spec, is_due=True)
         self._requests.add(key)
 
     # From any thread
@@ -384,29 +392,29 @@ class SourceSync:
     def _on_trouble(self, spec: SourceTableSpec, error: TableError | TableStuck) -> None:
         """Take a table out of the stream because of what happened to it at the source; from any thread."""
         # Hold first: what comes from now on is not applied, and must come again.
-        self._roster.hold(spec)
+        self._source_tables.hold(spec)
         if isinstance(error, CopyNeeded):
-            self._roster.resync(spec, is_due=True)
-            self._roster.set(spec, State.NEW)
+            self._source_tables.resync(spec, is_due=True)
+            self._source_tables.set(spec, State.NEW)
             _log.info("a table is copied again", extra={
                 "event": "copied_again", "source": self.source.name, "table": spec.identifier,
                 "reason": error.message})  # fmt: skip
         else:
             if isinstance(error, RowsUnlogged):
-                self._roster.miss_rows(spec)
-            self._roster.fail(spec, error)
+                self._source_tables.miss_rows(spec)
+            self._source_tables.fail(spec, error)
         if not isinstance(error, (SchemaHeld, ColumnsUnclear, LostTrack)):
             self._requests.send(spec.key)
 
     def _on_renamed(self, spec: SourceTableSpec, name: TableName) -> SourceTableSpec:
         """Take over the name that a table has now; return the table by that."""
-        renamed = self._roster.rename(spec, name)
-        self._watch.know(self._roster.source)
+        renamed = self._source_tables.rename(spec, name)
+        self._watch.know(self._source_tables.source)
         return renamed
 
     def retry_later(self, key: str) -> None:
         """Try a table again by itself after a while, longer each time; called from any thread."""
-        for spec in self._roster.known([key]):
+        for spec in self._source_tables.known([key]):
             self._requests.send_later(spec)
 
 

@@ -16,18 +16,18 @@ from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.reader import Reader, ReaderOptions
-from kuvasz.state.standing import StandingFile
+from kuvasz.state.standing import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.context.slot import Slot
-from kuvasz.sync.context.source_context import Basis
-from kuvasz.sync.tables.parked_tables import Parking
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.tables.parked_tables import ParkedTables
 
 
 class Stream:
     """One source's stream. Methods are called on the loop.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         parking: Of the tables that do not follow.
         slot: That the stream comes from.
         standing: What was confirmed.
@@ -38,10 +38,10 @@ class Stream:
 
     def __init__(
         self,
-        basis: Basis,
-        parking: Parking,
+        context: SourceContext,
+        parking: ParkedTables,
         slot: Slot,
-        standing: StandingFile,
+        standing: SourceRecordFile,
         *,
         follow: Follow,
         on_truncate: OnTruncate,
@@ -49,12 +49,12 @@ class Stream:
     ) -> None:
         self.reader: Reader | None = None
         self.replay: Callable[[SourceTableSpec], None] = lambda _: None  #: has `catch_up` run as a task
-        self._source = basis.source.name
-        self._url = basis.url
-        self._around = basis.around
-        self._roster = basis.roster
-        self._lifetime = basis.lifetime
-        self._requests = basis.requests
+        self._source = context.source.name
+        self._url = context.url
+        self._shared = context.shared
+        self._source_tables = context.source_tables
+        self._lifetime = context.lifetime
+        self._requests = context.requests
         self._parking = parking
         self._slot = slot
         self._standing = standing
@@ -67,14 +67,14 @@ class Stream:
         """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""
         # Before a hold is released: until the next connection nothing counts as received beyond the confirmable LSN.
         self._epoch += 1
-        self._around.progress.restarted(self._source, self._epoch)
-        for spec in self._roster.source.tables:
-            if self._roster.is_streaming(spec):
+        self._shared.progress.restarted(self._source, self._epoch)
+        for spec in self._source_tables.source.tables:
+            if self._source_tables.is_streaming(spec):
                 if self._is_parked(spec):  # it is to be replayed first, from where it is then
-                    self._roster.set(spec, State.NEW)
+                    self._source_tables.set(spec, State.NEW)
                 else:
-                    self._around.states.activate(spec.identifier, self._roster.name(spec), self._epoch + 1)
-            await self._around.settle(spec.identifier)
+                    self._shared.states.activate(spec.identifier, self._source_tables.name(spec), self._epoch + 1)
+            await self._shared.settle(spec.identifier)
 
     def begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
         """Let a table follow the stream that is about to begin, or hold the source if it is needed later.
@@ -83,23 +83,23 @@ class Stream:
             spec: The table.
             is_streamed: Whether the stream names its publication.
         """
-        roster = self._roster
-        is_stopped = roster.state(spec) in {State.PAUSED, State.ERROR}
-        if roster.position(spec) is not None and self._is_parked(spec):
-            roster.hold(spec)
+        source_tables = self._source_tables
+        is_stopped = source_tables.state(spec) in {State.PAUSED, State.ERROR}
+        if source_tables.position(spec) is not None and self._is_parked(spec):
+            source_tables.hold(spec)
             self._parking.begin(spec.identifier, self._epoch + 1)
             if is_streamed and not is_stopped:
                 self._requests.add(spec.identifier)
-        elif roster.position(spec) is not None and is_streamed and not is_stopped:
-            roster.hold(spec)
+        elif source_tables.position(spec) is not None and is_streamed and not is_stopped:
+            source_tables.hold(spec)
             if self._activate(spec, self._epoch + 1):
-                roster.release(spec)
-        elif roster.position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
+                source_tables.release(spec)
+        elif source_tables.position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
             # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
             # waits for its publication is not published yet: nothing that comes now is needed for it.
-            roster.hold(spec)
+            source_tables.hold(spec)
         else:
-            roster.release(spec)
+            source_tables.release(spec)
 
     def _is_parked(self, spec: SourceTableSpec) -> bool:
         """Whether a table lacks what is parked of it; the changes of members wait at the source."""
@@ -111,9 +111,9 @@ class Stream:
         Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
-        states, target, name = self._around.states, spec.identifier, self._roster.name(spec)
+        states, target, name = self._shared.states, spec.identifier, self._source_tables.name(spec)
         states.activate(target, name, epoch)
-        error = self._around.lake.failure(target)
+        error = self._shared.lake.failure(target)
         if error is not None:
             states.set(target, name, State.ERROR, error)
             self._requests.send_later(spec)
@@ -121,17 +121,17 @@ class Stream:
 
     def open(self, publications: Sequence[str], system_id: str) -> Reader:
         """Return the reader of the next connection; it does not read yet."""
-        around = self._around
+        shared = self._shared
         types = TypeCatalog(self._url)
         reader = Reader(
             self._source,
             conninfo.replication_conninfo(self._url),
             self._slot.name,
             ",".join(publications),
-            routes=around.routes,
-            inboxes=around.inboxes,
-            progress=around.progress,
-            budget=around.budget,
+            routes=shared.routes,
+            inboxes=shared.inboxes,
+            progress=shared.progress,
+            budget=shared.budget,
             types=types,
             follow=self._follow,
             on_truncate=self._on_truncate,
@@ -140,7 +140,7 @@ class Stream:
             standing=self._standing,
             applied_lsn=self._slot.applied_lsn,
             applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
-            options=ReaderOptions(spill_bytes=around.spill_bytes, gulp_bytes=around.gulp_bytes),
+            options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
         )
         reader.epoch = self._epoch
         self.reader = reader
@@ -171,16 +171,16 @@ class Stream:
             return  # the source begins anew: it looks at all of its tables
         for spec in specs:
             # Else it was paused again or has failed: its changes are still needed.
-            if self._roster.is_streaming(spec):
+            if self._source_tables.is_streaming(spec):
                 self._requests.mended(spec.key)
-                self._roster.release(spec)
+                self._source_tables.release(spec)
 
     async def _prepare(self, spec: SourceTableSpec) -> None:
         """Hold the source for a table that is to follow, and have its failure behind it."""
-        lake, target = self._around.lake, spec.identifier
-        self._roster.hold(spec)
+        lake, target = self._shared.lake, spec.identifier
+        self._source_tables.hold(spec)
         if lake.failure(target) is not None:
-            await self._around.settle(target)
+            await self._shared.settle(target)
             await asyncio.to_thread(lake.resume, target)
         if self._is_parked(spec):
             self.replay(spec)

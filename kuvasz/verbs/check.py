@@ -24,7 +24,7 @@ from kuvasz.verbs import lakeview, text
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
-    from kuvasz.model import Position
+    from kuvasz.model import SourcePosition
     from kuvasz.verbs.lakeview import LakeTableView
 
 _LAKE = "lake"
@@ -116,7 +116,7 @@ class _Known:
         except KuvaszError as error:  # a secret file that is gone
             return [_failed(source.object_name, "url", "a url", error)]
 
-    def _positions(self, target: str) -> Mapping[str, Position]:
+    def _positions(self, target: str) -> Mapping[str, SourcePosition]:
         with self._lock:
             if self._tables is None:
                 self._tables = self._read()
@@ -132,7 +132,7 @@ class _Known:
             return {}
 
 
-def _stranger(source: Source, positions: Callable[[str], Mapping[str, Position]]) -> list[Finding]:
+def _stranger(source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]) -> list[Finding]:
     known = identity.of_source(source, positions)
     if not known:
         return []

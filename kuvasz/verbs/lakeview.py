@@ -23,7 +23,7 @@ from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.files.data_file import file_io
 from kuvasz.lake.format import source_positions
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.state.notes import NoteFile
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LakeTableView:
 
     columns: Mapping[str, str]  #: name -> type, as Iceberg writes it
     known: Mapping[str, SourceColumns] = dataclasses.field(default_factory=dict)  #: source -> its columns then
-    positions: Mapping[str, Position]  #: by source
+    positions: Mapping[str, SourcePosition]  #: by source
     oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
 
 
@@ -84,7 +84,7 @@ class LakeView:
         )
 
 
-def positions_in(view: LakeTableView | None) -> Mapping[str, Position]:
+def positions_in(view: LakeTableView | None) -> Mapping[str, SourcePosition]:
     """Return how far each source is in a table; nothing if there is none."""
     return {} if view is None else view.positions
 

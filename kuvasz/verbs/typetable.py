@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz import typemap
-from kuvasz.model import Kind, PgType, ValueType
+from kuvasz.model import LakeType, PgType, ValueType
 
 _NUMERIC = 1700
 
@@ -72,16 +72,16 @@ def note(pg_type: PgType, value: ValueType) -> str:
     """Return what a reader of the lake should know of a value; empty if it is what one expects."""
     while pg_type.base is not None:
         pg_type = pg_type.base
-    if pg_type.element is not None and value.kind is not Kind.STRING:
+    if pg_type.element is not None and value.kind is not LakeType.STRING:
         inner = "" if value.element is None else note(pg_type.element, value.element)
         return "; ".join(filter(None, ["of one dimension: others stop the table; `types: {column: string}`", inner]))
-    if value.kind in {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}:
+    if value.kind in {LakeType.DATE, LakeType.TIMESTAMP, LakeType.TIMESTAMPTZ}:
         return "infinity and years beyond 9999: `out_of_range`, in a key `types: {column: string}`"
     if pg_type.oid == _NUMERIC:
-        if value.kind is Kind.STRING:
+        if value.kind is LakeType.STRING:
             return "exact text; a number with `types: {column: decimal(p,s)}`"
         return "NaN and Infinity stop the table; exact text with `types: {column: string}`"
-    if value.kind is not Kind.STRING or pg_type.name in _TEXTS or pg_type.category == "e":
+    if value.kind is not LakeType.STRING or pg_type.name in _TEXTS or pg_type.category == "e":
         return ""
     return _TEXT_NOTES.get(pg_type.name, "PostgreSQL's own text")
 

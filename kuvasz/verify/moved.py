@@ -114,7 +114,7 @@ class Moved:
         consume = _Consume(shape=shape, data=data, lengths=lengths)
         self._note(expression_jobs.read_changes(self._session, shape, data, lengths, consume))
 
-    def _note(self, some: Changes) -> None:
+    def _note(self, some: KeyChanges) -> None:
         at = find(self._keys, some.keys)
         hit = np.flatnonzero(at >= 0)
         mine = at[hit]
@@ -130,7 +130,7 @@ class Moved:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class KeyChanges:
     """What row messages do to n keys."""
 
     keys: Keys
@@ -139,7 +139,7 @@ class Changes:
     delta: Int64s | None = None  #: of a table without a key: rows more or fewer
 
 
-def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated | None = None) -> Changes:
+def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated | None = None) -> KeyChanges:
     """Return what row messages of one relation version do.
 
     Raises:
@@ -150,7 +150,7 @@ def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated |
         assert counted.delta is not None
         none = Keys.empty(len(counted.keys))
         states = np.full(len(counted.keys), _ROW, np.uint8)
-        return Changes(keys=counted.keys, states=states, prints=none, delta=counted.delta.astype(np.int64))
+        return KeyChanges(keys=counted.keys, states=states, prints=none, delta=counted.delta.astype(np.int64))
     applied = clone.apply_changes(shape, data, lengths, evaluated)
     found = Keys.empty(len(applied.keys))
     is_row = (applied.written >= 0) & (applied.written < applied.rows.num_rows)
@@ -158,7 +158,7 @@ def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated |
     if is_row.any():
         some = prints(shape, applied.rows.take(applied.written[is_row]))
         found.hi[is_row], found.lo[is_row] = some.hi, some.lo
-    return Changes(keys=applied.keys, states=states, prints=found)
+    return KeyChanges(keys=applied.keys, states=states, prints=found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +169,8 @@ class _Consume:
     data: bytes
     lengths: UInt32s
 
-    def __call__(self, evaluated: Evaluated) -> Changes:
+    def __call__(self, evaluated: Evaluated) -> KeyChanges:
         return changes(self.shape, np.frombuffer(self.data, np.uint8), self.lengths, evaluated)
 
 
-__all__ = ["Changes", "Moved", "changes"]
+__all__ = ["KeyChanges", "Moved", "changes"]

@@ -31,7 +31,7 @@ from kuvasz.lake.files.files import Changeset, FileTable, entry_of
 from kuvasz.lake.format import naming, source_positions
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
-from kuvasz.lake.table.commit_builder import Draft
+from kuvasz.lake.table.commit_builder import CommitBuilder
 from kuvasz.lake.table.commit_yield import YIELD_PROPERTY
 from kuvasz.lake.table.readers import Readers
 from kuvasz.lake.table.recovery import ReadKeys
@@ -276,7 +276,7 @@ def _send(table: LakeTable, changeset: Changeset) -> None:
 
     The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
     """
-    sent = Draft(table, changeset).finish({})
+    sent = CommitBuilder(table, changeset).finish({})
     summary = {"kuvasz.mend": str(changeset.rows)}
     commit = dataclasses.replace(sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=summary)
     try:

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SlotLost, SourceError, TableError
-from kuvasz.fold.difference import Difference, Kind, find
+from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.events import Fault
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.compare.comparison import Comparison, Side
@@ -103,7 +103,7 @@ OnProgress = Callable[[str, str, str, int, int], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
+class _SnapshotRound:
     """What came of one snapshot."""
 
     at: int  #: LSN of the source that the lake showed
@@ -173,7 +173,7 @@ class Verification:
         if self._gave_up is not None:
             raise self._gave_up
         versions = self._lake.table(target) if self._is_fixing and target.type is TableType.HISTORY else None
-        rounds: list[_Round] = []
+        rounds: list[_SnapshotRound] = []
         keys: Keys | None = None
         try:
             while len(rounds) < _ROUNDS and (keys is None or len(keys)):
@@ -205,7 +205,7 @@ class Verification:
                 hint="have kuvasz apply them first: kuvasz resume, or retry",
             )
 
-    def _open(self, done: _Round, table: LakeTable) -> Keys:
+    def _open(self, done: _SnapshotRound, table: LakeTable) -> Keys:
         """Return the keys to be looked at again."""
         mask = done.undecided.copy()
         if self._can_mend(table):
@@ -214,7 +214,7 @@ class Verification:
 
     def _round(
         self, spec: SourceTableSpec, table: LakeTable, keys: Keys | None, versions: LakeTable | None
-    ) -> _Round:
+    ) -> _SnapshotRound:
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(self._connect()))
             stack.enter_context(failure.translated(f"source {self._source.name}", f"compare {spec.table}"))
@@ -247,11 +247,11 @@ class Verification:
         names = located(connection, {spec.key: (spec.table, known.oid)})
         return dataclasses.replace(spec, table=names.get(spec.key, spec.table))
 
-    def _compared(self, stack: contextlib.ExitStack, one: _Compared, keys: Keys | None) -> _Round:
+    def _compared(self, stack: contextlib.ExitStack, one: _Compared, keys: Keys | None) -> _SnapshotRound:
         table, comparison = one.table, one.comparison
         found = one.difference(keys)
         rows = one.counted()
-        done = _Round(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
+        done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
                       rows=comparison.rows, named=comparison.shown, compared=one.what)  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
             return done
@@ -340,8 +340,8 @@ class Verification:
         return lambda phase, done, total: self._on_progress(self._source.name, spec.identifier, phase, done, total)
 
     def _mend(
-        self, one: _Compared, done: _Round, moved: Moved, window: Window | None, fetched: list[Fetched]
-    ) -> _Round:
+        self, one: _Compared, done: _SnapshotRound, moved: Moved, window: Window | None, fetched: list[Fetched]
+    ) -> _SnapshotRound:
         """Commit the source's rows of the differing keys that have not changed since its snapshot.
 
         Args:
@@ -371,7 +371,9 @@ class Verification:
         finally:
             table.turn.stop_asking()
 
-    def _commit(self, one: _Compared, done: _Round, left: Difference, fetched: list[Fetched]) -> _Round:
+    def _commit(
+        self, one: _Compared, done: _SnapshotRound, left: Difference, fetched: list[Fetched]
+    ) -> _SnapshotRound:
         table, feed = one.table, feed_of(self._source, one.spec)
         if len(left) == 0 or not is_in(table.files, left):
             return done
@@ -431,23 +433,23 @@ class _Compared:
         return max(0, source - lake) if self.is_count else source - lake
 
 
-def _mendable(done: _Round, table: LakeTable) -> BoolMask:
+def _mendable(done: _SnapshotRound, table: LakeTable) -> BoolMask:
     """Say which of the unmended keys could be mended."""
     kinds = done.certain.kinds[~_is_among(done.certain.keys, done.mended)]
     # Which of two open versions is the right one, nobody knows.
-    mask: BoolMask = (kinds != Kind.DOUBLED) | (table.target.type is not TableType.HISTORY)
+    mask: BoolMask = (kinds != DifferenceKind.DOUBLED) | (table.target.type is not TableType.HISTORY)
     return mask
 
 
-def _unmoved(done: _Round, moved: Moved, table: LakeTable) -> Difference:
+def _unmoved(done: _SnapshotRound, moved: Moved, table: LakeTable) -> Difference:
     """Return what can be mended of keys that did not change since the snapshot."""
     mask = ~moved.touched[find(done.found.keys, done.certain.keys)]
     if table.target.type is TableType.HISTORY:
-        mask &= done.certain.kinds != Kind.DOUBLED
+        mask &= done.certain.kinds != DifferenceKind.DOUBLED
     return done.certain.keep(mask)
 
 
-def _with_faults(done: _Round, comparison: Comparison) -> _Round:
+def _with_faults(done: _SnapshotRound, comparison: Comparison) -> _SnapshotRound:
     """Look at all versions of a history, in the lake alone."""
     assert isinstance(comparison, GrowingComparison)
     keys, kinds = comparison.faults()
@@ -456,7 +458,7 @@ def _with_faults(done: _Round, comparison: Comparison) -> _Round:
     return dataclasses.replace(done, faults=len(keys), shown=(*done.shown, *told))
 
 
-def _decide(done: _Round, moved: Moved, window: Window, one: _Compared) -> _Round:
+def _decide(done: _SnapshotRound, moved: Moved, window: Window, one: _Compared) -> _SnapshotRound:
     """Correct what was found by what changed at the source between its snapshot and what the lake shows."""
     _take(moved, window, one.taken.consistent_point, done.at)
     unknown = moved.unknown
@@ -470,7 +472,7 @@ def _decide(done: _Round, moved: Moved, window: Window, one: _Compared) -> _Roun
     return dataclasses.replace(done, certain=one.comparison.judged(certain), undecided=unknown)
 
 
-def _leave_waiting(done: _Round, moved: Moved, window: Window, one: _Compared) -> _Round:
+def _leave_waiting(done: _SnapshotRound, moved: Moved, window: Window, one: _Compared) -> _SnapshotRound:
     """Leave out what a stopped kuvasz has still to apply."""
     _take(moved, window, done.at, one.taken.consistent_point)
     touched = moved.touched
@@ -496,7 +498,7 @@ def key_values(comparison: Comparison, found: Difference) -> dict[tuple[int, int
     """Return the values of the first `SHOWN` keys of each side."""
     values: dict[tuple[int, int], tuple[str, ...]] = {}
     sides: Sequence[tuple[Side, BoolMask]] = (
-        ("source", found.kinds != Kind.EXTRA), ("lake", found.kinds == Kind.EXTRA)
+        ("source", found.kinds != DifferenceKind.EXTRA), ("lake", found.kinds == DifferenceKind.EXTRA)
     )  # fmt: skip
     for side, mask in sides:
         keys = found.keys.take(np.flatnonzero(mask)[:SHOWN])
@@ -510,28 +512,32 @@ def _shown(certain: Difference, values: dict[tuple[int, int], tuple[str, ...]]) 
     shown = []
     for hi, lo, kind in zip(certain.keys.hi.tolist(), certain.keys.lo.tolist(), certain.kinds.tolist(), strict=True):
         if (hi, lo) in values:
-            shown.append(DifferingKey(kind=Kind(kind).name.lower(), key=values[hi, lo]))
+            shown.append(DifferingKey(kind=DifferenceKind(kind).name.lower(), key=values[hi, lo]))
         if len(shown) == SHOWN:
             break
     return tuple(shown)
 
 
-def _report(report: Report, table: LakeTable, rounds: Sequence[_Round], *, can_mend: bool) -> Report:
+def _report(report: Report, table: LakeTable, rounds: Sequence[_SnapshotRound], *, can_mend: bool) -> Report:
     first, last = rounds[0], rounds[-1]
-    counts = {kind: first.certain.count(kind) for kind in Kind}
+    counts = {kind: first.certain.count(kind) for kind in DifferenceKind}
     shown = list(first.shown)
     for earlier, done in itertools.pairwise(rounds):
         # Keys that could not be decided before, or were not mended, come again: these are counted already.
         fresh = done.certain.keep(~_is_among(done.certain.keys, earlier.certain.keys))
-        for kind in Kind:
+        for kind in DifferenceKind:
             counts[kind] += fresh.count(kind)
         shown += [entry for entry in done.shown if entry not in shown]
     mended = sum(len(done.mended) for done in rounds)
-    missing, extra = counts[Kind.MISSING] + max(0, first.lacks), counts[Kind.EXTRA] + max(0, -first.lacks)
+    missing, extra = (
+        counts[DifferenceKind.MISSING] + max(0, first.lacks),
+        counts[DifferenceKind.EXTRA] + max(0, -first.lacks),
+    )
     report = dataclasses.replace(
         report, compared=first.compared, lsn=lsn.render(first.at), source_rows=first.rows["source"],
-        lake_rows=first.rows["lake"], key=first.named, missing=missing, extra=extra, changed=counts[Kind.CHANGED],
-        doubled=counts[Kind.DOUBLED], faults=first.faults, waiting=first.waiting,
+        lake_rows=first.rows["lake"], key=first.named, missing=missing, extra=extra,
+        changed=counts[DifferenceKind.CHANGED],
+        doubled=counts[DifferenceKind.DOUBLED], faults=first.faults, waiting=first.waiting,
         undecided=int(np.count_nonzero(last.undecided)), mended=mended, keys=tuple(shown[:SHOWN]),
     )  # fmt: skip
     left = len(last.unmended) + first.faults if can_mend else report.differences

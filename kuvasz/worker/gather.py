@@ -52,7 +52,7 @@ def _never(*_: object) -> bool:
     return False
 
 
-class _Batch:
+class _Gathering:
     """What a mini-transaction has taken so far."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Gatherer:
         changes that were left out.
         """
         asked = functools.cache(is_active)
-        batch = _Batch()
+        batch = _Gathering()
         through: dict[str, tuple[int, int]] = {}
         size = 0
         self._abandon_replays(batch)
@@ -150,7 +150,7 @@ class Gatherer:
             to_park=tuple(batch.to_park), replays=tuple(batch.replays),
         )  # fmt: skip
 
-    def _take(self, batch: _Batch, delivery: Delivery, target_of: TargetOf, asked: IsActive) -> None:
+    def _take(self, batch: _Gathering, delivery: Delivery, target_of: TargetOf, asked: IsActive) -> None:
         source = delivery.source
         targets = set()
         parked: dict[str, list[Segment | Truncation]] = {}
@@ -206,7 +206,7 @@ class Gatherer:
             for target, found in parked.items()
         ]  # fmt: skip
 
-    def _take_replay(self, batch: _Batch, delivery: Delivery, replay: Replay) -> None:
+    def _take_replay(self, batch: _Gathering, delivery: Delivery, replay: Replay) -> None:
         """Take what was parked of a target, if it is still wanted; what follows live comes behind it."""
         target, source = replay.target, delivery.source
         if not self._is_replaying(target, source, replay.number):
@@ -218,7 +218,7 @@ class Gatherer:
             self._replayed_open.pop((target, source), None)
             batch.replays.append((source, replay))  # what is in the lake ends with a whole transaction
 
-    def _abandon_replays(self, batch: _Batch) -> None:
+    def _abandon_replays(self, batch: _Gathering) -> None:
         for (target, source), number in tuple(self._replayed_open.items()):
             if not self._is_replaying(target, source, number):
                 del self._replayed_open[target, source]

@@ -10,13 +10,13 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, TableError
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.table import table as lake_table
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.ports import Failure, Receipt
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.contract.worlds import IcebergWorld
@@ -24,7 +24,7 @@ from tests.fix_lake import LakeFolder
 
 pytestmark = pytest.mark.spark
 
-Committing = Callable[[IcebergTable, Commit], tuple[int | None, int | None]]
+Committing = Callable[[IcebergTable, TableCommit], tuple[int | None, int | None]]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ class Commits:
         self.count = 0
         real = IcebergTable.commit
 
-        def commit(table: IcebergTable, commit: Commit) -> object:
+        def commit(table: IcebergTable, commit: TableCommit) -> object:
             self.count += 1
             step = steps[self.count - 1] if self.count <= len(steps) else lambda go: go()
             return step(lambda: real(table, commit))
@@ -179,7 +179,7 @@ def test_another_process_goes_on_where_this_one_stopped(world: IcebergWorld, lak
     world.lake.close()
     later = IcebergWorld(lake_folder)
     later.lake.prepare(target(), feed("eu"), ITEMS)
-    stored = Position(lsn=1108, commit_lsn=1100, rows=2, system_id="7001", commit_us=11000)
+    stored = SourcePosition(lsn=1108, commit_lsn=1100, rows=2, system_id="7001", commit_us=11000)
     assert later.lake.positions(TARGET)["eu"] == stored
     later.applied(work(first, eu.one(update(1, 2, SAME), delete(2))))
     assert later.of("eu") == {1: (2, "x")}
@@ -191,7 +191,7 @@ def test_a_copy_of_a_source_that_was_copied_before_keeps_nothing_of_it(world: Ic
     eu = Sender()
     lsn = eu.commit_lsn()
     world.applied(work(eu.part(lsn, insert(1)), open_sources=["eu"]))
-    world.lake.copy(feed("eu"), ITEMS, [Lines(((5, 5, "b"),))], Position(lsn=lsn + 8), lambda *_: None)
+    world.lake.copy(feed("eu"), ITEMS, [Lines(((5, 5, "b"),))], SourcePosition(lsn=lsn + 8), lambda *_: None)
     world.applied(work(eu.one(insert(6))))
     assert world.of("eu").keys() == {5, 6}
     assert world.orphans() == []
@@ -223,7 +223,7 @@ def test_a_repair_changes_only_what_differs_and_sets_the_position(world: Iceberg
 
     def repair(lsn: int) -> Receipt:
         now = [(key, *values) for key, values in rows.items()]
-        at = Position(lsn=lsn, system_id="7001")
+        at = SourcePosition(lsn=lsn, system_id="7001")
         return world.lake.repair(
             feed("eu"), ITEMS, [Lines(now[:20]), Lines(now[20:])], at, lambda *fact: read.append(fact)
         )
@@ -248,12 +248,12 @@ def test_a_repair_changes_only_what_differs_and_sets_the_position(world: Iceberg
     assert world.lake.positions(TARGET)["eu"].lsn == 20000
 
 
-def _late(world: IcebergWorld, lsn: int) -> tuple[IcebergTable, Commit]:
+def _late(world: IcebergWorld, lsn: int) -> tuple[IcebergTable, TableCommit]:
     """A process that was killed, and the commit its JVM has yet to send: it appends a row and moves the position."""
     table = world.lake._catalog.load(TARGET)
-    properties = {"kuvasz.position.eu": position_properties.render(Position(lsn=lsn, system_id="7001"))}
+    properties = {"kuvasz.position.eu": position_properties.render(SourcePosition(lsn=lsn, system_id="7001"))}
     file = write_file(world, table)
-    return table, Commit(
+    return table, TableCommit(
         snapshot_id=table.snapshot_id, properties=properties, summary=properties, data_files=[file.json]
     )
 
@@ -337,7 +337,7 @@ def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: Icebe
     with pytest.raises(ForeignChange):
         table.commit(late)
     assert table.look().parent_id == before.snapshot_id
-    properties = Commit(
+    properties = TableCommit(
         snapshot_id=None,
         properties={"a": 'b "c" \\ é', "d": ""},
         summary={},

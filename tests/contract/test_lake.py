@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kuvasz.errors import DecodeError, Retry, SchemaError, SourceError, TableError
-from kuvasz.model import Column, PgType, Position, ReplicaIdentity
+from kuvasz.model import Column, PgType, ReplicaIdentity, SourcePosition
 from kuvasz.ports import Failure, Receipt, Target
 from tests.contract.changes import (
     INT4,
@@ -40,7 +40,7 @@ def test_insert_update_delete(world: World) -> None:
     assert world.of("eu") == {1: (10, "one"), 3: (0, "b")}
     assert (receipt.target, receipt.rows, receipt.rows_of) == (TARGET, 4, {"eu": 4})
     assert receipt.commit_us == 12000
-    assert receipt.positions["eu"] == Position(
+    assert receipt.positions["eu"] == SourcePosition(
         lsn=1208, commit_lsn=1200, rows=2, system_id="7001", xid=1, commit_us=12000
     )  # fmt: skip
     assert world.lake.positions(TARGET) == receipt.positions
@@ -112,7 +112,7 @@ def test_rows_of_two_sources_do_not_touch(world: World) -> None:
 
 def test_a_target_without_sid(world: World) -> None:
     world.lake.prepare(target(has_sid=False), feed("eu", sid=None), ITEMS)
-    world.lake.copy(feed("eu", sid=None), ITEMS, [Lines(((1, 1, "b"),))], Position(lsn=1000), lambda *_: None)
+    world.lake.copy(feed("eu", sid=None), ITEMS, [Lines(((1, 1, "b"),))], SourcePosition(lsn=1000), lambda *_: None)
     eu = Sender()
     world.applied(work(eu.one(insert(2)), eu.truncation(), eu.one(insert(3, 3))))
     assert world.rows() == {(None, 3): (3, "b")}
@@ -400,7 +400,7 @@ def test_a_gap_opens_where_a_position_is_dropped_and_closes_with_the_repair(worl
     assert world.lake.gap(TARGET, "eu") == gap, "it was begun again after a kill"
     assert world.lake.gap(TARGET, "us") is None
     lines = [Lines([(1, 0, "a"), (3, 0, "c")])]
-    at = Position(lsn=9000, system_id="7001")
+    at = SourcePosition(lsn=9000, system_id="7001")
     world.lake.repair(feed("eu"), ITEMS, lines, at, lambda *_: None, at_us=5)
     assert world.of("eu") == {1: (0, "a"), 3: (0, "c")}
     assert world.position("eu") == 9000
@@ -449,7 +449,7 @@ def test_a_copy_replaces_the_rows_of_its_source_only(world: World) -> None:
     eu, us = Sender("eu"), Sender("us")
     world.applied(work(eu.one(insert(1), insert(2)), us.one(insert(1, 7))))
     receipt = world.copy("eu", (2, 20, "copied"), (3, None, "t\ta\\b"), lsn=3000)
-    assert (receipt.rows, receipt.positions) == (2, {"eu": Position(lsn=3000, system_id="7001")})
+    assert (receipt.rows, receipt.positions) == (2, {"eu": SourcePosition(lsn=3000, system_id="7001")})
     assert world.rows() == {("eu", 2): (20, "copied"), ("eu", 3): (None, "t\ta\\b"), ("us", 1): (7, "b")}
     world.applied(work(eu.one(insert(99))))  # before the snapshot
     world.applied(work(eu.segment([(3000, [update(2, 21, SAME)])])))
@@ -473,7 +473,9 @@ def test_a_copy_that_fails_leaves_nothing(world: World, request_: Lines) -> None
     lsn = us.commit_lsn()
     world.applied(work(us.part(lsn, insert(1)), open_sources=["us"]))
     with pytest.raises(SourceError if request_.fails else DecodeError):
-        world.lake.copy(feed("eu"), ITEMS, [Lines(((7, 7, "b"),)), request_], Position(lsn=2000), lambda *_: None)
+        world.lake.copy(
+            feed("eu"), ITEMS, [Lines(((7, 7, "b"),)), request_], SourcePosition(lsn=2000), lambda *_: None
+        )
     assert world.rows() == {}
     assert "eu" not in world.lake.positions(TARGET)
     # What another source has under way is not lost.
@@ -489,7 +491,7 @@ def test_a_copy_that_is_told_to_stop_leaves_nothing(world: World) -> None:
         raise SourceError("stopped while copying")
 
     with pytest.raises(SourceError):
-        world.lake.copy(feed("eu"), ITEMS, [Lines(((7, 7, "b"),))], Position(lsn=2000), stop)
+        world.lake.copy(feed("eu"), ITEMS, [Lines(((7, 7, "b"),))], SourcePosition(lsn=2000), stop)
     assert (world.rows(), world.orphans()) == ({}, [])
 
 
@@ -497,7 +499,7 @@ def test_a_copy_tells_how_far_it_is(world: World) -> None:
     world.lake.prepare(target(), feed("eu"), ITEMS)
     told: list[tuple[int, int]] = []
     parts = [Lines(tuple((10 * part + row, 0, "b") for row in range(part))) for part in (1, 2, 3)]
-    world.lake.copy(feed("eu"), ITEMS, parts, Position(lsn=1), lambda done, rows: told.append((done, rows)))
+    world.lake.copy(feed("eu"), ITEMS, parts, SourcePosition(lsn=1), lambda done, rows: told.append((done, rows)))
     assert [done for done, _ in told] == [1, 2, 3]
     assert told[-1][1] == 6
 
@@ -567,7 +569,7 @@ def test_a_source_column_called_sid_is_refused(world: World) -> None:
 def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
     world.lake.prepare(target(), feed("eu"), ITEMS)
     assert world.lake.published(TARGET, "eu") is None
-    at = Position(lsn=1000, system_id="7001", published="5:700, table 6:701")
+    at = SourcePosition(lsn=1000, system_id="7001", published="5:700, table 6:701")
     world.lake.copy(feed("eu"), ITEMS, [], at, lambda *_: None)
     assert world.lake.published(TARGET, "eu") == "5:700, table 6:701"
     world.applied(work(Sender().one(insert(1))))

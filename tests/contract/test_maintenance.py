@@ -18,10 +18,10 @@ from pyiceberg.manifest import ManifestContent
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
 from kuvasz.lake.executors.jobs import Jobs
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
-from kuvasz.lake.maintenance.compaction_policy import Group, Policy
+from kuvasz.lake.maintenance.compaction_policy import FileGroup, Policy
 from kuvasz.lake.maintenance.orphans import Orphans
 from kuvasz.lake.maintenance.replace_files import Rewrite, facts
 from kuvasz.lake.table.table import LakeTable
@@ -68,7 +68,7 @@ class Hands:
         self.table = world.lake.table(TARGET)
         self.jobs = Jobs(world.lake.session)
 
-    def plan(self, *groups: Group) -> Rewrite:
+    def plan(self, *groups: FileGroup) -> Rewrite:
         with self.table.lock:
             self.table.follow()
             policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
@@ -239,7 +239,7 @@ def _steps(monkeypatch: pytest.MonkeyPatch, *errors: tuple[bool, Exception]) -> 
     real = IcebergTable.commit
     left = list(errors)
 
-    def commit(table: IcebergTable, commit: Commit) -> object:
+    def commit(table: IcebergTable, commit: TableCommit) -> object:
         if not left:
             return real(table, commit)
         is_made, error = left.pop(0)
@@ -302,7 +302,7 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
     eu = Sender()
     spread(world, eu, 20)
     with hands.table.lock:
-        group = Group(files=tuple(facts(hands.table)))
+        group = FileGroup(files=tuple(facts(hands.table)))
         rewrite = Rewrite.plan(hands.table, [group], world.lake._readers.job(hands.table), ("id",))
     rewrite.write(hands.jobs, 1)
     world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
@@ -381,7 +381,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
         first = random_.randrange(len(files))
         run = files[first : first + random_.randrange(2, 5)]
         if len(run) > 1:
-            rewrite = hands.plan(Group(files=tuple(run)))
+            rewrite = hands.plan(FileGroup(files=tuple(run)))
             rewrite.write(hands.jobs, 1)
             change(random_.randrange(6))  # younger than what is merged
             assert hands.end(rewrite) is not None

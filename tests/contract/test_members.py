@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kuvasz.model import Position, TableName, TableType
+from kuvasz.model import SourcePosition, TableName, TableType
 from kuvasz.ports import Feed, Receipt
 from tests.contract.changes import SAME, TARGET, Lines, Sender, delete, insert, relation, target, update, work
 from tests.contract.worlds import World
@@ -23,7 +23,7 @@ def copy(
     shape = {1: ONE, 2: TWO}[oid]
     feed = Feed(target=TARGET, source=f"{source}/{oid}", sid=source, table=shape.table)
     world.lake.prepare(dataclasses.replace(target(table_type=kind), has_members=True), feed, shape)
-    receipt = world.lake.copy(feed, shape, [Lines(rows)] if rows else [], Position(lsn=lsn), lambda *_: None)
+    receipt = world.lake.copy(feed, shape, [Lines(rows)] if rows else [], SourcePosition(lsn=lsn), lambda *_: None)
     assert isinstance(receipt, Receipt)
 
 

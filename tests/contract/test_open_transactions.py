@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.commit import commit_stage
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableType
 from kuvasz.ports import Failure
@@ -144,7 +144,7 @@ def test_files_of_a_commit_stay_when_the_table_cannot_be_read_behind_it(
     world.applied(work(eu.one(insert(1), insert(2))))
     real = IcebergTable.commit
 
-    def commit(table: IcebergTable, commit: Commit) -> tuple[int | None, int | None]:
+    def commit(table: IcebergTable, commit: TableCommit) -> tuple[int | None, int | None]:
         monkeypatch.setattr(IcebergTable, "commit", real)
         world.lake._catalog.load(TARGET).touch({"by": "someone else"})
         failing(monkeypatch, IcebergTable, "live_files", 2)

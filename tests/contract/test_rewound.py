@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kuvasz.errors import LakeRewound
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.ports import Failure
 from tests.contract.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.contract.worlds import IcebergWorld
@@ -108,7 +108,7 @@ def test_the_next_start_finds_it(
     next_one.lake.forget(TARGET, "eu", to_repair=True)
     next_one.lake.prepare(target(), feed("eu"), ITEMS)
     assert next_one.lake.gap(TARGET, "eu") is not None
-    at = Position(lsn=9000, system_id="7001")
+    at = SourcePosition(lsn=9000, system_id="7001")
     rows = ((1, 5, "b"), (3, 0, "b"))
     next_one.lake.repair(feed("eu"), ITEMS, [Lines(rows)], at)
     assert next_one.of("eu") == {1: (5, "b"), 3: (0, "b")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kuvasz.model import Position, TableType
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure
 from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.contract.worlds import World
@@ -15,7 +15,7 @@ def prepare(world: World, table_type: TableType, *rows: tuple, sources: tuple[st
 
 
 def copy(world: World, source: str, *rows: tuple, lsn: int = 1000) -> None:
-    at = Position(lsn=lsn, system_id="7001")
+    at = SourcePosition(lsn=lsn, system_id="7001")
     world.lake.copy(feed(source), ITEMS, [Lines(rows)] if rows else [], at, lambda *_: None)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kuvasz.lake.iceberg import IcebergLake
 from kuvasz.lake.memory import MemoryLake
-from kuvasz.model import Position, Relation
+from kuvasz.model import Relation, SourcePosition
 from kuvasz.ports import Failure, Lake, Pending, Receipt, TableWork
 from tests import oracle
 from tests.contract.changes import ITEMS, TARGET, Lines, feed, target
@@ -32,7 +32,7 @@ class World:
     def copy(
         self, source: str, *rows: tuple, lsn: int = 1000, name: str = TARGET, relation: Relation = ITEMS
     ) -> Receipt:
-        at = Position(lsn=lsn, system_id="7001")
+        at = SourcePosition(lsn=lsn, system_id="7001")
         return self.lake.copy(feed(source, name), relation, [Lines(rows)] if rows else [], at, lambda *_: None)
 
     def apply(self, *works: TableWork) -> Sequence[Receipt | Failure]:

@@ -20,7 +20,7 @@ import pytest
 
 from kuvasz.decode import columns, copytext, tuples
 from kuvasz.decode.refusals import ValueRefused
-from kuvasz.model import Kind, PgType, ValueType
+from kuvasz.model import LakeType, PgType, ValueType
 from kuvasz.typemap import BUILTIN, iceberg_name, value_type
 from tests.fix_postgres import Database, create_database, drop_database
 
@@ -198,7 +198,7 @@ class Table:
         with self.connection.cursor().copy("COPY (SELECT * FROM t ORDER BY id) TO STDOUT") as copy:
             return copytext.split_copy(b"".join(map(bytes, copy)), len(self.types))
 
-    def streamed(self) -> tuples.Changes:
+    def streamed(self) -> tuples.RowChanges:
         rows = self.connection.execute(
             "SELECT data FROM pg_logical_slot_get_binary_changes('s', NULL, NULL, 'proto_version', '1',"
             " 'publication_names', 'p')"
@@ -236,14 +236,14 @@ def printed(connection: psycopg.Connection, wanted: ValueType) -> list[object]:
     # A composite value whose fields are all NULL "is null" too.
     text = "CASE WHEN {0} IS DISTINCT FROM NULL THEN format('%s', {0}) END"
     expression = "v"
-    if wanted.kind is Kind.STRING:
+    if wanted.kind is LakeType.STRING:
         expression = text.format("v")
     elif wanted.wire.value == "vector":
         expression = "v::real[]"
-    elif wanted.element is not None and wanted.element.kind is Kind.STRING:
+    elif wanted.element is not None and wanted.element.kind is LakeType.STRING:
         elements = f"SELECT array_agg({text.format('e')}) FROM (SELECT unnest(v) AS e) s"
         expression = f"CASE WHEN v IS NULL THEN NULL ELSE coalesce(({elements}), '{{}}') END"
-    elif wanted.element is not None and wanted.element.kind is Kind.DECIMAL:
+    elif wanted.element is not None and wanted.element.kind is LakeType.DECIMAL:
         expression = "v::numeric[]"
     rows = connection.execute(f"SELECT {expression} FROM t ORDER BY id").fetchall()
     return [read(value, wanted) for (value,) in rows]
@@ -253,11 +253,11 @@ def read(value: object, wanted: ValueType) -> object:
     """A value of psycopg as Arrow has it."""
     if value is None:
         return None
-    if wanted.kind is Kind.LIST:
+    if wanted.kind is LakeType.LIST:
         return [read(element, wanted.element) for element in value]
-    if wanted.kind is Kind.FLOAT:
+    if wanted.kind is LakeType.FLOAT:
         return float(np.float32(repr(value)))
-    if wanted.kind is Kind.UUID:
+    if wanted.kind is LakeType.UUID:
         return value.bytes
     return value
 

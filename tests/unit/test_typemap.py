@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kuvasz.errors import SchemaError
-from kuvasz.model import Kind, PgType, ValueType, Wire
+from kuvasz.model import LakeType, PgType, ValueType, Wire
 from kuvasz.typemap import BUILTIN, arrow_type, iceberg_name, numeric_modifier, value_type
 
 BY_NAME = {pg_type.name: pg_type for pg_type in BUILTIN.values()}
@@ -95,7 +95,7 @@ def test_a_domain_is_its_base_with_its_own_modifier() -> None:
 @pytest.mark.parametrize("category", ["c", "e", "r", "m", "p", "d"])
 def test_other_kinds_of_types_are_text_whatever_their_name(category: str) -> None:
     pg_type = PgType(oid=50000, name="bool", schema="public", category=category)
-    assert value_type(pg_type, -1) == ValueType(kind=Kind.STRING)
+    assert value_type(pg_type, -1) == ValueType(kind=LakeType.STRING)
 
 
 def test_extension_types_are_known_by_name_in_any_schema() -> None:
@@ -121,9 +121,9 @@ def test_arrow_types() -> None:
     assert arrow_type(value_type(BY_NAME["timestamp"], -1)) == pa.timestamp("us")
     assert arrow_type(value_type(BY_NAME["uuid"], -1)) == pa.binary(16)
     assert arrow_type(value_type(BY_NAME["_date"], -1)) == pa.list_(pa.field("element", pa.date32()))
-    assert arrow_type(ValueType(kind=Kind.MAP, wire=Wire.HSTORE)) == pa.map_(pa.string(), pa.string())
-    for kind in Kind:
-        element = ValueType(kind=Kind.INT) if kind is Kind.LIST else None
+    assert arrow_type(ValueType(kind=LakeType.MAP, wire=Wire.HSTORE)) == pa.map_(pa.string(), pa.string())
+    for kind in LakeType:
+        element = ValueType(kind=LakeType.INT) if kind is LakeType.LIST else None
         assert arrow_type(ValueType(kind=kind, element=element, precision=5)) is not None
 
 

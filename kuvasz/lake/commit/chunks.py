@@ -16,7 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from kuvasz.model import Int64s, Position, Relation, Segment, TableName, TableType, Transactions, Truncation, UInt32s
+from kuvasz.model import (
+    Int64s,
+    Relation,
+    Segment,
+    SourcePosition,
+    TableName,
+    TableType,
+    Transactions,
+    Truncation,
+    UInt32s,
+)
 from kuvasz.modes.transaction_facts import Facts
 
 #: (source, its table) -> commit LSN of a transaction, and how many events of the table it had so far.
@@ -62,7 +72,7 @@ class Cut:
     """The outcome of cutting."""
 
     steps: tuple[Chunk | Truncation, ...]
-    positions: dict[str, Position]  #: per source, after its last whole transaction here
+    positions: dict[str, SourcePosition]  #: per source, after its last whole transaction here
     rows: int
     rows_of: dict[str, int]  #: source -> its part of `rows`
     skipped: int  #: rows that the target has already
@@ -81,7 +91,7 @@ def _is_open(change: Truncation) -> bool:
     return change.end_lsn == change.commit_lsn + 1
 
 
-def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, Position]) -> dict[str, Position]:
+def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, SourcePosition]) -> dict[str, SourcePosition]:
     """Return the positions of a target's sources after a mini-transaction.
 
     Args:
@@ -91,7 +101,7 @@ def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, Position])
     """
     positions = {}
     for source in cut.positions.keys() | (through.keys() & known.keys()):
-        before = known.get(source, Position(lsn=0))
+        before = known.get(source, SourcePosition(lsn=0))
         last = cut.positions.get(source, before)
         lsn = max(before.lsn, last.lsn, through.get(source, 0))
         positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id, history=before.history)
@@ -121,7 +131,7 @@ def cut(
         split = _split(changes, accepted, events or {})
     steps: list[Chunk | Truncation] = []
     filling: dict[str, Chunk] = {}
-    positions: dict[str, Position] = {}
+    positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
     skipped = commit_us = 0
     for change in changes:
@@ -134,7 +144,7 @@ def cut(
                     step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
                 steps.append(step)
                 if not open_lsn(change):
-                    positions[change.source] = Position(
+                    positions[change.source] = SourcePosition(
                         lsn=change.end_lsn, commit_lsn=change.commit_lsn, xid=change.xid, commit_us=change.commit_us
                     )  # fmt: skip
                 commit_us = max(commit_us, change.commit_us)
@@ -150,7 +160,7 @@ def cut(
         whole = total if not is_open else int(transactions.row_end[-2]) if len(transactions.row_end) > 1 else 0
         last = len(transactions.row_end) - (2 if is_open else 1)
         if last >= first:
-            positions[change.source] = Position(
+            positions[change.source] = SourcePosition(
                 lsn=int(transactions.end_lsn[last]),
                 commit_lsn=int(transactions.commit_lsn[last]),
                 rows=int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0),

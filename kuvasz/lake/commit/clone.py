@@ -18,7 +18,7 @@ from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import no_earlier_version
-from kuvasz.lake.table.keyless import Bag
+from kuvasz.lake.table.keyless import KeylessRows
 from kuvasz.lake.table.transaction import OpenTransaction
 from kuvasz.model import TableType, Truncation
 
@@ -128,7 +128,7 @@ class CloneWriter:
         table, layer = self._table, self._layer(source)
         number = table.files.reserve()
         if table.is_bag:
-            Bag(table, (self._changeset, layer), table.open.get(source)).take(result, source, sid)
+            KeylessRows(table, (self._changeset, layer), table.open.get(source)).take(result, source, sid)
             return
         earlier = self._resolution.take(result, source, number, layer, sid)
         if earlier is not None:

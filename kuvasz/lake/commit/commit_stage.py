@@ -17,8 +17,8 @@ from kuvasz.lake.commit.clone import CloneWriter
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
 from kuvasz.lake.files.files import Changeset
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import Position, TableType
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, Pending, Receipt
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class CommitStage:
         message = f"table {table.name}: catalog or store have not answered a commit for {lanes.BOUND_S:g} s"
         error = TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
         # Without the lock, which that commit holds. If it is made in the end, the table's position says so.
-        table.era = Era(accepted={}, error=error)
+        table.era = WriteEra(accepted={}, error=error)
         return error
 
     def _commit(self, tickets: Sequence[Ticket]) -> Sequence[Outcome]:
@@ -154,8 +154,8 @@ class CommitStage:
         head = together[0]
         self._retried(table, head, table.follow)
         table.check_open()
-        reached: list[dict[str, Position]] = []
-        positions: dict[str, Position] = {}
+        reached: list[dict[str, SourcePosition]] = []
+        positions: dict[str, SourcePosition] = {}
         for ticket in together:
             written = ticket.written
             self._resolve(table, written, changeset)
@@ -250,7 +250,7 @@ def _abandon(tickets: Sequence[Ticket], changeset: Changeset) -> None:
 def _failed(
     table: LakeTable, together: Sequence[Ticket], changeset: Changeset, error: KuvaszError
 ) -> Sequence[Outcome]:
-    table.era = Era(accepted={}, error=error)
+    table.era = WriteEra(accepted={}, error=error)
     # A commit that was refused for sure leaves files to remove; one of which nobody knows that may be there.
     is_refused = isinstance(error, ForeignChange | TableGone) and not changeset.is_there
     changeset.is_outcome_unknown = changeset.sent is not None and not is_refused

@@ -15,7 +15,7 @@ import numpy as np
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files.data_file import place_in
-from kuvasz.lake.table.keyless import Bag
+from kuvasz.lake.table.keyless import KeylessRows
 
 if TYPE_CHECKING:
     from kuvasz.fold.keys import Keys
@@ -126,7 +126,7 @@ class Resolution:
         for (number, file), file_keys in zip(files, keys, strict=True):
             self._changeset.add(number, file, sid)
             rows = np.arange(file.rows, dtype=np.uint32)
-            Bag(table, (self._changeset,)).stack(table.index, file_keys, number, rows)
+            KeylessRows(table, (self._changeset,)).stack(table.index, file_keys, number, rows)
 
     def adopt_sorted(
         self, files: Sequence[tuple[int, DataFile]], records: Iterable[UInt64s], sid: str | None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.executors.spool import Spool
     from kuvasz.lake.format.layout import Layout
     from kuvasz.lake.table.table import LakeTable
-    from kuvasz.lake.table.write_era import Era
+    from kuvasz.lake.table.write_era import WriteEra
     from kuvasz.modes.shape import Shape
     from kuvasz.ports import TableWork
 
@@ -73,7 +73,7 @@ class WriteStage:
     def write(self, works: Sequence[TableWork]) -> Written:
         """See `kuvasz.ports.Lake.write`."""
         size = self._chunk_bytes(works)
-        batch = _Batch()
+        batch = _JobInput()
         plans = [plan for work in works if (plan := self._plan(work, size, batch)) is not None]
         done = self._run(batch)
         for plan in plans:  # only now: a job that failed is run again with the same rows
@@ -89,7 +89,7 @@ class WriteStage:
         cores = self._jobs.parallelism
         return max(1 << 20, min(self._config.pipeline.chunk_bytes, total // cores + 1))
 
-    def _plan(self, work: TableWork, chunk_bytes: int, batch: _Batch) -> _Plan | None:
+    def _plan(self, work: TableWork, chunk_bytes: int, batch: _JobInput) -> _TargetPlan | None:
         """Cut one target's changes and put what Spark has to do into the batch; None if the target has failed."""
         table = self._tables[work.target]
         era, generations, identities = table.era, dict(table.generations), table.identities
@@ -97,7 +97,7 @@ class WriteStage:
             return None
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
-        plan = _Plan(work=work, cut=cut, era=era, generations=generations, identities=identities)
+        plan = _TargetPlan(work=work, cut=cut, era=era, generations=generations, identities=identities)
         try:
             for step in cut.steps:
                 if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
@@ -111,7 +111,7 @@ class WriteStage:
             plan.error = error
         return plan
 
-    def _run(self, batch: _Batch) -> dict[int, ChunkDone]:
+    def _run(self, batch: _JobInput) -> dict[int, ChunkDone]:
         if not batch.chunks:
             return {}
         path, written = self._spool.write([part for raw in batch.parts for part in raw if part is not None])
@@ -155,7 +155,7 @@ class WriteStage:
         return done
 
 
-class _Batch:
+class _JobInput:
     """What one Spark job is given: chunks of all targets, and how their rows look."""
 
     def __init__(self) -> None:
@@ -199,12 +199,12 @@ class _Batch:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class _Plan:
+class _TargetPlan:
     """What is done for one target."""
 
     work: TableWork
     cut: Cut
-    era: Era
+    era: WriteEra
     generations: Mapping[str, int]
     identities: int
     steps: list[int | Truncation] = dataclasses.field(
@@ -212,7 +212,7 @@ class _Plan:
     )  #: number in the batch, or what is no chunk
     error: KuvaszError | None = None
 
-    def written(self, done: Mapping[int, ChunkDone], batch: _Batch) -> WrittenTable:
+    def written(self, done: Mapping[int, ChunkDone], batch: _JobInput) -> WrittenTable:
         """Put the results in the order of the steps; the first error of them counts."""
         error = self.error
         results: list[ChunkDone | Truncation] = []

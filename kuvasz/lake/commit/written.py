@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.files.data_file import DataFile
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.table import LakeTable
-    from kuvasz.lake.table.write_era import Era
+    from kuvasz.lake.table.write_era import WriteEra
     from kuvasz.ports import TableWork
 
 
@@ -26,7 +26,7 @@ class WrittenTable:
     work: TableWork
     cut: Cut
     results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
-    era: Era
+    era: WriteEra
     generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
     identities: int = 0  #: `LakeTable.identities` when it was written
     error: KuvaszError | None = None

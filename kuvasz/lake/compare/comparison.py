@@ -35,8 +35,8 @@ from kuvasz.lake.executors.comparison_tasks import (
     Outcome,
     Part,
     Reading,
-    Run,
     RunEvaluated,
+    RunParts,
     Show,
     Summarize,
     pairs,
@@ -258,7 +258,7 @@ class Comparison:
         self._run(phase, job, self._parts[side], take)
 
     def _run(self, phase: str, job: Job, parts: Sequence[Any], take: Callable[[Any], None]) -> None:
-        """Run a job over all parts, some at a time; `take` gets each result, one at a time."""
+        """RunParts a job over all parts, some at a time; `take` gets each result, one at a time."""
         total = len(parts)
         self._on_progress(phase, 0, total)
         with concurrent.futures.ThreadPoolExecutor(self._parallelism, thread_name_prefix="compare") as pool:
@@ -285,7 +285,7 @@ class Comparison:
                 self._jobs.session, reading.shape, request, reading.chunk_bytes, run
             )
             return evaluated
-        outcome: Outcome = self._jobs.run(Run(job=job), [part], [1])[0]
+        outcome: Outcome = self._jobs.run(RunParts(job=job), [part], [1])[0]
         return outcome
 
     def _settle(

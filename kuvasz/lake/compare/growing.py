@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import override
 
-from kuvasz.fold.difference import Difference, Kind, Listing, difference, uncontained
+from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference, uncontained
 from kuvasz.fold.events import NEVER, faults, newest
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, batches
@@ -138,9 +138,9 @@ class GrowingComparison(Comparison):
         if self._is_history:
             return found
         if not self._reading.shape.key:
-            return found.keep(found.kinds == Kind.MISSING)
+            return found.keep(found.kinds == DifferenceKind.MISSING)
         is_append = self._reading.shape.mode is TableType.APPEND
-        return found.keep(found.kinds != Kind.EXTRA) if is_append else found
+        return found.keep(found.kinds != DifferenceKind.EXTRA) if is_append else found
 
     def _list_events(self, job: ListEvents) -> set[int]:
         groups: set[int] = set()

@@ -21,12 +21,12 @@ from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.copies.order import Order
 from kuvasz.lake.copies.recopy import Recopy
 from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import CopyDone, CopyRange
+from kuvasz.lake.executors.tasks import CopyDone, CopyTask
 from kuvasz.lake.files.data_file import DataFile, file_io, remove
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import naming
-from kuvasz.model import Position, TableType
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import CopyRequest, Receipt
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class CopyJob:
         self._stopped = threading.Event()
 
     def run(
-        self, requests: Sequence[CopyRequest], position: Position, on_progress: Callable[[int, int], None]
+        self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: Callable[[int, int], None]
     ) -> Receipt:
         """Copy all ranges and commit."""
         try:
@@ -80,7 +80,7 @@ class CopyJob:
         self._stopped.set()
         remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
 
-    def _begin(self, position: Position) -> None:
+    def _begin(self, position: SourcePosition) -> None:
         """Have a history that has versions of this source go on where the snapshot was taken."""
         table = self._table
         if table.target.type is not TableType.HISTORY:
@@ -116,7 +116,7 @@ class CopyJob:
             return self._copy_range(request.at_pace(rows_per_second), lsn)
 
     def _copy_range(self, request: CopyRequest, lsn: int) -> int:
-        job = CopyRange(
+        job = CopyTask(
             request=request,
             shape=self._shape,
             bounded=self._table.bounded,
@@ -138,7 +138,7 @@ class CopyJob:
                 self._key_files.write(file.path, keys)
         return sum(file.rows for file in done.files)
 
-    def _run(self, job: CopyRange) -> CopyDone:
+    def _run(self, job: CopyTask) -> CopyDone:
         if job.shape.transform is not None:
             return expression_jobs.copy_range(self._jobs.session, job)
         done: CopyDone = self._jobs.run(job, [0], [1])[0]
@@ -149,7 +149,7 @@ class CopyJob:
         """Whether the index takes all files at once; sorting them is then done beside the reading."""
         return bool(self._table.key) and not self._table.is_bag and self._shape.copied_us is None
 
-    def _commit(self, position: Position) -> Receipt:
+    def _commit(self, position: SourcePosition) -> Receipt:
         table = self._table
         begin = time.monotonic()
         with table.lock:
@@ -163,7 +163,7 @@ class CopyJob:
             seconds=time.monotonic() - begin,
         )
 
-    def _replace_repeatedly(self, position: Position) -> int | None:
+    def _replace_repeatedly(self, position: SourcePosition) -> int | None:
         for attempt in range(_CONFLICT_ATTEMPTS):
             changeset = Changeset()
             try:
@@ -174,7 +174,7 @@ class CopyJob:
                     raise
         raise InternalError("unreachable")
 
-    def _replace(self, changeset: Changeset, position: Position) -> int | None:
+    def _replace(self, changeset: Changeset, position: SourcePosition) -> int | None:
         table, source, sid = self._table, self._feed.source, self._sid
         table.follow()
         table.abandon(source)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError
-from kuvasz.fold.difference import Difference, Kind, find
+from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.resolution import Resolution
@@ -23,7 +23,7 @@ from kuvasz.lake.copies.order import Order
 from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset, FileTable
-from kuvasz.model import Int64s, Position, TableType
+from kuvasz.model import Int64s, SourcePosition, TableType
 from kuvasz.modes.clone import Closings
 from kuvasz.ports import CopyRequest, Receipt
 
@@ -33,7 +33,7 @@ _ATTEMPTS = 3
 
 def wanted_keys(difference: Difference) -> Keys:
     """Return the differing keys that the source has a row of."""
-    return difference.keys.take(difference.kinds != Kind.EXTRA)
+    return difference.keys.take(difference.kinds != DifferenceKind.EXTRA)
 
 
 def is_in(files: FileTable, difference: Difference) -> bool:
@@ -58,7 +58,7 @@ class RepairJob:
         self._folder = order.folder
         self._parallelism = order.pipeline.copy_parallelism
 
-    def run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
+    def run(self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: OnProgress) -> Receipt:
         """Compare, and commit what differs."""
         try:
             return self._run(requests, position, on_progress)
@@ -66,7 +66,7 @@ class RepairJob:
             message = f"table {self._table.name}: what differs cannot be kept below {self._folder}: {error}"
             raise LakeError(message, hint="make room; it is tried again") from error
 
-    def _run(self, requests: Sequence[CopyRequest], position: Position, on_progress: OnProgress) -> Receipt:
+    def _run(self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: OnProgress) -> Receipt:
         table = self._table
         if table.is_growing:
             with table.lock:
@@ -98,7 +98,7 @@ class RepairJob:
                 comparison.close()
         raise InternalError("unreachable")
 
-    def _commit(self, difference: Difference, fetched: Sequence[Fetched], position: Position) -> Receipt:
+    def _commit(self, difference: Difference, fetched: Sequence[Fetched], position: SourcePosition) -> Receipt:
         table, source = self._table, self._feed.source
         begin = time.monotonic()
         changeset = Changeset()

@@ -366,8 +366,8 @@ class Job(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Run a job over parts, each of which it reads."""
+class RunParts:
+    """RunParts a job over parts, each of which it reads."""
 
     job: Job
 
@@ -380,7 +380,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvaluated:
-    """Run a job over one part of the source whose rows Spark's expressions have seen."""
+    """RunParts a job over one part of the source whose rows Spark's expressions have seen."""
 
     job: Job
     part: Part

@@ -23,7 +23,7 @@ from kuvasz import typemap
 from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, KuvaszError, LakeError
 from kuvasz.lake.executors.expressions import spark_type
-from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyRange, slim_worker
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyTask, slim_worker
 from kuvasz.model import UInt8s, UInt32s
 from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
 from kuvasz.modes.shape import Shape
@@ -93,7 +93,7 @@ def _shared(shapes: Sequence[Shape]) -> Transform:
     )
 
 
-def copy_range(session: SparkSession, job: CopyRange) -> CopyDone:
+def copy_range(session: SparkSession, job: CopyTask) -> CopyDone:
     """Run one range of a copy of a shape with expressions.
 
     Raises:

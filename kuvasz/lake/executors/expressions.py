@@ -19,7 +19,7 @@ from kuvasz import typemap
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import ExpressionRefused, LakeError, OptionRefused
 from kuvasz.lake.format.schema import source_type, typed
-from kuvasz.model import Column, Kind, PgType, Relation, ReplicaIdentity, TableType, ValueType
+from kuvasz.model import Column, LakeType, PgType, Relation, ReplicaIdentity, TableType, ValueType
 from kuvasz.modes.row_rules import Computed, Input, Transform, readable
 from kuvasz.modes.shape import COMPUTED, Binding, Shape
 from kuvasz.ports import Target
@@ -50,19 +50,19 @@ _RESULTS: Mapping[type[spark_types.DataType], PgType] = {
 _NUMERIC = typemap.BUILTIN[1700]
 _HSTORE = PgType(oid=0, name="hstore", schema="public")
 
-_KINDS: Mapping[Kind, spark_types.DataType] = {
-    Kind.BOOLEAN: spark_types.BooleanType(),
-    Kind.INT: spark_types.IntegerType(),
-    Kind.LONG: spark_types.LongType(),
-    Kind.FLOAT: spark_types.FloatType(),
-    Kind.DOUBLE: spark_types.DoubleType(),
-    Kind.STRING: spark_types.StringType(),
-    Kind.BINARY: spark_types.BinaryType(),
-    Kind.DATE: spark_types.DateType(),
-    Kind.TIMESTAMP: spark_types.TimestampNTZType(),
-    Kind.TIMESTAMPTZ: spark_types.TimestampType(),
-    Kind.UUID: spark_types.StringType(),
-    Kind.MAP: spark_types.MapType(spark_types.StringType(), spark_types.StringType()),
+_KINDS: Mapping[LakeType, spark_types.DataType] = {
+    LakeType.BOOLEAN: spark_types.BooleanType(),
+    LakeType.INT: spark_types.IntegerType(),
+    LakeType.LONG: spark_types.LongType(),
+    LakeType.FLOAT: spark_types.FloatType(),
+    LakeType.DOUBLE: spark_types.DoubleType(),
+    LakeType.STRING: spark_types.StringType(),
+    LakeType.BINARY: spark_types.BinaryType(),
+    LakeType.DATE: spark_types.DateType(),
+    LakeType.TIMESTAMP: spark_types.TimestampNTZType(),
+    LakeType.TIMESTAMPTZ: spark_types.TimestampType(),
+    LakeType.UUID: spark_types.StringType(),
+    LakeType.MAP: spark_types.MapType(spark_types.StringType(), spark_types.StringType()),
 }
 
 
@@ -101,9 +101,9 @@ class Projection:
 
 def spark_type(value_type: ValueType) -> spark_types.DataType:
     """Return the Spark type in which expressions see a column."""
-    if value_type.kind is Kind.DECIMAL:
+    if value_type.kind is LakeType.DECIMAL:
         return spark_types.DecimalType(value_type.precision, value_type.scale)
-    if value_type.kind is Kind.LIST:
+    if value_type.kind is LakeType.LIST:
         assert value_type.element is not None
         return spark_types.ArrayType(spark_type(value_type.element))
     return _KINDS[value_type.kind]
@@ -139,10 +139,10 @@ class Expressions:
             return Projection(relation=relation, columns=columns, transform=None)
         if relation.identity is ReplicaIdentity.FULL and key is not None and target.set is not None:
             target = dataclasses.replace(target, key=key)
-        return _Plan(self._session, target, relation, place, key).projection()
+        return _Projecting(self._session, target, relation, place, key).projection()
 
 
-class _Plan:
+class _Projecting:
     """One projection in the making."""
 
     def __init__(

@@ -87,7 +87,7 @@ class ChunkDone:
 
     files: tuple[DataFile, ...] = ()  #: none if every row was deleted, or all wait for their earlier version
     keys: Keys | None = None
-    #: As in `clone.Applied`; rows are counted through all files, in their order. After `CompleteRows`: the same for
+    #: As in `clone.Folded`; rows are counted through all files, in their order. After `CompleteRows`: the same for
     #: each row that waited, None if they lie in one file as they were.
     written: Int32s | None = None
     aside: bytes | None = None  #: Arrow IPC of the rows that wait
@@ -96,7 +96,7 @@ class ChunkDone:
     waits: Int32s | None = None  #: as in `clone.Aside`
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
-    delta: Int32s | None = None  #: as in `clone.Applied`
+    delta: Int32s | None = None  #: as in `clone.Folded`
     operations: Operations = NO_OPERATIONS
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     error: KuvaszError | None = None
@@ -227,12 +227,12 @@ class CopyDone:
     """What came of one range of a copy."""
 
     files: tuple[DataFile, ...] = ()
-    keys: tuple[Keys, ...] = ()  #: one per file; none if `CopyRange.key_files` has them
+    keys: tuple[Keys, ...] = ()  #: one per file; none if `CopyTask.key_files` has them
     error: KuvaszError | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRange:
+class CopyTask:
     """Read one range of a source table and write it."""
 
     request: CopyRequest

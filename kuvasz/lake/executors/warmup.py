@@ -16,21 +16,21 @@ from kuvasz import typemap
 from kuvasz.index import bulk
 from kuvasz.lake.executors.tasks import slim_worker
 from kuvasz.lake.files.data_file import DataFileWriter
-from kuvasz.model import Kind, TableName, ValueType, Wire
+from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes import clone
 from kuvasz.modes.shape import Binding, Shape
 
 #: Column name, type and a value, one for each family of kernels.
 _COLUMNS = (
-    ("id", ValueType(kind=Kind.LONG, wire=Wire.INTEGER), b"7"),
-    ("flag", ValueType(kind=Kind.BOOLEAN, wire=Wire.BOOL), b"t"),
-    ("name", ValueType(kind=Kind.STRING), b"kestrel"),
-    ("price", ValueType(kind=Kind.DECIMAL, wire=Wire.NUMERIC, precision=12, scale=2), b"12.50"),
-    ("ratio", ValueType(kind=Kind.DOUBLE, wire=Wire.FLOAT), b"0.25"),
-    ("day", ValueType(kind=Kind.DATE, wire=Wire.DATE), b"2024-02-29"),
-    ("at", ValueType(kind=Kind.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ), b"2024-02-29 12:00:00.5+00"),
-    ("code", ValueType(kind=Kind.UUID, wire=Wire.UUID), b"00000000-0000-4000-8000-000000000001"),
-    ("raw", ValueType(kind=Kind.BINARY, wire=Wire.HEX), b"\\x00ff"),
+    ("id", ValueType(kind=LakeType.LONG, wire=Wire.INTEGER), b"7"),
+    ("flag", ValueType(kind=LakeType.BOOLEAN, wire=Wire.BOOL), b"t"),
+    ("name", ValueType(kind=LakeType.STRING), b"kestrel"),
+    ("price", ValueType(kind=LakeType.DECIMAL, wire=Wire.NUMERIC, precision=12, scale=2), b"12.50"),
+    ("ratio", ValueType(kind=LakeType.DOUBLE, wire=Wire.FLOAT), b"0.25"),
+    ("day", ValueType(kind=LakeType.DATE, wire=Wire.DATE), b"2024-02-29"),
+    ("at", ValueType(kind=LakeType.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ), b"2024-02-29 12:00:00.5+00"),
+    ("code", ValueType(kind=LakeType.UUID, wire=Wire.UUID), b"00000000-0000-4000-8000-000000000001"),
+    ("raw", ValueType(kind=LakeType.BINARY, wire=Wire.HEX), b"\\x00ff"),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class TableCommit:
     """Everything one commit changes. Files are given as ContentFileParser's JSON."""
 
     snapshot_id: int | None  #: that the deletes were resolved against
@@ -36,4 +36,4 @@ class Commit:
         return [path for path in referenced if path not in new]
 
 
-__all__ = ["Commit"]
+__all__ = ["TableCommit"]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from kuvasz.lake.files import puffin
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, check_size, file_io
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.layout import Values
@@ -265,7 +265,7 @@ class Sent:
     """A commit that was put together and sent, perhaps more than once."""
 
     commit_id: str
-    commit: Commit
+    commit: TableCommit
     deletes: Mapping[int, BitMap64]
     delete_files: Sequence[DeleteFile]
 

@@ -17,18 +17,17 @@ from typing import Any, NoReturn, TypeAlias
 
 from kuvasz.errors import SchemaError
 from kuvasz.evolve import known as known_columns
-from kuvasz.evolve.changes import Change, Kind, compare
+from kuvasz.evolve.changes import Change, ChangeKind, compare
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, refuse_alike, wanted
-from kuvasz.model import Column, Relation, ValueType
-from kuvasz.model import Kind as ValueKind
+from kuvasz.model import Column, LakeType, Relation, ValueType
 from kuvasz.modes import defaults
 from kuvasz.ports import Target
 
 #: No other source fills anything.
 NOBODY: Mapping[str, frozenset[int]] = MappingProxyType({})
 
-#: What `_Plan._set_aside` appends to names.
+#: What `_Planning._set_aside` appends to names.
 _SET_ASIDE = re.compile(r"__old\d*$")
 
 
@@ -157,7 +156,7 @@ def plan(  # noqa: PLR0913 (facts of both sides)
     """
     if known is not None and known.oid != relation.oid:
         refuse_another(known, relation, place, target.name)
-    made = _Plan(target, schema, key, relation, known, others, place)
+    made = _Planning(target, schema, key, relation, known, others, place)
     made.others_names = others_names
     made.takes_defaults = takes_defaults
     return made.make()
@@ -227,7 +226,7 @@ def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str
     }  # fmt: skip
 
 
-class _Plan:
+class _Planning:
     """A plan in the making."""
 
     def __init__(
@@ -269,23 +268,23 @@ class _Plan:
         found = [] if self._known is None else compare(self._known, self._relation)
         changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
         self._check_names(changes)
-        kinds: dict[int, dict[Kind, Change]] = {}
+        kinds: dict[int, dict[ChangeKind, Change]] = {}
         for change in changes:
             kinds.setdefault(change.number, {})[change.kind] = change
         columns = [column for column in self._relation.columns if column.name in self._wanted]
         for column in self._relation.columns:
             if column.name not in self._wanted:
                 self._numbers.pop(column.attnum, None)
-        self._settle_names([column for column in columns if Kind.RENAME in kinds.get(column.attnum, {})])
+        self._settle_names([column for column in columns if ChangeKind.RENAME in kinds.get(column.attnum, {})])
         placed: set[int] = set()
         while waiting := [column for column in columns if not self._is_placed(column, placed)]:
             for column in waiting:
                 placed.add(column.attnum)
                 self._place_column(column, kinds.get(column.attnum, {}))
         for change in changes:
-            if change.kind is Kind.DROP:
+            if change.kind is ChangeKind.DROP:
                 self._told.append(f"{change.describe()}: it stays and is no longer filled")
-            elif change.kind in {Kind.REWRITE, Kind.REDEFINE}:
+            elif change.kind in {ChangeKind.REWRITE, ChangeKind.REDEFINE}:
                 self._copy(change)
         for change in found if self._target.filter is not None else ():
             if not self._counts(change):
@@ -307,7 +306,7 @@ class _Plan:
     def _counts(self, change: Change) -> bool:
         """Whether a change is of a column that the map takes."""
         assert self._known is not None
-        if change.kind is not Kind.DROP:
+        if change.kind is not ChangeKind.DROP:
             return change.name in self._wanted
         before = self._known.columns[change.number]
         return before.field != 0 or not before.is_bound
@@ -321,7 +320,7 @@ class _Plan:
 
     def _check_names(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.kind is not Kind.RENAME:
+            if change.kind is not ChangeKind.RENAME:
                 continue
             if change.before in self._target.mask:
                 message = f"{self._place}: {change.describe()}, and the map masks it by its earlier name"
@@ -399,12 +398,12 @@ class _Plan:
         """Whether a column was placed, and has not had to leave its field since."""
         return column.attnum in placed and (column.attnum in self._numbers or column.attnum in self._added)
 
-    def _place_column(self, column: Column, changes: Mapping[Kind, Change]) -> None:
+    def _place_column(self, column: Column, changes: Mapping[ChangeKind, Change]) -> None:
         field_id = self._numbers.get(column.attnum)
-        if field_id is not None and Kind.ADD not in changes:
-            self._fit(column, self._fields[field_id], changes.get(Kind.RETYPE))
+        if field_id is not None and ChangeKind.ADD not in changes:
+            self._fit(column, self._fields[field_id], changes.get(ChangeKind.RETYPE))
             return
-        added = changes.get(Kind.ADD)
+        added = changes.get(ChangeKind.ADD)
         holder = self._by_name(column.name)
         what = f"column {column.name} was added"
         if holder is not None and self._was_mine(holder.field_id, column.attnum):
@@ -456,7 +455,7 @@ class _Plan:
     def _fit(self, column: Column, field: Field, retyped: Change | None) -> None:
         source = self._wanted[column.name].type
         is_text_of_other = (
-            retyped is not None and field.type.kind is ValueKind.STRING and source.kind is not ValueKind.STRING
+            retyped is not None and field.type.kind is LakeType.STRING and source.kind is not LakeType.STRING
         )
         if not is_text_of_other and self._reads(column, field):
             if retyped is not None:
@@ -566,7 +565,7 @@ def _renames(before: Mapping[int, Field], after: Mapping[int, Field]) -> list[St
 
 def _is_wider(source: ValueType, lake: ValueType) -> bool:
     """Whether Iceberg promotes the lake's type to the source's."""
-    if (lake.kind, source.kind) in {(ValueKind.INT, ValueKind.LONG), (ValueKind.FLOAT, ValueKind.DOUBLE)}:
+    if (lake.kind, source.kind) in {(LakeType.INT, LakeType.LONG), (LakeType.FLOAT, LakeType.DOUBLE)}:
         return True
-    is_decimal = lake.kind is source.kind is ValueKind.DECIMAL
+    is_decimal = lake.kind is source.kind is LakeType.DECIMAL
     return is_decimal and lake.scale == source.scale and source.precision > lake.precision

@@ -16,23 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.errors import InternalError
-from kuvasz.model import Int32s, Int64s, Kind, UInt8s
+from kuvasz.model import Int32s, Int64s, LakeType, UInt8s
 
 _Array: TypeAlias = "pa.Array[Any]"
 
 _HOUR_US: Final = 3_600_000_000
 
 #: Transform -> the kinds it takes. Floats are no partition values: NaN and the two zeros have no one form.
-_TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
-_WHOLE = frozenset({Kind.INT, Kind.LONG, Kind.DECIMAL, Kind.STRING, Kind.BINARY})
-TAKES: Mapping[str, frozenset[Kind]] = {
-    "identity": frozenset(Kind) - {Kind.LIST, Kind.MAP, Kind.FLOAT, Kind.DOUBLE},
-    "bucket": _WHOLE | _TIMES | {Kind.UUID},
+_TIMES = frozenset({LakeType.DATE, LakeType.TIMESTAMP, LakeType.TIMESTAMPTZ})
+_WHOLE = frozenset({LakeType.INT, LakeType.LONG, LakeType.DECIMAL, LakeType.STRING, LakeType.BINARY})
+TAKES: Mapping[str, frozenset[LakeType]] = {
+    "identity": frozenset(LakeType) - {LakeType.LIST, LakeType.MAP, LakeType.FLOAT, LakeType.DOUBLE},
+    "bucket": _WHOLE | _TIMES | {LakeType.UUID},
     "truncate": _WHOLE,
     "year": _TIMES,
     "month": _TIMES,
     "day": _TIMES,
-    "hour": _TIMES - {Kind.DATE},
+    "hour": _TIMES - {LakeType.DATE},
 }
 
 

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from kuvasz import typemap
 from kuvasz.errors import SchemaError
-from kuvasz.model import REAL_BITS, Column, Kind, Relation, TableType, ValueType, Wire
+from kuvasz.model import REAL_BITS, Column, LakeType, Relation, TableType, ValueType, Wire
 from kuvasz.modes import defaults, system_columns
 from kuvasz.ports import Target
 
 #: Name of the column that says which source a row came from.
 SID = "sid"
 
-_NO_IDENTIFIER = frozenset({Kind.FLOAT, Kind.DOUBLE, Kind.LIST, Kind.MAP})
+_NO_IDENTIFIER = frozenset({LakeType.FLOAT, LakeType.DOUBLE, LakeType.LIST, LakeType.MAP})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_KINDS = {kind.value for kind in Kind} - {"list", "map", "decimal"}
+_KINDS = {kind.value for kind in LakeType} - {"list", "map", "decimal"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class LakeSchema:
 def arrow_field(field: Field) -> pa.Field:
     """Return one Arrow field with its ids, nested ones included."""
     kind = typemap.arrow_type(field.type)
-    if field.type.kind is Kind.LIST:
+    if field.type.kind is LakeType.LIST:
         assert field.type.element is not None
         inner = typemap.arrow_type(field.type.element)
         kind = pa.list_(pa.field("element", inner, metadata=_id(field.inner_ids[0])))
-    elif field.type.kind is Kind.MAP:
+    elif field.type.kind is LakeType.MAP:
         key = pa.field("key", pa.string(), nullable=False, metadata=_id(field.inner_ids[0]))
         kind = pa.map_(key, pa.field("value", pa.string(), metadata=_id(field.inner_ids[1])))
     metadata = _id(field.field_id) | defaults.metadata(field.initial_default)
@@ -104,13 +104,13 @@ def _parse_field(field: Mapping[str, Any]) -> Field:
 def _parse_type(kind: str | Mapping[str, Any], name: str) -> ValueType:
     if isinstance(kind, Mapping):
         if kind["type"] == "list":
-            return ValueType(kind=Kind.LIST, wire=Wire.ARRAY, element=_parse_type(kind["element"], name))
+            return ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=_parse_type(kind["element"], name))
         if kind["type"] == "map" and kind["key"] == "string" and kind["value"] == "string":
-            return ValueType(kind=Kind.MAP, wire=Wire.HSTORE)
+            return ValueType(kind=LakeType.MAP, wire=Wire.HSTORE)
     elif match := _DECIMAL.fullmatch(kind):
-        return ValueType(kind=Kind.DECIMAL, precision=int(match[1]), scale=int(match[2]))
+        return ValueType(kind=LakeType.DECIMAL, precision=int(match[1]), scale=int(match[2]))
     elif kind in _KINDS:
-        return ValueType(kind=Kind(kind))
+        return ValueType(kind=LakeType(kind))
     message = f"column {name} of the lake table has type {kind}, which kuvasz does not write"
     raise SchemaError(message, hint="choose another target, or drop the column from the lake table")
 
@@ -140,15 +140,15 @@ def render(fields: Sequence[Field], key: Iterable[str]) -> str:
 
 def type_json(field: Field) -> Any:  # noqa: ANN401 (JSON)
     """Return the JSON of a field's type."""
-    if field.type.kind is Kind.LIST:
+    if field.type.kind is LakeType.LIST:
         assert field.type.element is not None
         element = Field(field_id=0, name="", type=field.type.element)
         return {"type": "list", "element-id": field.inner_ids[0], "element": type_json(element),
                 "element-required": False}  # fmt: skip
-    if field.type.kind is Kind.MAP:
+    if field.type.kind is LakeType.MAP:
         return {"type": "map", "key-id": field.inner_ids[0], "key": "string", "value-id": field.inner_ids[1],
                 "value": "string", "value-required": False}  # fmt: skip
-    if field.type.kind is Kind.DECIMAL:
+    if field.type.kind is LakeType.DECIMAL:
         return f"decimal({field.type.precision}, {field.type.scale})"
     return field.type.kind.value
 
@@ -161,13 +161,13 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
         if target.takes(SID) and any(column.name == SID for column in relation.columns):
             message = f"table {relation.table} has a column named {SID}, which the target {target.name} needs itself"
             raise SchemaError(message, hint=f"rename the source's column, or leave it out with `exclude: [{SID}]`")
-        fields.append(Field(field_id=number, name=SID, type=ValueType(kind=Kind.STRING), required=True))
+        fields.append(Field(field_id=number, name=SID, type=ValueType(kind=LakeType.STRING), required=True))
         number += 1
     for column in relation.columns:
         if not target.takes(column.name):
             continue
         kind = source_type(column)
-        inner = {Kind.LIST: 1, Kind.MAP: 2}.get(kind.kind, 0)
+        inner = {LakeType.LIST: 1, LakeType.MAP: 2}.get(kind.kind, 0)
         fields.append(
             Field(
                 field_id=number,
@@ -193,7 +193,7 @@ def refuse_alike(fields: Iterable[Field], place: str) -> None:
     parts = {
         f"{field.name}.{part}": field.name
         for field in named
-        for part in {Kind.LIST: ("element",), Kind.MAP: ("key", "value")}.get(field.type.kind, ())
+        for part in {LakeType.LIST: ("element",), LakeType.MAP: ("key", "value")}.get(field.type.kind, ())
     }
     for field in named:
         if field.name in parts:
@@ -212,7 +212,7 @@ def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
             raise SchemaError(
                 message, hint=f"rename the source's column, or leave it out: `exclude: [{column.name}]`"
             )
-        inner = (number + 1, number + 2) if column.kind is Kind.MAP else ()
+        inner = (number + 1, number + 2) if column.kind is LakeType.MAP else ()
         yield Field(field_id=number, name=column.name, type=column.type, required=column.required, inner_ids=inner)
         number += 1 + len(inner)
 
@@ -239,7 +239,7 @@ def source_type(column: Column) -> ValueType:
     """
     match = _DECIMAL.fullmatch(column.asked)
     asked = None if match is None else (int(match[1]), int(match[2]))
-    is_text = column.is_grid or column.asked == Kind.STRING.value
+    is_text = column.is_grid or column.asked == LakeType.STRING.value
     return typemap.value_type(column.pg_type, column.typmod, decimal=asked, as_text=is_text)
 
 
@@ -253,13 +253,13 @@ def reading_type(column: Column, field: Field, place: str) -> ValueType:
     lake = field.type
     if is_same(source, lake):
         return source
-    if lake.kind is Kind.STRING:
-        return ValueType(kind=Kind.STRING, wire=Wire.TEXT)
-    if (source.kind, lake.kind) == (Kind.INT, Kind.LONG):
+    if lake.kind is LakeType.STRING:
+        return ValueType(kind=LakeType.STRING, wire=Wire.TEXT)
+    if (source.kind, lake.kind) == (LakeType.INT, LakeType.LONG):
         return dataclasses.replace(source, kind=lake.kind)
-    if (source.kind, lake.kind) == (Kind.FLOAT, Kind.DOUBLE):
+    if (source.kind, lake.kind) == (LakeType.FLOAT, LakeType.DOUBLE):
         return dataclasses.replace(source, kind=lake.kind, precision=REAL_BITS)
-    if source.kind is Kind.DECIMAL and lake.kind is Kind.DECIMAL and _holds(lake, source):
+    if source.kind is LakeType.DECIMAL and lake.kind is LakeType.DECIMAL and _holds(lake, source):
         return dataclasses.replace(source, precision=lake.precision, scale=lake.scale)
     message = (
         f"{place}: column {column.name} is {typemap.iceberg_name(source)} by its type {column.pg_type.name},"
@@ -272,9 +272,9 @@ def is_same(source: ValueType, lake: ValueType) -> bool:
     """Whether two types are one in the lake."""
     if source.kind is not lake.kind:
         return False
-    if source.kind is Kind.DECIMAL:
+    if source.kind is LakeType.DECIMAL:
         return (source.precision, source.scale) == (lake.precision, lake.scale)
-    if source.kind is Kind.LIST:
+    if source.kind is LakeType.LIST:
         return source.element is not None and lake.element is not None and is_same(source.element, lake.element)
     return True
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 from kuvasz import lsn
 from kuvasz.errors import LakeError
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 
 PREFIX = "kuvasz.position."
 
 
-def render(position: Position) -> str:
+def render(position: SourcePosition) -> str:
     """Return the property's value."""
     facts: dict[str, str | int] = {
         "lsn": lsn.render(position.lsn),
@@ -29,7 +29,7 @@ def render(position: Position) -> str:
     return json.dumps(facts | {name: value for name, value in more.items() if value})
 
 
-def parse(properties: Mapping[str, str], table: str) -> dict[str, Position]:
+def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition]:
     """Return source -> position from a table's properties.
 
     Raises:
@@ -42,10 +42,10 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, Position]:
     }
 
 
-def _parse(value: str, name: str, table: str) -> Position:
+def _parse(value: str, name: str, table: str) -> SourcePosition:
     try:
         facts = json.loads(value)
-        return Position(
+        return SourcePosition(
             lsn=lsn.parse(facts["lsn"]),
             commit_lsn=lsn.parse(facts["commit_lsn"]),
             rows=facts["rows"],

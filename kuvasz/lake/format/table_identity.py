@@ -25,7 +25,7 @@ MEMBERS_PROPERTY = "kuvasz.members"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class TableIdentity:
     """What a table was made with."""
 
     seed: bytes  #: of the hashes of its keys
@@ -43,7 +43,7 @@ def render_key(key: Sequence[str]) -> dict[str, str]:
     return {KEY_PROPERTY: json.dumps(list(key))}
 
 
-def parse(properties: Mapping[str, str], target: Target, schema: LakeSchema) -> Origin:
+def parse(properties: Mapping[str, str], target: Target, schema: LakeSchema) -> TableIdentity:
     """Return what a table was made with.
 
     Raises:
@@ -65,4 +65,4 @@ def parse(properties: Mapping[str, str], target: Target, schema: LakeSchema) -> 
     if (properties.get(MEMBERS_PROPERTY) is not None) != target.has_members:
         message = f"table {target.name} was made {'without' if target.has_members else 'with'} `partitions_regex`"
         raise SchemaError(message, hint="choose another `target`, or drop the table from the lake to copy it anew")
-    return Origin(seed=seed, key=key)
+    return TableIdentity(seed=seed, key=key)

@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kuvasz.errors import KuvaszError, LakeError
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
 from kuvasz.lake.jvm import jvm_calls, localfs
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.jvm_errors import class_of, translated
-from kuvasz.model import Kind, ValueType
+from kuvasz.model import LakeType, ValueType
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Catalog:
         """
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            field = Field(field_id=1, name="id", type=ValueType(kind=Kind.LONG), required=True)
+            field = Field(field_id=1, name="id", type=ValueType(kind=LakeType.LONG), required=True)
             schema = self.jvm.org.apache.iceberg.SchemaParser.fromJson(render([field], ()))
             spec = self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
             properties = self.jvm.java.util.HashMap()
@@ -161,7 +161,7 @@ class Catalog:
         return array
 
 
-def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:
+def _rehearsal(location: str, number: int, snapshot_id: int | None) -> TableCommit:
     """Return a commit of files that do not exist; nobody reads the table."""
     path = f"{location}/data/{number}.parquet"
     data = {"spec-id": 0, "content": "data", "file-path": path, "file-format": "parquet", "partition": [],
@@ -169,7 +169,7 @@ def _rehearsal(location: str, number: int, snapshot_id: int | None) -> Commit:
     vector = {"spec-id": 0, "content": "position-deletes", "file-path": f"{path}.puffin", "file-format": "puffin",
               "partition": [], "file-size-in-bytes": 9, "record-count": 1, "referenced-data-file": path,
               "content-offset": 4, "content-size-in-bytes": 4}  # fmt: skip
-    return Commit(
+    return TableCommit(
         snapshot_id=snapshot_id,
         properties={"kuvasz.commit": str(number)},
         summary={},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.evolution import AddField, RelaxFields, RenameField, Step, WidenField
@@ -23,7 +23,7 @@ from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, parse, render
 from kuvasz.lake.jvm import jvm_calls
 from kuvasz.lake.jvm.jvm_errors import class_of, gone, translated
-from kuvasz.model import Kind
+from kuvasz.model import LakeType
 
 if TYPE_CHECKING:
     from kuvasz.lake.jvm.catalog import Catalog
@@ -170,13 +170,13 @@ class IcebergTable:
         arguments = (term.column, term.width) if term.width else (term.column,)
         return getattr(make, term.transform)(*arguments)
 
-    def look(self) -> jvm_calls.State:
+    def look(self) -> jvm_calls.CurrentState:
         """Look at the catalog again, and return what the table is now."""
         with translated(f"table {self.name}"):
             if self._catalog.inside is not None:
                 return self._catalog.inside.look(self._handle)
             self._handle.refresh()
-            return jvm_calls.State(self.snapshot_id, self.parent_id, self.schema_id)
+            return jvm_calls.CurrentState(self.snapshot_id, self.parent_id, self.schema_id)
 
     def refresh(self) -> None:
         """Look at the catalog again."""
@@ -267,7 +267,7 @@ class IcebergTable:
 
     def _literal(self, field: Field, kind: Any) -> Any:  # noqa: ANN401
         value = field.initial_default
-        if field.type.kind is Kind.DECIMAL:
+        if field.type.kind is LakeType.DECIMAL:
             value = self._catalog.jvm.java.math.BigDecimal(value)
         return self._catalog.jvm.org.apache.iceberg.expressions.Expressions.lit(value).to(kind)
 
@@ -307,7 +307,7 @@ class IcebergTable:
                 update.remove(name)
             update.commit()
 
-    def commit(self, commit: Commit) -> tuple[int | None, int | None]:
+    def commit(self, commit: TableCommit) -> tuple[int | None, int | None]:
         """Make a commit and return the ids of the now current snapshot and of its parent.
 
         Raises:
@@ -325,7 +325,7 @@ class IcebergTable:
                 now = within.commit(self._handle, commit, is_local=self._is_local)
         return now.snapshot_id, now.parent_id
 
-    def _call_by_call(self, commit: Commit, *, is_swap: bool) -> None:
+    def _call_by_call(self, commit: TableCommit, *, is_swap: bool) -> None:
         """Make a commit through py4j: the plain twin of `Inside.commit`."""
         transaction = self._handle.newTransaction()
         update = transaction.updateProperties()
@@ -340,7 +340,7 @@ class IcebergTable:
             self._row_delta(transaction, commit)
         transaction.commitTransaction()
 
-    def _rewrite(self, transaction: Any, commit: Commit, branch: str = "main") -> None:  # noqa: ANN401
+    def _rewrite(self, transaction: Any, commit: TableCommit, branch: str = "main") -> None:  # noqa: ANN401
         """Swap files in a snapshot of the operation `replace` (not possible if delete files only come)."""
         rewrite = transaction.newRewrite()
         rewrite.toBranch(branch)
@@ -366,7 +366,7 @@ class IcebergTable:
             update.scanManifestsWith(self._catalog.direct)
             update.writeManifestsWith(self._catalog.direct, 1)
 
-    def _row_delta(self, transaction: Any, commit: Commit) -> None:  # noqa: ANN401
+    def _row_delta(self, transaction: Any, commit: TableCommit) -> None:  # noqa: ANN401
         delta = transaction.newRowDelta()
         self._in_our_thread(delta)
         read = self._reader_of_files()
@@ -412,7 +412,7 @@ class IcebergTable:
                 info = files.next()
                 yield str(info.location()), info.createdAtMillis() / 1000
 
-    def set_branch(self, branch: str, commit: Commit) -> None:
+    def set_branch(self, branch: str, commit: TableCommit) -> None:
         """Let a branch point at a snapshot with other files in it; made anew if it is there."""
         with translated(f"table {self.name}"):
             transaction = self._handle.newTransaction()

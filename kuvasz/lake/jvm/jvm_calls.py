@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kuvasz.lake.files.commit import Commit
+    from kuvasz.lake.files.commit import TableCommit
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ public class %(name)s {
 """
 
 
-class State(NamedTuple):
+class CurrentState(NamedTuple):
     """What a table is now."""
 
     snapshot_id: int | None
@@ -180,7 +180,7 @@ class Inside:
         self._compiled = compiled
         self._direct = direct
 
-    def look(self, handle: Any) -> State:  # noqa: ANN401
+    def look(self, handle: Any) -> CurrentState:  # noqa: ANN401
         """Look at the catalog again."""
         return _state(self._compiled.look(handle))
 
@@ -203,7 +203,7 @@ class Inside:
         finally:
             tasks.close()
 
-    def commit(self, handle: Any, commit: Commit, *, is_local: bool) -> State:  # noqa: ANN401
+    def commit(self, handle: Any, commit: TableCommit, *, is_local: bool) -> CurrentState:  # noqa: ANN401
         """Make a commit that is no rewrite.
 
         Args:
@@ -230,7 +230,7 @@ def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
         return None
 
 
-def _json(commit: Commit) -> str:
+def _json(commit: TableCommit) -> str:
     told: dict[str, Any] = {
         "properties": dict(commit.properties),
         "removed_properties": list(commit.removed_properties),
@@ -252,13 +252,13 @@ def _json(commit: Commit) -> str:
     return f"{json.dumps(told)[:-1]}, {rest}}}"
 
 
-def _state(text: str) -> State:
+def _state(text: str) -> CurrentState:
     snapshot_id, parent_id, schema_id = text.split()
-    return State(_number(snapshot_id), _number(parent_id), int(schema_id))
+    return CurrentState(_number(snapshot_id), _number(parent_id), int(schema_id))
 
 
 def _number(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-__all__ = ["Inside", "State", "install"]
+__all__ = ["CurrentState", "Inside", "install"]

@@ -64,7 +64,7 @@ class Policy:
     min_files: int
     max_dead_share: float
 
-    def plan(self, files: Iterable[FileFacts], *, full: bool = False) -> list[Group]:
+    def plan(self, files: Iterable[FileFacts], *, full: bool = False) -> list[FileGroup]:
         """Return the groups to rewrite, those that free the most first; each becomes one file.
 
         Args:
@@ -108,7 +108,7 @@ class Policy:
             return file.dead > 0
         return file.dead_share >= self.max_dead_share and file.size >= self.target_bytes * _SMALL
 
-    def _packed(self, files: Iterable[FileFacts]) -> list[Group]:
+    def _packed(self, files: Iterable[FileFacts]) -> list[FileGroup]:
         """Put neighbours in age together, as many as make one file of the target's size."""
         groups: list[list[FileFacts]] = []
         filled = 0
@@ -119,9 +119,9 @@ class Policy:
             else:
                 groups.append([file])
                 filled = file.live_bytes
-        return [Group(files=tuple(group)) for group in groups]
+        return [FileGroup(files=tuple(group)) for group in groups]
 
-    def _is_worth(self, group: Group, *, full: bool) -> bool:
+    def _is_worth(self, group: FileGroup, *, full: bool) -> bool:
         return len(group.files) > 1 or any(self._is_worn(file, full=full) for file in group.files)
 
 
@@ -139,7 +139,7 @@ def _unbroken(files: Iterable[FileFacts], due: Container[int]) -> Iterator[list[
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class FileGroup:
     """Files whose live rows become one file, oldest first."""
 
     files: tuple[FileFacts, ...]
@@ -156,9 +156,9 @@ class Group:
         return sum(file.dead for file in self.files) / rows if rows else 0.0
 
 
-def one_pass(batches: Iterable[Sequence[Group]], target_bytes: int) -> list[Sequence[Group]]:
+def one_pass(batches: Iterable[Sequence[FileGroup]], target_bytes: int) -> list[Sequence[FileGroup]]:
     """Return the first batches, as many as one pass takes: at least one."""
-    taken: list[Sequence[Group]] = []
+    taken: list[Sequence[FileGroup]] = []
     left = FILES_PER_PASS * target_bytes
     for batch in batches:
         left -= sum(group.live_bytes for group in batch)
@@ -168,12 +168,12 @@ def one_pass(batches: Iterable[Sequence[Group]], target_bytes: int) -> list[Sequ
     return taken
 
 
-def batches(groups: Iterable[Group], most_bytes: int) -> list[list[Group]]:
+def batches(groups: Iterable[FileGroup], most_bytes: int) -> list[list[FileGroup]]:
     """Deal groups into batches that are committed together, each of at most so many bytes or one group.
 
     Many small groups share a commit; a large one has its own, so that no commit keeps the stream waiting for long.
     """
-    made: list[list[Group]] = []
+    made: list[list[FileGroup]] = []
     filled = 0
     for group in groups:
         if made and filled + group.live_bytes <= most_bytes:

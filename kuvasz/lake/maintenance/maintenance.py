@@ -23,9 +23,9 @@ from kuvasz.config.model import MaintenanceConfig, RowOrder
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import ReadKeys
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.catalog import Catalog
-from kuvasz.lake.maintenance.compaction_policy import Group, Policy, batches, one_pass
+from kuvasz.lake.maintenance.compaction_policy import FileGroup, Policy, batches, one_pass
 from kuvasz.lake.maintenance.orphans import Busy, Orphans, held
 from kuvasz.lake.maintenance.replace_files import Outcome, Rewrite, Swapped, facts, read_ahead
 from kuvasz.lake.table.table import LakeTable
@@ -192,7 +192,7 @@ class Maintainer:
         if handle is None or len(parts) < len(rewrites):
             _log.info("the branch was left where it is", extra={"event": "clean_branch_left", "table": table.name})
             return
-        handle.set_branch(CLEAN, Commit(
+        handle.set_branch(CLEAN, TableCommit(
             snapshot_id=snapshot_id, properties={}, summary={}, is_rewrite=True,
             removed_files=[text for data, _, _ in parts for text in data],
             removed_deletes=[text for _, deletes, _ in parts for text in deletes],
@@ -200,7 +200,7 @@ class Maintainer:
         ))  # fmt: skip
         _log.info("the branch was set", extra={"event": "clean_branch", "table": table.name, "branch": CLEAN})
 
-    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[Group]) -> Outcome | None:
+    def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[FileGroup]) -> Outcome | None:
         """Exchange the files of some groups; None if what was written is not, or not wholly, in the table."""
         if self._stop.is_set():
             return None
@@ -236,7 +236,7 @@ class Maintainer:
         return rewrite.outcome if swapped.is_whole else None
 
     def _swap(self, table: LakeTable, rewrite: Rewrite) -> tuple[Swapped | None, float]:
-        """Commit; returns also the seconds that the stream may have waited for it."""
+        """TableCommit; returns also the seconds that the stream may have waited for it."""
         try:
             with held(table):
                 begin = time.monotonic()

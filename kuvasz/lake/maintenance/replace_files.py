@@ -30,7 +30,7 @@ from kuvasz.lake.files.data_file import DataFile, file_io, remove
 from kuvasz.lake.files.files import Changeset, FileEntry, read_dead
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.format.layout import Values
-from kuvasz.lake.maintenance.compaction_policy import FileFacts, Group
+from kuvasz.lake.maintenance.compaction_policy import FileFacts, FileGroup
 from kuvasz.lake.table.commit_builder import data_json
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Int64s
@@ -54,7 +54,7 @@ def facts(table: LakeTable) -> list[FileFacts]:
     ]
 
 
-def read_ahead(table: LakeTable, groups: Iterable[Group]) -> None:
+def read_ahead(table: LakeTable, groups: Iterable[FileGroup]) -> None:
     """Read the delete files of groups without the table's lock: after a start none of them is in memory."""
     numbers = [file.number for group in groups for file in group.files]
     with table.lock:
@@ -137,7 +137,7 @@ class Rewrite:
 
     @classmethod
     def plan(
-        cls, table: LakeTable, groups: Iterable[Group], keys: ReadKeys | None, sort_by: Sequence[str] = ()
+        cls, table: LakeTable, groups: Iterable[FileGroup], keys: ReadKeys | None, sort_by: Sequence[str] = ()
     ) -> Rewrite:
         """Note what is to be rewritten; the table's lock must be held.
 

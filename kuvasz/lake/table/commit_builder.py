@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.table.notes import PUBLISHED_PREFIX
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.table import LakeTable
-    from kuvasz.model import Position
+    from kuvasz.model import SourcePosition
 
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
@@ -35,7 +35,7 @@ REWRITE_PROPERTY = "kuvasz.rewrite"
 _VECTOR_FORMAT = 3
 
 
-class Draft:
+class CommitBuilder:
     """A commit upon the snapshot that a table's files describe. Use once.
 
     Args:
@@ -53,7 +53,7 @@ class Draft:
         """Whether no row changes."""
         return not (self._changeset.added or self._deletes or self._changeset.dropped)
 
-    def finish(self, positions: Mapping[str, Position]) -> Sent:
+    def finish(self, positions: Mapping[str, SourcePosition]) -> Sent:
         """Write the delete files and return the commit, which is to carry positions of sources.
 
         Raises:
@@ -106,8 +106,8 @@ class Draft:
         return self._table.files[number], self._table.files.dead(number) | fresh
 
     def _commit(
-        self, delete_files: Sequence[DeleteFile], positions: Mapping[str, Position], commit_id: str
-    ) -> Commit:
+        self, delete_files: Sequence[DeleteFile], positions: Mapping[str, SourcePosition], commit_id: str
+    ) -> TableCommit:
         changeset, files = self._changeset, self._table.files
         properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
         if not changeset.is_rewrite and (changeset.added or delete_files or changeset.dropped):
@@ -119,7 +119,7 @@ class Draft:
                 properties[PUBLISHED_PREFIX + source] = position.published
         known = [files[file.number] for file in delete_files if file.number in files]
         dropped = [files[number] for number in sorted(changeset.dropped)]
-        return Commit(
+        return TableCommit(
             snapshot_id=self._table.snapshot_id,
             properties=properties,
             summary=properties | changeset.summary,

@@ -19,7 +19,7 @@ YIELD_S = 10.0
 _LOOK_S = 0.1
 
 
-class Turn:
+class CommitYield:
     """Whose turn it is at one table.
 
     Args:

@@ -16,7 +16,7 @@ from kuvasz.errors import TableError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files.data_file import place_in
-from kuvasz.modes.keyless import Copies, copy_keys, distinct, ranks
+from kuvasz.modes.keyless import RowCopies, copy_keys, distinct, ranks
 
 if TYPE_CHECKING:
     from kuvasz.index.positions import PositionIndex
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kuvasz.model import Int32s, Int64s, UInt32s
 
 
-class Bag:
+class KeylessRows:
     """The rows of one table while one commit is worked out.
 
     Args:
@@ -66,9 +66,9 @@ class Bag:
                 " deleted are not in the lake"
             )
             raise TableError(message, hint=f"copy the table again: kuvasz resync --table {self._table.name}")
-        gone = Copies.between(after, before)
+        gone = RowCopies.between(after, before)
         layer.delete(*self._table.lookup(copy_keys(done.keys.take(gone.of), gone.number), self._pending))
-        came = Copies.between(before, after)
+        came = RowCopies.between(before, after)
         rows = (done.written[came.of] + (came.number - before[came.of])).astype(np.int32)
         if done.places is not None:
             rows = done.places[rows]

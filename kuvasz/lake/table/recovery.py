@@ -18,7 +18,7 @@ from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import entry_of
 from kuvasz.lake.format import member, naming
-from kuvasz.lake.table.keyless import Bag
+from kuvasz.lake.table.keyless import KeylessRows
 from kuvasz.model import TableType, UInt32s
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Recovery:
                 alive[np.fromiter(dead, np.int64, len(dead))] = False
             rows = np.flatnonzero(alive).astype(np.uint32)
             if self._table.is_bag:
-                Bag(self._table).stack(self._index, keys.take(rows), number, rows)
+                KeylessRows(self._table).stack(self._index, keys.take(rows), number, rows)
             else:
                 self._index.insert(keys.take(rows), number, rows)
 

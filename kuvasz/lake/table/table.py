@@ -32,15 +32,15 @@ from kuvasz.lake.format.schema import SID, LakeSchema, bounded
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.table.checkpoints import Checkpoints
 from kuvasz.lake.table.columns import Columns
-from kuvasz.lake.table.commit_builder import COMMIT_PROPERTY, REWRITE_PROPERTY, Draft
-from kuvasz.lake.table.commit_yield import Turn
+from kuvasz.lake.table.commit_builder import COMMIT_PROPERTY, REWRITE_PROPERTY, CommitBuilder
+from kuvasz.lake.table.commit_yield import CommitYield
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.past import Past
 from kuvasz.lake.table.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.transaction import OpenTransaction
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import Position, TableType, UInt32s
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import SourcePosition, TableType, UInt32s
 from kuvasz.modes import keyless
 from kuvasz.ports import Target
 from kuvasz.state.witness import Witness
@@ -95,7 +95,7 @@ class LakeTable:
         self.key = made.key
         self.layout = table.layout()
         self.definition = threading.RLock()  #: held while schema, key, layout and shapes change together
-        self.positions: dict[str, Position] = position_properties.parse(table.properties, target.name)
+        self.positions: dict[str, SourcePosition] = position_properties.parse(table.properties, target.name)
         self.columns = Columns(self, expressions)
         self.generations: dict[str, int] = {}  #: source -> how often its position was forgotten
         self.identities = 0  #: how often other columns came to tell rows without a key apart
@@ -111,9 +111,9 @@ class LakeTable:
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files written by the stream and by copies, since the start
         self.rewritten_bytes = 0  #: of data files written by maintenance, since the start
-        self.turn = Turn(table)
+        self.turn = CommitYield(table)
         self.past = Past(self, witness)
-        self.era = Era.begin(self.positions)
+        self.era = WriteEra.begin(self.positions)
 
     # What it is
 
@@ -408,7 +408,7 @@ class LakeTable:
 
     # Committing
 
-    def commit(self, changeset: Changeset, positions: Mapping[str, Position]) -> int | None:
+    def commit(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> int | None:
         """Make a changeset visible together with the positions; returns the snapshot's id.
 
         Returns None without a commit if no row changes and no source is new.
@@ -419,7 +419,7 @@ class LakeTable:
         """
         sent = changeset.sent
         if sent is None:
-            draft = Draft(self, changeset)
+            draft = CommitBuilder(self, changeset)
             if draft.is_empty and positions.keys() <= self.positions.keys():
                 self.index.mark()
                 return None
@@ -455,7 +455,7 @@ class LakeTable:
         return self.snapshot_id if self.snapshot_id == sent.commit.snapshot_id else self.table.parent_id
 
     def _accept(
-        self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position], parent: int | None
+        self, changeset: Changeset, sent: Sent, positions: Mapping[str, SourcePosition], parent: int | None
     ) -> int | None:
         """Take a commit over that is there; if that fails it may be tried again."""
         if not changeset.is_there:
@@ -467,7 +467,7 @@ class LakeTable:
             self.catch_up()
         return self.snapshot_id
 
-    def _remember(self, changeset: Changeset, sent: Sent, positions: Mapping[str, Position]) -> None:
+    def _remember(self, changeset: Changeset, sent: Sent, positions: Mapping[str, SourcePosition]) -> None:
         sequence = 0
         if self.keeps_order and changeset.added:
             sequence = changeset.sequence or self.table.sequence
@@ -503,7 +503,7 @@ class LakeTable:
             if self._index is None:  # else nothing is unknown: a commit that failed lets go of the index
                 self.positions.update(position_properties.parse(self.table.properties, self.name))
 
-    def advance(self, positions: Mapping[str, Position]) -> None:
+    def advance(self, positions: Mapping[str, SourcePosition]) -> None:
         """Store positions in a commit of their own, when no row changed with them."""
         self.table.set_properties(
             {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}

@@ -11,11 +11,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from kuvasz.errors import KuvaszError
-from kuvasz.model import Position, TableName
+from kuvasz.model import SourcePosition, TableName
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class Era:
+class WriteEra:
     """The time between two failures of a target."""
 
     accepted: dict[str, int]  #: source -> LSN before which everything was written, committed or not
@@ -24,9 +24,9 @@ class Era:
     """(source, its table) -> commit LSN of the last transaction written, and how many events it had so far."""
 
     @staticmethod
-    def begin(positions: Mapping[str, Position]) -> Era:
+    def begin(positions: Mapping[str, SourcePosition]) -> WriteEra:
         """Return an era in which sources go on from their positions."""
-        return Era(accepted={source: position.lsn for source, position in positions.items()})
+        return WriteEra(accepted={source: position.lsn for source, position in positions.items()})
 
     def accept(self, lsns: Mapping[str, int]) -> None:
         """Note how far sources were written."""

@@ -41,7 +41,7 @@ class Finding:
         return not self.ok and self.severity is Severity.REQUIRED
 
 
-class Report:
+class PreflightReport:
     """Collects the findings of one source; a check that fails in itself becomes a finding too.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import publication
-from kuvasz.source.check.finding import Finding, Report, Severity
+from kuvasz.source.check.finding import Finding, PreflightReport, Severity
 from kuvasz.source.check.server_check import ServerCheck
 from kuvasz.source.check.table_check import TableCheck
 
@@ -46,7 +46,7 @@ def check_source(
     Raises:
         ConfigError: The url cannot be read.
     """
-    report = Report(publication.object_name(database, sid), conninfos.location(url))
+    report = PreflightReport(publication.object_name(database, sid), conninfos.location(url))
 
     def reach() -> None:
         with contextlib.closing(conninfos.connect(url)) as connection:

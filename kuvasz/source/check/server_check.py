@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from kuvasz.source.catalog.introspect import ServerFacts
-    from kuvasz.source.check.finding import Report
+    from kuvasz.source.check.finding import PreflightReport
 
 OLDEST_VERSION = 140000
 NEWEST_MAJOR = 18
@@ -72,7 +72,7 @@ class ServerCheck:
     """
 
     def __init__(
-        self, report: Report, connection: psycopg.Connection[Any], url: str, *, old_transaction_s: float
+        self, report: PreflightReport, connection: psycopg.Connection[Any], url: str, *, old_transaction_s: float
     ) -> None:
         self._report = report
         self._connection = connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import typemap
-from kuvasz.model import Kind, Wire
+from kuvasz.model import LakeType, Wire
 from kuvasz.source import inserts, publication, sql
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Severity
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from kuvasz.model import Column, TableName
     from kuvasz.source.catalog.table import SourceTable
-    from kuvasz.source.check.finding import Report
+    from kuvasz.source.check.finding import PreflightReport
     from kuvasz.source.check.server_check import Rights
-    from kuvasz.source.publication import Changes, Publication
+    from kuvasz.source.publication import Publication, PublicationChanges
 
 _FITS = "fits, or may be made so"
 
@@ -31,7 +31,7 @@ class TableCheck:
     """Looks at the tables of one source through an open session."""
 
     def __init__(
-        self, report: Report, connection: psycopg.Connection[Any], rights: Rights, *, is_primary: bool
+        self, report: PreflightReport, connection: psycopg.Connection[Any], rights: Rights, *, is_primary: bool
     ) -> None:
         self._report = report
         self._connection = connection
@@ -134,7 +134,9 @@ class TableCheck:
         value = f"{self._rights.role} {' and '.join(lacking)}" if lacking else "may be made so"
         self._report.add("publication", value, _FITS, ok=not lacking, fix=" ".join(changes.statements))
 
-    def _lacking(self, current: Publication | None, changes: Changes, tables: Collection[SourceTable]) -> list[str]:
+    def _lacking(
+        self, current: Publication | None, changes: PublicationChanges, tables: Collection[SourceTable]
+    ) -> list[str]:
         """Return what the role cannot do of what the changes need (manual, "CREATE PUBLICATION", notes)."""
         if self._rights.is_superuser:
             return []
@@ -155,4 +157,4 @@ def is_kept_as_text(column: Column) -> bool:
     if base.category == "e" or base.name in _TEXTS:
         return False
     value = typemap.value_type(column.pg_type, column.typmod)
-    return value.kind is Kind.STRING and value.wire is Wire.TEXT
+    return value.kind is LakeType.STRING and value.wire is Wire.TEXT

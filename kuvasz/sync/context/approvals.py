@@ -10,7 +10,7 @@ from kuvasz.ports import Target
 from kuvasz.sync.rules.targets import target_of
 
 
-class Consent:
+class Approvals:
     """From any thread.
 
     Args:
@@ -55,4 +55,4 @@ class Consent:
         self._accepted.discard(spec.key)
 
 
-__all__ = ["Consent"]
+__all__ = ["Approvals"]

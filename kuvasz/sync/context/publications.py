@@ -21,7 +21,7 @@ from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.table import SourceTable
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import narrowed
 
@@ -32,24 +32,24 @@ class Publications:
     """One source's publications.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         forget: Has a table copied again.
         on_interrupted: Called for a table that streams and was not published all the time: it has to be looked at.
     """
 
     def __init__(
         self,
-        basis: Basis,
+        context: SourceContext,
         *,
         forget: Callable[[SourceTableSpec], None],
         on_interrupted: Callable[[SourceTableSpec], None],
     ) -> None:
-        self.name = basis.source.object_name
+        self.name = context.source.object_name
         self.inserts_name = inserts.object_name(self.name)
-        self._source = basis.source.name
-        self._url = basis.url
-        self._lake = basis.around.lake
-        self._roster = basis.roster
+        self._source = context.source.name
+        self._url = context.url
+        self._lake = context.shared.lake
+        self._source_tables = context.source_tables
         self._forget = forget
         self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
         self._on_interrupted = on_interrupted
@@ -80,7 +80,7 @@ class Publications:
         for spec in self._interrupted(connection, usable):
             if spec in specs:
                 self._open_gap(spec)
-            elif self._roster.is_streaming(spec):
+            elif self._source_tables.is_streaming(spec):
                 self._on_interrupted(spec)
         full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
         partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
@@ -107,7 +107,9 @@ class Publications:
                 found |= publication.refusals(connection, current, name, tables, operations)
         if found and len(found) == len(full) + len(partial):
             raise next(iter(found.values()))
-        self.refused = {spec.key: found[spec.table] for spec in self._roster.source.tables if spec.table in found}
+        self.refused = {
+            spec.key: found[spec.table] for spec in self._source_tables.source.tables if spec.table in found
+        }
 
     def patrol(self) -> None:
         """Look whether all tables that follow the stream were published all the time.
@@ -115,8 +117,8 @@ class Publications:
         Raises:
             SourceError: The source does not answer.
         """
-        roster = self._roster
-        streaming = [(spec, table) for spec, table in roster.usable() if roster.is_streaming(spec)]
+        source_tables = self._source_tables
+        streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
         if streaming:
             with contextlib.closing(conninfo.connect(self._url)) as connection:
                 for spec in self._interrupted(connection, streaming):
@@ -149,7 +151,7 @@ class Publications:
         members = self._members(connection, followed)
         lake, broken = self._lake, []
         for spec, _ in followed:
-            name, now = self._roster.name(spec), members.get(spec.key)
+            name, now = self._source_tables.name(spec), members.get(spec.key)
             known = lake.published(spec.identifier, name)
             if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
                 broken.append(spec)
@@ -160,9 +162,9 @@ class Publications:
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""
-        known = self._lake.columns(spec.identifier, self._roster.name(spec))
+        known = self._lake.columns(spec.identifier, self._source_tables.name(spec))
         is_same = known is None or known.oid == table.relation.oid
-        return is_same and self._roster.position(spec) is not None
+        return is_same and self._source_tables.position(spec) is not None
 
     def _see(
         self,
@@ -177,7 +179,7 @@ class Publications:
         _log.warning("a table was not published without interruption, and is compared with its source", extra={
             "event": "gap_found", "source": self._source, "table": spec.identifier})  # fmt: skip
         # After a crash nothing else would tell of the gap.
-        self._roster.resync(spec, is_due=True, is_repair=True)
+        self._source_tables.resync(spec, is_due=True, is_repair=True)
         self._forget(spec)
 
     def withdraw(
@@ -202,7 +204,7 @@ class Publications:
         operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> None:
         """Make a publication fit."""
-        refused = {spec.table for spec in self._roster.source.tables if spec.key in self.refused}
+        refused = {spec.table for spec in self._source_tables.source.tables if spec.key in self.refused}
         left = [table for table in tables if table.table in refused]
         tables = [table for table in tables if table.table not in refused]
         planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)

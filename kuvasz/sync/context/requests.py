@@ -7,7 +7,7 @@ import time
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.sync.context.lifetime import Lifetime
-from kuvasz.sync.context.source_tables import Roster
+from kuvasz.sync.context.source_tables import SourceTables
 
 #: Between attempts at a table whose error may be mended from outside, without a command.
 _FIRST_RETRY_S = 15.0
@@ -18,12 +18,12 @@ class Requests:
     """A queue of `SourceTableSpec.key`; what is asked for while the source does not stream waits in it.
 
     Args:
-        roster: The source's tables, told when they are tried again.
+        source_tables: The source's tables, told when they are tried again.
         lifetime: Of the source.
     """
 
-    def __init__(self, roster: Roster, lifetime: Lifetime) -> None:
-        self._roster = roster
+    def __init__(self, source_tables: SourceTables, lifetime: Lifetime) -> None:
+        self._source_tables = source_tables
         self._lifetime = lifetime
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._attempts: dict[str, int] = {}  #: how often a table was tried again by itself
@@ -50,7 +50,7 @@ class Requests:
         attempt = self._attempts.get(spec.key, 0)
         self._attempts[spec.key] = attempt + 1
         wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
-        self._roster.retry_at(spec, time.monotonic() + wait)
+        self._source_tables.retry_at(spec, time.monotonic() + wait)
         self._lifetime.call_later(wait, self.add, spec.key)
 
     def mended(self, key: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kuvasz.config.model import OnLakeRewound, WhenParkedFull
-from kuvasz.parking.lot import ParkingLot
+from kuvasz.parking.lot import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
@@ -18,7 +18,7 @@ from kuvasz.sync.rules.targets import Targets
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Shared:
     """What all sources share."""
 
     lake: Lake
@@ -34,10 +34,10 @@ class Surroundings:
     #: returns when nothing that has begun for a target is under way
     settle: Callable[[str], Coroutine[Any, Any, None]]
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
-    lot: ParkingLot
+    lot: ParkingLogs
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
 
-__all__ = ["Surroundings"]
+__all__ = ["Shared"]

@@ -15,11 +15,11 @@ from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced
-from kuvasz.model import Applied, Position
+from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.standing import Standing, StandingFile
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.state.standing import SourceRecord, SourceRecordFile
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import identity, keyless
 
 _log = logging.getLogger(__name__)
@@ -32,20 +32,22 @@ class Slot:
     """One source's slot.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         standing: What was confirmed.
         parked_lsn: Target -> commit LSN of the newest transaction that is parked of it; 0 for none.
     """
 
-    def __init__(self, basis: Basis, standing: StandingFile, *, parked_lsn: Callable[[str], int]) -> None:
-        self.name = basis.source.object_name
-        self._source = basis.source.name
-        self._url = basis.url
-        self._lake = basis.around.lake
-        self._roster = basis.roster
-        self._lifetime = basis.lifetime
-        self._progress = basis.around.progress
-        self.history = 0  #: number of the source's past that the slot belongs to; see `Position.history`
+    def __init__(
+        self, context: SourceContext, standing: SourceRecordFile, *, parked_lsn: Callable[[str], int]
+    ) -> None:
+        self.name = context.source.object_name
+        self._source = context.source.name
+        self._url = context.url
+        self._lake = context.shared.lake
+        self._source_tables = context.source_tables
+        self._lifetime = context.lifetime
+        self._progress = context.shared.progress
+        self.history = 0  #: number of the source's past that the slot belongs to; see `SourcePosition.history`
         self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
         self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
         self._standing = standing
@@ -96,18 +98,18 @@ class Slot:
         self._go_on(server, state, is_known=bool(needed))
         return True
 
-    def _known(self) -> list[tuple[SourceTableSpec, Position, bool]]:
+    def _known(self) -> list[tuple[SourceTableSpec, SourcePosition, bool]]:
         """Return how far the source is in the lake: table, position, and whether the stream goes on from it.
 
         Of collapses those of all members count, also of those that are gone. What belongs to an earlier past of the
         source, because its table was not in the map when that ended, is copied again and counts for nothing.
         """
-        found: list[tuple[SourceTableSpec, Position, bool]] = []
-        tables = self._roster.source.tables
+        found: list[tuple[SourceTableSpec, SourcePosition, bool]] = []
+        tables = self._source_tables.source.tables
         recorded = {target: self._lake.recorded(target) for target in {spec.identifier for spec in tables}}
         for spec in tables:
-            mine = recorded[spec.identifier].get(self._roster.name(spec))
-            look = self._roster.look(spec)
+            mine = recorded[spec.identifier].get(self._source_tables.name(spec))
+            look = self._source_tables.look(spec)
             if mine is not None:
                 found.append((spec, mine, not look.is_resync_due or look.is_paused))
             elif spec.member:
@@ -119,7 +121,7 @@ class Slot:
         self.history = max([self._standing.standing.history, *(position.history for _, position, _ in found)])
         stale = {spec.key: spec for spec, position, _ in found if position.history < self.history}
         for spec in stale.values():
-            self._roster.resync(spec, is_due=True)
+            self._source_tables.resync(spec, is_due=True)
             _log.warning("a table has rows of an earlier past of its source and is copied again", extra={
                 "event": "copied_again", "source": self._source, "table": spec.identifier})  # fmt: skip
         self.stale = frozenset(stale)
@@ -130,9 +132,9 @@ class Slot:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         slot: slots.SlotState | None,
         facts: introspect.ServerFacts,
-    ) -> continuity.Server:
+    ) -> continuity.ServerState:
         is_later = 0 < self._standing.standing.timeline < facts.timeline
-        return continuity.Server(
+        return continuity.ServerState(
             system_id=str(facts.system_identifier),
             timeline=facts.timeline,
             wal_lsn=introspect.wal_end(connection),
@@ -142,7 +144,7 @@ class Slot:
         )
 
     def _replaced(
-        self, known: Sequence[tuple[SourceTableSpec, Position, bool]], server: continuity.Server
+        self, known: Sequence[tuple[SourceTableSpec, SourcePosition, bool]], server: continuity.ServerState
     ) -> SourceReplaced | None:
         """Return the error of a source that is another one than the lake has rows of; None if it is not."""
         if not known:
@@ -157,8 +159,8 @@ class Slot:
     def _compare(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        positions: Sequence[Position],
-        server: continuity.Server,
+        positions: Sequence[SourcePosition],
+        server: continuity.ServerState,
     ) -> None:
         """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
         standing = self._standing.standing
@@ -171,14 +173,14 @@ class Slot:
         if error is not None:
             raise error
 
-    def _go_on(self, server: continuity.Server, slot: slots.SlotState, *, is_known: bool) -> None:
+    def _go_on(self, server: continuity.ServerState, slot: slots.SlotState, *, is_known: bool) -> None:
         """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
         standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
         if not is_known or continuity.is_rewound(standing, server):
-            standing = Standing(confirmed_lsn=confirmed_lsn)
+            standing = SourceRecord(confirmed_lsn=confirmed_lsn)
             self._progress.begin_anew(self._source, confirmed_lsn)
         self._standing.update(
-            Standing(
+            SourceRecord(
                 system_id=server.system_id, timeline=server.timeline, history=self.history,
                 confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn),
             )
@@ -186,7 +188,7 @@ class Slot:
 
     def applied_lsn(self) -> int:
         """Return how far the source is in the lake, or in what is parked."""
-        parked = (self._parked_lsn(spec.identifier) for spec in self._roster.source.tables)
+        parked = (self._parked_lsn(spec.identifier) for spec in self._source_tables.source.tables)
         return max([0, *(position.lsn for _, position in self._positions()), *parked])
 
     def applied(self, *, with_inserts: bool) -> list[Applied]:
@@ -197,7 +199,7 @@ class Slot:
         """
         found = []
         for spec, position in self._positions():
-            table = self._roster.tables.get(spec.key)
+            table = self._source_tables.tables.get(spec.key)
             if table is None or (keyless.has_only_inserts(table) and not with_inserts):
                 continue
             if position.commit_lsn:
@@ -206,9 +208,9 @@ class Slot:
                 found.append(Applied(parked))
         return sorted(found)  # of two at one place the one of which more is known counts
 
-    def _positions(self) -> list[tuple[SourceTableSpec, Position]]:
+    def _positions(self) -> list[tuple[SourceTableSpec, SourcePosition]]:
         """Return how far each table is in the lake, of those with rows of the source's past that goes on."""
-        found = [(spec, self._roster.position(spec)) for spec in self._roster.source.tables]
+        found = [(spec, self._source_tables.position(spec)) for spec in self._source_tables.source.tables]
         return [(spec, p) for spec, p in found if p is not None and p.history == self.history]
 
     def create(self, facts: introspect.ServerFacts) -> slots.ExportedSnapshot:
@@ -224,7 +226,7 @@ class Slot:
         self._progress.begin_anew(self._source, point)
         self.history += 1
         self._standing.update(
-            Standing(system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point)
+            SourceRecord(system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point)
         )
         return taken
 

@@ -7,34 +7,34 @@ import dataclasses
 from kuvasz.config.sources import Source
 from kuvasz.sync.context.lifetime import Lifetime
 from kuvasz.sync.context.requests import Requests
-from kuvasz.sync.context.shared import Surroundings
-from kuvasz.sync.context.source_tables import Roster
+from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.context.source_tables import SourceTables
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class SourceContext:
     """What each part of one source's life stands on."""
 
-    source: Source  #: from the map; with its tables as last seen it is `Roster.source`
+    source: Source  #: from the map; with its tables as last seen it is `SourceTables.source`
     url: str = dataclasses.field(repr=False)
-    around: Surroundings
+    shared: Shared
     lifetime: Lifetime
-    roster: Roster
+    source_tables: SourceTables
     requests: Requests
 
     @classmethod
-    def of(cls, source: Source, around: Surroundings) -> Basis:
+    def of(cls, source: Source, shared: Shared) -> SourceContext:
         """Return that of a source that begins."""
         lifetime = Lifetime()
-        roster = Roster(source, around.lake, around.states, around.progress)
+        source_tables = SourceTables(source, shared.lake, shared.states, shared.progress)
         return cls(
-            source=source, url=source.url.get(), around=around, lifetime=lifetime, roster=roster,
-            requests=Requests(roster, lifetime),
+            source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
+            requests=Requests(source_tables, lifetime),
         )  # fmt: skip
 
     def settle(self, target: str) -> None:
         """Return when nothing that has begun for a target is under way; not from the loop itself."""
-        self.lifetime.complete(self.around.settle(target))
+        self.lifetime.complete(self.shared.settle(target))
 
 
-__all__ = ["Basis"]
+__all__ = ["SourceContext"]

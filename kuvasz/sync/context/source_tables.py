@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import KuvaszError, SchemaHeld
-from kuvasz.model import Position, TableName
+from kuvasz.model import SourcePosition, TableName
 from kuvasz.ports import Lake
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
@@ -21,7 +21,7 @@ from kuvasz.state.tables import State, TableState, TableStates
 _log = logging.getLogger(__name__)
 
 
-class Roster:
+class SourceTables:
     """What is asked and told of the tables of one source. From any thread.
 
     Args:
@@ -96,7 +96,7 @@ class Roster:
 
     # How each stands
 
-    def position(self, spec: SourceTableSpec) -> Position | None:
+    def position(self, spec: SourceTableSpec) -> SourcePosition | None:
         """Return how far a table is in the lake; None: its rows are not there."""
         return self._lake.positions(spec.identifier).get(self.name(spec))
 
@@ -165,4 +165,4 @@ class Roster:
         self._told.pop(spec.key, None)
 
 
-__all__ = ["Roster"]
+__all__ = ["SourceTables"]

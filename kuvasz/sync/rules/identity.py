@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from kuvasz.config import names
 from kuvasz.config.sources import Source
 from kuvasz.errors import RESYNC_HINT, SourceReplaced
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 
 
-def stranger(source: str, system_id: str, positions: Iterable[tuple[str, Position]]) -> SourceReplaced | None:
+def stranger(source: str, system_id: str, positions: Iterable[tuple[str, SourcePosition]]) -> SourceReplaced | None:
     """Return the error of a cluster that is not the one whose rows the lake has; None if it is.
 
     Args:
@@ -32,7 +32,9 @@ def stranger(source: str, system_id: str, positions: Iterable[tuple[str, Positio
     return None
 
 
-def of_source(source: Source, positions: Callable[[str], Mapping[str, Position]]) -> list[tuple[str, Position]]:
+def of_source(
+    source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]
+) -> list[tuple[str, SourcePosition]]:
     """Return how far a source is in the lake, target by target; of its pasts only the last counts.
 
     Args:

@@ -16,14 +16,14 @@ from kuvasz.model import TableType
 from kuvasz.ports import Gap
 
 
-class Cure(enum.Enum):
+class GapRemedy(enum.Enum):
     """How a table comes over a gap."""
 
     COMPARE = "compare"
     ACCEPT = "accept"  #: its rows stay, what it missed stays missing
 
 
-def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> Cure:
+def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> GapRemedy:
     """Return how a table comes over a gap.
 
     Args:
@@ -37,14 +37,14 @@ def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> 
     """
     kind = spec.config.type
     if kind in {TableType.CLONE, TableType.HISTORY}:
-        return Cure.COMPARE
+        return GapRemedy.COMPARE
     if not is_accepted:
         message = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"
         message += f" table of type {kind} cannot be compared with its source"
         hint = f"kuvasz retry --table {spec.identifier} goes on with the gap, which the table remembers;"
         hint += f" kuvasz resync --table {spec.identifier} copies it again in place of all rows it has"
         raise ChangesLost(message, hint=hint)
-    return Cure.ACCEPT
+    return GapRemedy.ACCEPT
 
 
-__all__ = ["Cure", "cure"]
+__all__ = ["GapRemedy", "cure"]

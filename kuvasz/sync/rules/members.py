@@ -51,7 +51,7 @@ def expanded(source: Source, candidates: Iterable[members.Candidate]) -> Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class MemberChanges:
     """What came, went and was renamed between two looks."""
 
     came: tuple[SourceTableSpec, ...]
@@ -59,11 +59,11 @@ class Difference:
     renamed: tuple[tuple[SourceTableSpec, SourceTableSpec], ...]  #: before and now
 
 
-def compare(before: Source, now: Source) -> Difference:
+def compare(before: Source, now: Source) -> MemberChanges:
     """Return what is different about the members of a source. Pure."""
     old = {spec.key: spec for spec in before.tables if spec.member}
     new = {spec.key: spec for spec in now.tables if spec.member}
-    return Difference(
+    return MemberChanges(
         came=tuple(spec for key, spec in new.items() if key not in old),
         left=tuple(spec for key, spec in old.items() if key not in new),
         renamed=tuple((old[key], spec) for key, spec in new.items() if key in old and old[key].table != spec.table),
@@ -80,4 +80,4 @@ def rendered(known: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{oid} {name}" for oid, name in known.items())
 
 
-__all__ = ["Difference", "compare", "expanded", "found", "remembered", "rendered"]
+__all__ = ["MemberChanges", "compare", "expanded", "found", "remembered", "rendered"]

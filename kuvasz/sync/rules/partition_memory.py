@@ -34,7 +34,7 @@ _MOST_TRUNCATES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class KnownPartition:
     """A partition as it was when its rows were known to be all there."""
 
     links: str
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenPartition:
     """A partition that the stream has told of."""
 
     oid: int
@@ -70,12 +70,12 @@ class Truncated:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownPartitions:
     """All that is remembered of one table's partitions."""
 
-    parts: tuple[Part, ...] = ()
-    seen: tuple[Seen, ...] = ()  #: of which no look has told
-    astray: tuple[Seen, ...] = ()  #: the last one whose rows came under its own name
+    parts: tuple[KnownPartition, ...] = ()
+    seen: tuple[SeenPartition, ...] = ()  #: of which no look has told
+    astray: tuple[SeenPartition, ...] = ()  #: the last one whose rows came under its own name
     truncated: tuple[Truncated, ...] = ()
     since_lsn: int = 0
     horizon: int = 0  #: 0: unknown
@@ -86,19 +86,19 @@ class Known:
         """Of the partitions that were looked at or told of."""
         return frozenset(part.oid for part in self.parts) | frozenset(seen.oid for seen in self.seen)
 
-    def told(self, oid: int, name: str, commit_lsn: int) -> Known:
+    def told(self, oid: int, name: str, commit_lsn: int) -> KnownPartitions:
         """Return this with a partition that the stream told of; the same if that is nothing new."""
         if oid in self.oids or commit_lsn < self.since_lsn:
             return self
-        return dataclasses.replace(self, seen=(*self.seen, Seen(oid=oid, lsn=commit_lsn, name=name)))
+        return dataclasses.replace(self, seen=(*self.seen, SeenPartition(oid=oid, lsn=commit_lsn, name=name)))
 
-    def strayed(self, oid: int, name: str, commit_lsn: int) -> Known:
+    def strayed(self, oid: int, name: str, commit_lsn: int) -> KnownPartitions:
         """Return this with a partition whose rows came under its own name; the same if a copy has them."""
         if commit_lsn < self.since_lsn:
             return self
-        return dataclasses.replace(self, astray=(Seen(oid=oid, lsn=commit_lsn, name=name),))
+        return dataclasses.replace(self, astray=(SeenPartition(oid=oid, lsn=commit_lsn, name=name),))
 
-    def truncated_by(self, xid: int, commit_lsn: int) -> Known:
+    def truncated_by(self, xid: int, commit_lsn: int) -> KnownPartitions:
         """Return this with a TRUNCATE of the table; the same if that is nothing new."""
         truncated = Truncated(xid=xid, lsn=commit_lsn)
         if truncated in self.truncated or commit_lsn < self.since_lsn:
@@ -109,7 +109,9 @@ class Known:
         """Whether a partition has its file of a TRUNCATE that the stream brought."""
         return any(truncated.xid == partition.file_xid for truncated in self.truncated)
 
-    def looked(self, found: Iterable[Partition], horizon: int, *, waits: Iterable[Seen] = ()) -> Known:
+    def looked(
+        self, found: Iterable[Partition], horizon: int, *, waits: Iterable[SeenPartition] = ()
+    ) -> KnownPartitions:
         """Return what is known once the target has all rows of these partitions.
 
         Args:
@@ -121,12 +123,12 @@ class Known:
         return dataclasses.replace(self, parts=parts, seen=tuple(waits), astray=(), horizon=horizon)
 
 
-def part_of(partition: Partition) -> Part:
+def part_of(partition: Partition) -> KnownPartition:
     """Return what is remembered of a partition."""
-    return Part(links=partition.links, file=partition.file, name=str(partition.table))
+    return KnownPartition(links=partition.links, file=partition.file, name=str(partition.table))
 
 
-def copied(before: Known | None, found: Iterable[Partition], horizon: int, at: int) -> Known:
+def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: int, at: int) -> KnownPartitions:
     """Return what is known once a target has the rows that a snapshot shows.
 
     Args:
@@ -135,8 +137,8 @@ def copied(before: Known | None, found: Iterable[Partition], horizon: int, at: i
         horizon: Of the snapshot.
         at: LSN of the snapshot. What the stream told of later partitions still counts.
     """
-    known = before or Known()
-    return Known(
+    known = before or KnownPartitions()
+    return KnownPartitions(
         parts=tuple(part_of(partition) for partition in found),
         seen=tuple(s for s in known.seen if s.lsn >= at),
         astray=tuple(s for s in known.astray if s.lsn >= at),
@@ -146,14 +148,14 @@ def copied(before: Known | None, found: Iterable[Partition], horizon: int, at: i
     )
 
 
-def parse(texts: Iterable[str]) -> Known:
+def parse(texts: Iterable[str]) -> KnownPartitions:
     """Return what the lake remembers; the reverse of `render`."""
     parts, truncated, since_lsn, horizon, has_kept = [], [], 0, 0, False
-    told: dict[str, list[Seen]] = {_SEEN: [], _ASTRAY: []}
+    told: dict[str, list[SeenPartition]] = {_SEEN: [], _ASTRAY: []}
     for text in sorted(texts):
         if text.startswith((_SEEN, _ASTRAY)):
             kind, oid, told_at, name = text.split(" ", 3)
-            told[f"{kind} "].append(Seen(oid=int(oid), lsn=int(told_at, 16), name=name))
+            told[f"{kind} "].append(SeenPartition(oid=int(oid), lsn=int(told_at, 16), name=name))
         elif text.startswith(_TRUNCATED):
             xid, told_at = text.removeprefix(_TRUNCATED).split(" ")
             truncated.append(Truncated(xid=int(xid), lsn=int(told_at, 16)))
@@ -166,8 +168,8 @@ def parse(texts: Iterable[str]) -> Known:
         else:
             links, _, rest = text.partition(" =")
             file, _, name = rest.partition(" ")
-            parts.append(Part(links=links, file=int(file) if file else None, name=name))
-    return Known(
+            parts.append(KnownPartition(links=links, file=int(file) if file else None, name=name))
+    return KnownPartitions(
         parts=tuple(parts),
         seen=tuple(told[_SEEN]),
         astray=tuple(told[_ASTRAY]),
@@ -178,7 +180,7 @@ def parse(texts: Iterable[str]) -> Known:
     )
 
 
-def render(known: Known) -> frozenset[str]:
+def render(known: KnownPartitions) -> frozenset[str]:
     """Return what the lake is to remember."""
     texts = [part.links if part.file is None else f"{part.links} ={part.file} {part.name}" for part in known.parts]
     texts += [f"{_SEEN}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.seen]
@@ -189,13 +191,13 @@ def render(known: Known) -> frozenset[str]:
     return frozenset([*texts, *([_KEPT] if known.has_kept else [])])
 
 
-def is_same(one: Known, other: Known) -> bool:
+def is_same(one: KnownPartitions, other: KnownPartitions) -> bool:
     """Whether two say the same; a younger horizon alone is not worth a commit."""
     return render(dataclasses.replace(one, horizon=0)) == render(dataclasses.replace(other, horizon=0))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PartitionChange:
     """What became of a table's partitions that the stream does not carry: their names, for messages."""
 
     attached: tuple[str, ...] = ()  #: with rows in them
@@ -216,13 +218,13 @@ class Change:
 
 
 def compare(
-    known: Known,
+    known: KnownPartitions,
     found: Sequence[Partition],
     *,
     is_filled: Callable[[Partition], bool],
     has_stayed: Callable[[Partition], bool],
-    waits: Iterable[Seen] = (),
-) -> Change:
+    waits: Iterable[SeenPartition] = (),
+) -> PartitionChange:
     """Return what happened since.
 
     Args:
@@ -250,7 +252,7 @@ def compare(
     gone += [seen.name for seen in known.seen if seen.oid not in now | waiting]
     names = [tuple(str(partition.table) for partition in these) for these in (attached, emptied)]
     astray = tuple(seen.name for seen in known.astray)
-    return Change(attached=names[0], emptied=names[1], gone=tuple(gone), astray=astray)
+    return PartitionChange(attached=names[0], emptied=names[1], gone=tuple(gone), astray=astray)
 
 
 def is_keeping(spec: SourceTableSpec) -> bool:
@@ -258,12 +260,14 @@ def is_keeping(spec: SourceTableSpec) -> bool:
     return spec.config.removed_partitions is PartitionRemoved.KEEP
 
 
-def is_urgent(spec: SourceTableSpec, known: Known) -> bool:
+def is_urgent(spec: SourceTableSpec, known: KnownPartitions) -> bool:
     """Whether a target may be compared without need; else nobody is asked before the stream has been heard out."""
     return spec.config.type in {TableType.CLONE, TableType.HISTORY} and not known.has_kept
 
 
-def needs_comparison(source: str, spec: SourceTableSpec, known: Known, change: Change, *, is_accepted: bool) -> bool:
+def needs_comparison(
+    source: str, spec: SourceTableSpec, known: KnownPartitions, change: PartitionChange, *, is_accepted: bool
+) -> bool:
     """Return whether a target has to be compared with its source; else it stays as it is.
 
     Args:
@@ -297,10 +301,10 @@ def needs_comparison(source: str, spec: SourceTableSpec, known: Known, change: C
 
 
 __all__ = [
-    "Change",
-    "Known",
-    "Part",
-    "Seen",
+    "KnownPartition",
+    "KnownPartitions",
+    "PartitionChange",
+    "SeenPartition",
     "compare",
     "copied",
     "is_keeping",

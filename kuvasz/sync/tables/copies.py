@@ -17,20 +17,20 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
-from kuvasz.model import Position, Seen
+from kuvasz.model import Seen, SourcePosition
 from kuvasz.source import conninfo, slots, snapshot
 from kuvasz.source.catalog import introspect, partitions
 from kuvasz.source.catalog.look import as_seen
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.slot import Slot
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import eligibility, lost
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_plan import copy_ranges
 from kuvasz.sync.rules.targets import feed_of, narrowed
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of, tell
 
 _log = logging.getLogger(__name__)
@@ -49,10 +49,10 @@ class Copies:
     """One source's copies.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         slot: Makes snapshots for single tables.
         watch: Told what a snapshot has.
-        consent: What a person has agreed to.
+        approvals: What a person has agreed to.
         notes: What the lake remembers of partitions.
         look: Looks at a table anew; in threads.
         published: Returns by which catalog rows a table was published at its last look.
@@ -60,24 +60,24 @@ class Copies:
 
     def __init__(
         self,
-        basis: Basis,
+        context: SourceContext,
         slot: Slot,
         watch: SchemaWatch,
-        consent: Consent,
-        notes: PartNotes,
+        approvals: Approvals,
+        notes: PartitionNotes,
         *,
         look: Callable[[SourceTableSpec], bool],
         published: Callable[[SourceTableSpec], str],
     ) -> None:
-        self._source = basis.source
-        self._url = basis.url
-        self._around = basis.around
-        self._lake = basis.around.lake
-        self._roster = basis.roster
-        self._lifetime = basis.lifetime
+        self._source = context.source
+        self._url = context.url
+        self._shared = context.shared
+        self._lake = context.shared.lake
+        self._source_tables = context.source_tables
+        self._lifetime = context.lifetime
         self._slot = slot
         self._watch = watch
-        self._consent = consent
+        self._approvals = approvals
         self._notes = notes
         self._look = look
         self._published = published
@@ -88,7 +88,7 @@ class Copies:
         Raises:
             SourceError: It has to be tried again; what is wrong with the table itself puts it into error.
         """
-        async with self._around.copies:
+        async with self._shared.copies:
             await self._copy(spec, taken, system_id)
 
     async def beside(self, spec: SourceTableSpec, system_id: str) -> None:
@@ -96,30 +96,30 @@ class Copies:
 
         Not if it has its rows, is paused or in error; connections that fail are tried again.
         """
-        roster = self._roster
+        source_tables = self._source_tables
         wait = _FIRST_BACKOFF_S
-        while roster.position(spec) is None and roster.state(spec) not in {State.PAUSED, State.ERROR}:
+        while source_tables.position(spec) is None and source_tables.state(spec) not in {State.PAUSED, State.ERROR}:
             try:
-                async with self._around.copies:
-                    roster.hold(spec)
+                async with self._shared.copies:
+                    source_tables.hold(spec)
                     with await asyncio.to_thread(self._slot.snapshot, spec) as taken:
                         await self._copy(spec, taken, system_id)
             except SourceError as error:
                 _log.warning("a copy failed and is tried again", extra={
-                    "event": "copy_retry", "source": roster.name(spec), "table": str(spec.table),
+                    "event": "copy_retry", "source": source_tables.name(spec), "table": str(spec.table),
                     "error": str(error)})  # fmt: skip
-                roster.retry_at(spec, time.monotonic() + wait)
+                source_tables.retry_at(spec, time.monotonic() + wait)
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LAST_BACKOFF_S)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
-        if roster.position(spec) is None:
-            roster.release(spec)
+        if source_tables.position(spec) is None:
+            source_tables.release(spec)
 
     async def _copy(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
         if self._lifetime.is_ending:
             raise SourceError(f"source {self._source.name}: stopped while copying")
-        self._roster.set(spec, State.COPYING)
+        self._source_tables.set(spec, State.COPYING)
         abandoned = threading.Event()
         copying = asyncio.get_running_loop().run_in_executor(None, self._copy_now, spec, taken, system_id, abandoned)
         try:
@@ -131,13 +131,13 @@ class Copies:
             copying.exception()
             raise
         except (TableError, InternalError) as error:
-            self._roster.fail(spec, error)
+            self._source_tables.fail(spec, error)
         except LakeError as error:
             raise SourceError(error.message, hint=error.hint) from error
         except KuvaszError:
             raise
         except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
-            self._roster.fail(spec, unforeseen(self._source.name, spec, error))
+            self._source_tables.fail(spec, unforeseen(self._source.name, spec, error))
 
     # In threads
 
@@ -148,9 +148,9 @@ class Copies:
         table = self._seen(spec, plain, taken)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
-        self._roster.note(spec, copy_total=len(ranges), copy_done=0)
+        self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
         progress = self._progress(spec, len(ranges), abandoned)
-        position = Position(
+        position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=self._published(spec),
         )  # fmt: skip
@@ -158,14 +158,14 @@ class Copies:
             self._repair(spec, table, ranges, position, progress)
             return
         receipt = self._lake.copy(feed_of(self._source, spec), table.relation, ranges, position, progress)
-        self._roster.note(spec, copies=1)
+        self._source_tables.note(spec, copies=1)
         _log.info("table copied", extra={
             "event": "copied", "source": self._source.name, "table": spec.identifier, "rows": receipt.rows,
             "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
 
     def _seen(self, spec: SourceTableSpec, plain: str, taken: slots.ExportedSnapshot) -> SourceTable:
         """Return the table as the snapshot has it, with the columns that the map takes."""
-        before = self._roster.tables[spec.key]
+        before = self._source_tables.tables[spec.key]
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
@@ -182,14 +182,14 @@ class Copies:
     def _follow(self, spec: SourceTableSpec, before: SourceTable, now: SourceTable, at: int) -> None:
         """Have the lake follow what changed between the last look and the snapshot."""
         if now.relation != before.relation:
-            done = self._lake.prepare(self._consent.target_of(spec), feed_of(self._source, spec), now.relation)
+            done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._source, spec), now.relation)
             tell(self._source, spec, done, at)
         self._watch.begin([(spec, now)], at)
 
     def _progress(self, spec: SourceTableSpec, total: int, abandoned: threading.Event) -> OnProgress:
         def progress(done: int, rows: int) -> None:
-            self._roster.note(spec, copy_done=done, copied_rows=rows)
-            self._around.on_copy(self._source.name, spec.identifier, done, total, rows)
+            self._source_tables.note(spec, copy_done=done, copied_rows=rows)
+            self._shared.on_copy(self._source.name, spec.identifier, done, total, rows)
             if self._lifetime.is_ending or abandoned.is_set():
                 raise SourceError(f"source {self._source.name}: stopped while copying")
 
@@ -201,10 +201,10 @@ class Copies:
         Raises:
             ChangesLost: A person has to say how it goes on.
         """
-        gap = self._lake.gap(spec.identifier, self._roster.name(spec))
+        gap = self._lake.gap(spec.identifier, self._source_tables.name(spec))
         if gap is None:
             return True
-        lost.cure(self._source.name, spec, gap, is_accepted=self._consent.is_gap_accepted(spec))
+        lost.cure(self._source.name, spec, gap, is_accepted=self._approvals.is_gap_accepted(spec))
         return False
 
     def _repair(
@@ -212,18 +212,18 @@ class Copies:
         spec: SourceTableSpec,
         table: SourceTable,
         ranges: Sequence[snapshot.CopyRange],
-        position: Position,
+        position: SourcePosition,
         progress: OnProgress,
     ) -> None:
         feed = feed_of(self._source, spec)
 
         def tell(phase: str, done: int, total: int) -> None:
             del phase
-            self._roster.note(spec, copy_total=total)
+            self._source_tables.note(spec, copy_total=total)
             progress(done, 0)
 
         receipt = self._lake.repair(feed, table.relation, ranges, position, tell, at_us=position.taken_us)
-        self._consent.closed(spec)
+        self._approvals.closed(spec)
         _log.info("a gap is closed", extra={
             "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
             "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip

@@ -25,9 +25,9 @@ from typing import TypeVar
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import KuvaszError, LakeError, ParkedLost, SourceError, StateError, TableError
-from kuvasz.model import Delivery, Position, Relation, Replay, Segment
+from kuvasz.model import Delivery, Relation, Replay, Segment, SourcePosition
 from kuvasz.parking.log import Change, LogDamaged
-from kuvasz.parking.lot import ParkingLot
+from kuvasz.parking.lot import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.source.reader import Reader
 from kuvasz.state.budget import Budget
@@ -56,7 +56,7 @@ NEVER = 1 << 62
 class Neighbours:
     """What parking works with."""
 
-    lot: ParkingLot
+    lot: ParkingLogs
     lake: Lake
     progress: Progress
     budget: Budget
@@ -68,7 +68,7 @@ class Neighbours:
     confirmed_lsn: Callable[[], int]  #: what the source may have let go of
 
 
-class Parking:
+class ParkedTables:
     """The parked tables of one source. Methods are called on the loop unless they say otherwise.
 
     Args:
@@ -122,7 +122,7 @@ class Parking:
                     self._lost.add(target)
                     raise self._why_lost(spec, position, error) from error
 
-    def _why_lost(self, spec: SourceTableSpec, position: Position, error: LogDamaged) -> ParkedLost:
+    def _why_lost(self, spec: SourceTableSpec, position: SourcePosition, error: LogDamaged) -> ParkedLost:
         begin, end = lsn.render(position.lsn), lsn.render(self._beside.confirmed_lsn())
         command = f"kuvasz resync --table {spec.identifier}"
         if self._beside.states.get(spec.identifier, self._source.name).is_paused:
@@ -274,7 +274,7 @@ class Parking:
         if not activate(target, NEVER):
             return False
         beside.lot.let_go(target, name, reader.epoch)
-        feed = _Feed(spec=spec, number=number, offset=offset, sent=offset)
+        feed = _Replaying(spec=spec, number=number, offset=offset, sent=offset)
         _log.info("parked changes are applied", extra={"event": "replaying", "source": name, "table": target})
         try:
             while await self._send(feed) >= _PORTION_BYTES:
@@ -289,7 +289,7 @@ class Parking:
             beside.fail(spec, self._why_lost(spec, position, error))
             return False
 
-    async def _join(self, feed: _Feed, reader: Reader, activate: Callable[[str, int], bool]) -> bool:
+    async def _join(self, feed: _Replaying, reader: Reader, activate: Callable[[str, int], bool]) -> bool:
         """Send what is left and have the reader go back, so that the table follows behind it."""
         beside, target, name = self._beside, feed.spec.identifier, self._source.name
         if not self._is_on(feed):
@@ -312,7 +312,7 @@ class Parking:
             beside.progress.release(name, target)
         return True
 
-    async def _finish(self, feed: _Feed) -> bool:
+    async def _finish(self, feed: _Replaying) -> bool:
         """Remove the log when everything in it is in the lake."""
         beside, target, name = self._beside, feed.spec.identifier, self._source.name
         wait = _POLL_S
@@ -342,13 +342,13 @@ class Parking:
         _log.info("parked changes are applied and removed", extra={
             "event": "unparked", "source": self._source.name, "table": target})  # fmt: skip
 
-    def _is_on(self, feed: _Feed) -> bool:
+    def _is_on(self, feed: _Replaying) -> bool:
         """Whether a replay goes on: the table was neither stopped nor begun again meanwhile."""
         target, name = feed.spec.identifier, self._source.name
         is_current = self._beside.lot.is_replaying(target, name, feed.number)
         return is_current and self._beside.states.is_streaming(target, name)
 
-    async def _send(self, feed: _Feed) -> int:
+    async def _send(self, feed: _Replaying) -> int:
         """Give the worker a portion, once it has done with the one before the last.
 
         Returns:
@@ -369,7 +369,7 @@ class Parking:
         feed.offset = delivery.replay.end
         return delivery.bytes
 
-    async def _next(self, feed: _Feed) -> Delivery | None:
+    async def _next(self, feed: _Replaying) -> Delivery | None:
         wait = _LOOK_S
         while self._is_on(feed):
             try:
@@ -382,7 +382,7 @@ class Parking:
                 wait = min(2 * wait, _RETRY_S)
         return None
 
-    def _portion(self, feed: _Feed) -> Delivery | None:
+    def _portion(self, feed: _Replaying) -> Delivery | None:
         """Read on, in a thread, and number the columns as the reader does for what comes live."""
         target, name = feed.spec.identifier, self._source.name
         groups = self._beside.lot.read(target, name, feed.offset, _PORTION_BYTES)
@@ -396,7 +396,7 @@ class Parking:
             is_open=last.is_open, replay=Replay(target=target, number=feed.number, end=last.end),
         )  # fmt: skip
 
-    def _numbered(self, feed: _Feed, change: Change) -> Change:
+    def _numbered(self, feed: _Replaying, change: Change) -> Change:
         relation = feed.relations.get(change.relation)
         if relation is None:
             if isinstance(change, Segment):
@@ -410,7 +410,7 @@ class Parking:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class _Feed:
+class _Replaying:
     """One replay on its way."""
 
     spec: SourceTableSpec
@@ -442,4 +442,4 @@ async def _finished(function: Callable[..., T], *arguments: object) -> T:
         raise
 
 
-__all__ = ["NEVER", "Neighbours", "Parking"]
+__all__ = ["NEVER", "Neighbours", "ParkedTables"]

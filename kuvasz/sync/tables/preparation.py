@@ -26,41 +26,46 @@ from kuvasz.errors import (
 from kuvasz.model import TableName
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.targets import feed_of
-from kuvasz.sync.tables.parked_tables import Parking
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.tables.parked_tables import ParkedTables
+from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.schema_watch import tell
 
 _log = logging.getLogger(__name__)
 
 
-class Admission:
+class Preparation:
     """Of one source.
 
     Args:
-        basis: Of the source.
-        consent: What a person has agreed to.
+        context: Of the source.
+        approvals: What a person has agreed to.
         members: Those of the source's collapses.
         parking: Knows what is parked.
-        forgetting: Has tables copied again.
+        resets: Has tables copied again.
     """
 
     def __init__(
-        self, basis: Basis, consent: Consent, members: MemberWatch, parking: Parking, forgetting: Forgetting
+        self,
+        context: SourceContext,
+        approvals: Approvals,
+        members: MemberWatch,
+        parking: ParkedTables,
+        resets: PositionReset,
     ) -> None:
-        self._basis = basis
-        self._map = basis.source
-        self._lake = basis.around.lake
-        self._roster = basis.roster
-        self._consent = consent
+        self._context = context
+        self._map = context.source
+        self._lake = context.shared.lake
+        self._source_tables = context.source_tables
+        self._approvals = approvals
         self._members = members
         self._parking = parking
-        self._forgetting = forgetting
+        self._resets = resets
         # By `SourceTableSpec.key`.
         self.unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
         self._unprepared: set[str] = set()  #: those that the lake would not take: what it has of them is unknown
@@ -76,11 +81,11 @@ class Admission:
             LakeError: The lake cannot be read.
         """
         try:
-            is_there = self._lake.attach(self._consent.target_of(spec), feed_of(self._map, spec))
+            is_there = self._lake.attach(self._approvals.target_of(spec), feed_of(self._map, spec))
         except TableError:  # `prepare` says why
             self._unprepared.add(spec.key)
             return 0
-        known = self._lake.columns(spec.identifier, self._roster.name(spec)) if is_there else None
+        known = self._lake.columns(spec.identifier, self._source_tables.name(spec)) if is_there else None
         return 0 if known is None else known.oid
 
     def usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
@@ -99,8 +104,8 @@ class Admission:
             self._check_map(spec, error)
             self.unfit.add(spec.key)
             if isinstance(error, RowsUnlogged):
-                self._roster.miss_rows(spec)
-            known = self._roster.look(spec).error
+                self._source_tables.miss_rows(spec)
+            known = self._source_tables.look(spec).error
             # Whoever saw it go knows more of it: that it was renamed, and to what.
             self.refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
             return None
@@ -119,20 +124,20 @@ class Admission:
             MapMismatch: An option of the map does not fit, at the first start.
             LakeError: The lake cannot be reached or written.
         """
-        lake, roster = self._lake, self._roster
+        lake, source_tables = self._lake, self._source_tables
         try:
-            if roster.look(spec).is_resync_due and not roster.is_paused(spec):
-                known = lake.columns(spec.identifier, roster.name(spec)) if self.attach(spec) else None
+            if source_tables.look(spec).is_resync_due and not source_tables.is_paused(spec):
+                known = lake.columns(spec.identifier, source_tables.name(spec)) if self.attach(spec) else None
                 is_other = known is not None and known.oid != table.relation.oid
-                self._forgetting.forget(spec, is_other=is_other)
+                self._resets.forget(spec, is_other=is_other)
             try:
-                done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
+                done = lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
             except LakeRewound as error:
                 self._mend_rewound(spec, error)
-                done = lake.prepare(self._consent.target_of(spec), feed_of(self._map, spec), table.relation)
+                done = lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
             tell(self._map, spec, done, at)
             if not spec.member:
-                self._basis.around.routes.bind(self._map.name, spec, table.relation.oid)
+                self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
             self._admit(spec)
         except (TableError, TableStuck) as error:
             self._check_map(spec, error)
@@ -146,10 +151,10 @@ class Admission:
             self.refuse(spec, unforeseen(self._map.name, spec, error))
             return False
         self._unprepared.discard(spec.key)
-        self._consent.followed(spec)
+        self._approvals.followed(spec)
         if spec.member:
             try:
-                self._members.note(roster.source, spec)
+                self._members.note(source_tables.source, spec)
             except SchemaError as error:
                 self.refuse(spec, error)
                 return False
@@ -158,7 +163,7 @@ class Admission:
 
     def _check_map(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Have a wrong map end the first start; later it puts the table into error."""
-        if isinstance(error, OptionRefused) and not self._basis.lifetime.has_started:
+        if isinstance(error, OptionRefused) and not self._context.lifetime.has_started:
             raise MapMismatch(
                 error.message, hint=error.hint, database=self._map.database, table=names.render_table(spec.table),
                 option=error.option,
@@ -170,26 +175,26 @@ class Admission:
         Raises:
             LakeRewound: It does not.
         """
-        if self._basis.around.on_lake_rewound is not OnLakeRewound.REPAIR or self._roster.is_paused(spec):
+        if self._context.shared.on_lake_rewound is not OnLakeRewound.REPAIR or self._source_tables.is_paused(spec):
             raise error
         _log.warning("a lake table was set back: it is compared with its source", extra={
             "event": "lake_rewound_mended", "source": self._map.name, "table": spec.identifier,
             "error": str(error)})  # fmt: skip
-        self._roster.resync(spec, is_due=True, is_repair=not spec.member)
-        self._forgetting.forget(spec)
+        self._source_tables.resync(spec, is_due=True, is_repair=not spec.member)
+        self._resets.forget(spec)
 
     def _begin_anew(self, spec: SourceTableSpec) -> None:
         """Let go of what stopped a table before."""
-        roster = self._roster
+        source_tables = self._source_tables
         if self._lake.failure(spec.identifier) is not None:
             # The lake ignores what is written behind a failure: it must know that the table begins again, but not
             # before the worker has taken notice, for all of its sources.
-            self._basis.settle(spec.identifier)
+            self._context.settle(spec.identifier)
             self._lake.resume(spec.identifier)
-        is_waiting = roster.is_paused(spec) and roster.position(spec) is None  # and may say why
-        if roster.state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
-            roster.set(spec, State.NEW)
-        roster.mended(spec)
+        is_waiting = source_tables.is_paused(spec) and source_tables.position(spec) is None  # and may say why
+        if source_tables.state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
+            source_tables.set(spec, State.NEW)
+        source_tables.mended(spec)
 
     def _admit(self, spec: SourceTableSpec) -> None:
         """Find what is parked of a table; have it copied again if that is gone and the map says so.
@@ -201,18 +206,18 @@ class Admission:
             if not spec.member:
                 self._parking.admit(spec)
         except ParkedLost as error:
-            if self._map.on_slot_lost is not OnSlotLost.RESYNC or self._roster.is_paused(spec):
+            if self._map.on_slot_lost is not OnSlotLost.RESYNC or self._source_tables.is_paused(spec):
                 raise
             _log.warning("parked changes were lost: the table is copied again", extra={
                 "event": "copied_again", "source": self._map.name, "table": spec.identifier,
                 "error": str(error)})  # fmt: skip
-            self._forgetting.forget(spec)
+            self._resets.forget(spec)
 
     def refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
-        self._roster.fail(spec, error)
-        if not isinstance(error, SchemaHeld) and not self._roster.is_paused(spec):
-            self._basis.requests.send_later(spec)
+        self._source_tables.fail(spec, error)
+        if not isinstance(error, SchemaHeld) and not self._source_tables.is_paused(spec):
+            self._context.requests.send_later(spec)
 
 
-__all__ = ["Admission"]
+__all__ = ["Preparation"]

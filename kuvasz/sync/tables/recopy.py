@@ -13,26 +13,26 @@ from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ParkedLost, SourceError, TableGone
 from kuvasz.state.tables import State
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 
 _log = logging.getLogger(__name__)
 
 
-class Forgetting:
+class PositionReset:
     """Of one source.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         drop_parked: Lets go of what is parked of a target.
     """
 
-    def __init__(self, basis: Basis, *, drop_parked: Callable[[str], None]) -> None:
+    def __init__(self, context: SourceContext, *, drop_parked: Callable[[str], None]) -> None:
         #: what answers is another source than the lake has rows of: its columns count for nothing either
         self.is_replaced = False
         self.strangers: frozenset[str] = frozenset()  #: the same of single tables, by `SourceTableSpec.key`
-        self._basis = basis
-        self._around = basis.around
-        self._roster = basis.roster
+        self._context = context
+        self._shared = context.shared
+        self._source_tables = context.source_tables
         self._drop_parked = drop_parked
 
     def forget(self, spec: SourceTableSpec, *, is_other: bool = False) -> None:
@@ -42,20 +42,25 @@ class Forgetting:
             spec: The table.
             is_other: Another table takes its place: what is known of its columns goes, too.
         """
-        around, roster, target, name = self._around, self._roster, spec.identifier, self._roster.name(spec)
-        to_repair = roster.look(spec).is_repair
+        shared, source_tables, target, name = (
+            self._shared,
+            self._source_tables,
+            spec.identifier,
+            self._source_tables.name(spec),
+        )
+        to_repair = source_tables.look(spec).is_repair
         is_gone = self.is_stranger(spec)
         try:
-            around.lake.forget(target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other)
+            shared.lake.forget(target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
-            for other in around.states.sources_of(target):
-                if other != name and around.states.is_streaming(target, other):
-                    around.progress.hold(other, target)
-                    around.states.set(target, other, State.ERROR, error)
+            for other in shared.states.sources_of(target):
+                if other != name and shared.states.is_streaming(target, other):
+                    shared.progress.hold(other, target)
+                    shared.states.set(target, other, State.ERROR, error)
         self._drop_parked(target)
         failpoints.hit("position_forgotten", SourceError)
-        roster.resync(spec, is_due=False)
+        source_tables.resync(spec, is_due=False)
 
     def is_stranger(self, spec: SourceTableSpec) -> bool:
         """Whether what the lake has of a table is of another source than the one that answers."""
@@ -67,32 +72,32 @@ class Forgetting:
         Ends the same if it is cut off anywhere and begun again, also after a restart: first it is noted, then the
         lake knows.
         """
-        roster = self._roster
-        for spec in roster.source.tables:
-            state = roster.look(spec)
+        source_tables = self._source_tables
+        for spec in source_tables.source.tables:
+            state = source_tables.look(spec)
             is_copy_wanted = state.is_resync_due and not state.is_repair
-            is_repair = roster.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
-            roster.resync(spec, is_due=True, is_repair=is_repair)
-        for spec in roster.source.tables:
+            is_repair = source_tables.source.on_slot_lost is OnSlotLost.REPAIR and not is_copy_wanted
+            source_tables.resync(spec, is_due=True, is_repair=is_repair)
+        for spec in source_tables.source.tables:
             self.forget(spec)
 
     def make_room(self, spec: SourceTableSpec) -> None:
         """Have a table copied again whose changes do not find room in its parking log, if the map says so."""
-        if self._around.when_parked_full is WhenParkedFull.HOLD:
+        if self._shared.when_parked_full is WhenParkedFull.HOLD:
             return
-        roster, target, name = self._roster, spec.identifier, self._roster.source.name
+        source_tables, target, name = self._source_tables, spec.identifier, self._source_tables.source.name
         _log.warning("too many changes were parked: the table is copied again", extra={
             "event": "copied_again", "source": name, "table": target})  # fmt: skip
         # Members are not parked: the name of a table here is its source's.
-        roster.resync(spec, is_due=True)
-        self._basis.settle(target)
+        source_tables.resync(spec, is_due=True)
+        self._context.settle(target)
         self.forget(spec)
-        roster.release(spec)  # nothing but a copy brings it back
-        if roster.is_paused(spec):
+        source_tables.release(spec)  # nothing but a copy brings it back
+        if source_tables.is_paused(spec):
             message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
             hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
-            roster.fail(spec, ParkedLost(message, hint=hint))
-        self._basis.requests.send(target)
+            source_tables.fail(spec, ParkedLost(message, hint=hint))
+        self._context.requests.send(target)
 
 
-__all__ = ["Forgetting"]
+__all__ = ["PositionReset"]

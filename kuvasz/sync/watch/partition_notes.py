@@ -8,30 +8,30 @@ from collections.abc import Iterable
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.source.catalog.partitions import Partition
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import partition_memory
-from kuvasz.sync.rules.partition_memory import Known
+from kuvasz.sync.rules.partition_memory import KnownPartitions
 
 
-class PartNotes:
+class PartitionNotes:
     """Of one source. From any thread.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
     """
 
-    def __init__(self, basis: Basis) -> None:
-        self._lake = basis.around.lake
-        self._roster = basis.roster
+    def __init__(self, context: SourceContext) -> None:
+        self._lake = context.shared.lake
+        self._source_tables = context.source_tables
         self._lock = threading.Lock()
         self._oids: dict[str, frozenset[int]] = {}  #: known ones by `SourceTableSpec.key`
 
-    def known(self, spec: SourceTableSpec) -> Known | None:
+    def known(self, spec: SourceTableSpec) -> KnownPartitions | None:
         """Return what is remembered of a table's partitions; None: nothing yet."""
-        texts = self._lake.parts(spec.identifier, self._roster.name(spec))
+        texts = self._lake.parts(spec.identifier, self._source_tables.name(spec))
         return None if texts is None else partition_memory.parse(texts)
 
-    def looked(self, spec: SourceTableSpec, before: Known | None, now: Known) -> None:
+    def looked(self, spec: SourceTableSpec, before: KnownPartitions | None, now: KnownPartitions) -> None:
         """Remember what a look has shown, and what the stream told beside it.
 
         Args:
@@ -108,9 +108,9 @@ class PartNotes:
             if before is not None and (now := before.truncated_by(xid, commit_lsn)) is not before:
                 self._store(spec, now)
 
-    def _store(self, spec: SourceTableSpec, now: Known) -> None:
-        self._lake.remember_parts(spec.identifier, self._roster.name(spec), partition_memory.render(now))
+    def _store(self, spec: SourceTableSpec, now: KnownPartitions) -> None:
+        self._lake.remember_parts(spec.identifier, self._source_tables.name(spec), partition_memory.render(now))
         self._oids[spec.key] = now.oids
 
 
-__all__ = ["PartNotes"]
+__all__ = ["PartitionNotes"]

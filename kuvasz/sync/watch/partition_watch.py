@@ -24,12 +24,12 @@ from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import partition_memory
-from kuvasz.sync.rules.partition_memory import Change, Known, Seen
+from kuvasz.sync.rules.partition_memory import KnownPartitions, PartitionChange, SeenPartition
 from kuvasz.sync.watch.member_watch import MemberWatch
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.schema_watch import SchemaWatch
 
 _log = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ class PartitionWatch:
     """One source's watch.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         members: Those of the source's collapses.
         watch: Told which tables the source has.
         notes: What the lake remembers.
-        consent: What a person has agreed to.
+        approvals: What a person has agreed to.
         forget: Has a table copied again, of which nothing is under way.
         is_streaming: Whether the source streams.
         heard_lsn: Up to where its stream has been heard out.
@@ -54,24 +54,24 @@ class PartitionWatch:
 
     def __init__(
         self,
-        basis: Basis,
+        context: SourceContext,
         members: MemberWatch,
         watch: SchemaWatch,
-        notes: PartNotes,
-        consent: Consent,
+        notes: PartitionNotes,
+        approvals: Approvals,
         *,
         forget: Callable[[SourceTableSpec], None],
         is_streaming: Callable[[], bool],
         heard_lsn: Callable[[], int],
     ) -> None:
-        self._source = basis.source.name
-        self._url = basis.url
-        self._roster = basis.roster
-        self._requests = basis.requests
+        self._source = context.source.name
+        self._url = context.url
+        self._source_tables = context.source_tables
+        self._requests = context.requests
         self._members = members
         self._watch = watch
         self._notes = notes
-        self._consent = consent
+        self._approvals = approvals
         self._forget = forget
         self._is_streaming = is_streaming
         self._heard_lsn = heard_lsn
@@ -91,13 +91,13 @@ class PartitionWatch:
             SourceError: The catalog cannot be read.
             LakeError: The lake cannot remember them.
         """
-        roots = [(spec, table) for spec, table in self._roster.usable() if table.kind is TableKind.PARTITIONED]
+        roots = [(spec, table) for spec, table in self._source_tables.usable() if table.kind is TableKind.PARTITIONED]
         if not roots and not self._members.has_any:
             return
         with contextlib.closing(conninfo.connect(self._url)) as connection:
             if self._members.has_any:
                 self.take_members(connection)
-                self._members.forget_gone(self._roster.source)
+                self._members.forget_gone(self._source_tables.source)
             self.check(connection, roots, is_following=True)
 
     def take_members(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -106,18 +106,18 @@ class PartitionWatch:
         Raises:
             SourceError: The catalog cannot be read.
         """
-        roster = self._roster
-        before = roster.source
-        roster.take(self._members.look(connection))
-        self._watch.know(roster.source)
+        source_tables = self._source_tables
+        before = source_tables.source
+        source_tables.take(self._members.look(connection))
+        self._watch.know(source_tables.source)
         try:
-            self._members.take(before, roster.source, is_streaming=self._is_streaming())
+            self._members.take(before, source_tables.source, is_streaming=self._is_streaming())
         except BaseException:
-            roster.source = before  # else the next look would find nothing new, and nobody take them up
+            source_tables.source = before  # else the next look would find nothing new, and nobody take them up
             raise
-        present = {spec.key for spec in roster.source.tables}
-        for key in [key for key in roster.tables if key not in present]:
-            roster.tables.pop(key, None)
+        present = {spec.key for spec in source_tables.source.tables}
+        for key in [key for key in source_tables.tables if key not in present]:
+            source_tables.tables.pop(key, None)
 
     def check(
         self,
@@ -137,14 +137,14 @@ class PartitionWatch:
             SourceError: The catalog cannot be read.
             LakeError: The lake cannot remember the partitions.
         """
-        roster = self._roster
+        source_tables = self._source_tables
         partitioned = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
         self._roots.update({table.relation.oid: spec for spec, table in partitioned})
         roots = {
             table.relation.oid: spec
             for spec, table in partitioned
-            if roster.position(spec) is not None
-            and (roster.is_streaming(spec) if is_following else roster.state(spec) not in _SPARED)
+            if source_tables.position(spec) is not None
+            and (source_tables.is_streaming(spec) if is_following else source_tables.state(spec) not in _SPARED)
         }
         if not roots:
             return
@@ -167,7 +167,7 @@ class PartitionWatch:
     ) -> None:
         known = self._notes.known(spec)
         if known is None:
-            self._notes.looked(spec, None, Known().looked(found, horizon))
+            self._notes.looked(spec, None, KnownPartitions().looked(found, horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
         is_changelog = spec.config.type is TableType.CHANGELOG
@@ -184,7 +184,7 @@ class PartitionWatch:
         if emptied and (self._may_be_told(connection, spec, emptied) if is_following else not is_urgent):
             return
         try:
-            is_accepted = self._consent.is_gap_accepted(spec)
+            is_accepted = self._approvals.is_gap_accepted(spec)
             if partition_memory.needs_comparison(self._source, spec, known, change, is_accepted=is_accepted):
                 self._compare(spec, change, is_following=is_following)
                 return
@@ -196,7 +196,7 @@ class PartitionWatch:
                 "event": "partitions_kept", "source": self._source, "table": str(spec.table),
                 "target": spec.identifier, "change": str(change)})  # fmt: skip
         if change.emptied:
-            self._consent.closed(spec)
+            self._approvals.closed(spec)
         now = known.looked((part for part in found if part not in look.unread), horizon, waits=waits)
         has_kept = known.has_kept or bool(change.gone)
         self._notes.looked(spec, known, dataclasses.replace(now, has_kept=has_kept))
@@ -218,7 +218,9 @@ class PartitionWatch:
         del self._suspects[spec.key]
         return False
 
-    def _waits(self, spec: SourceTableSpec, known: Known, found: Sequence[Partition]) -> tuple[Seen, ...]:
+    def _waits(
+        self, spec: SourceTableSpec, known: KnownPartitions, found: Sequence[Partition]
+    ) -> tuple[SeenPartition, ...]:
         """Return partitions that the stream told of and the catalog does not show, if it may show them yet.
 
         The walsender is ahead of other sessions by a moment: what is not there at two looks is gone.
@@ -266,20 +268,20 @@ class PartitionWatch:
 
     def _is_applied_from(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
         """Whether a transaction's rows may not be in the target yet."""
-        position = self._roster.position(spec)
+        position = self._source_tables.position(spec)
         return position is None or commit_lsn >= position.lsn
 
-    def _compare(self, spec: SourceTableSpec, change: Change, *, is_following: bool) -> None:
+    def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
         """Have a table compared with its source: no row of it says which partition it is from."""
         _log.warning("partitions of a table changed: it is compared with its source", extra={
             "event": "partitions_changed", "source": self._source, "table": str(spec.table),
             "target": spec.identifier, "change": str(change)})  # fmt: skip
         if is_following:
-            self._roster.hold(spec)  # first: what is dropped from now on must come again
-        if not self._roster.look(spec).is_resync_due:  # else it is copied, which is as good
-            self._roster.resync(spec, is_due=True, is_repair=True)
+            self._source_tables.hold(spec)  # first: what is dropped from now on must come again
+        if not self._source_tables.look(spec).is_resync_due:  # else it is copied, which is as good
+            self._source_tables.resync(spec, is_due=True, is_repair=True)
         if is_following:
-            self._roster.set(spec, State.NEW)
+            self._source_tables.set(spec, State.NEW)
             self._requests.send(spec.key)
         else:
             self._forget(spec)
@@ -295,8 +297,8 @@ class PartitionWatch:
 
     def _stop(self, spec: SourceTableSpec, error: TableError) -> None:
         # Hold first: what is dropped from now on must come again.
-        self._roster.hold(spec)
-        self._roster.fail(spec, error)
+        self._source_tables.hold(spec)
+        self._source_tables.fail(spec, error)
 
 
 class _Look:
@@ -312,7 +314,7 @@ class _Look:
     def __init__(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        known: Known,
+        known: KnownPartitions,
         horizon: int,
         *,
         is_changelog: bool,

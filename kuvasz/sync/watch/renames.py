@@ -16,7 +16,7 @@ from typing import Any
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import TableName
 from kuvasz.source.catalog import introspect
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.source_context import SourceContext
 
 
 def located(
@@ -66,14 +66,14 @@ class Renames:
     """The names that tables of one source have now.
 
     Args:
-        basis: Of the source.
+        context: Of the source.
         attach: Has the lake load a table's target; returns the OID of the table whose rows it has, 0 if it has none.
     """
 
-    def __init__(self, basis: Basis, attach: Callable[[SourceTableSpec], int]) -> None:
-        self._source = basis.source.name
-        self._roster = basis.roster
-        self._bind = basis.around.routes.bind
+    def __init__(self, context: SourceContext, attach: Callable[[SourceTableSpec], int]) -> None:
+        self._source = context.source.name
+        self._source_tables = context.source_tables
+        self._bind = context.shared.routes.bind
         self._attach = attach
 
     def take(
@@ -92,9 +92,9 @@ class Renames:
         for spec in mine.values():
             if oid := self._attach(spec):
                 self._bind(self._source, spec, oid)
-                known[spec.key] = self._roster.mapped(spec), oid
+                known[spec.key] = self._source_tables.mapped(spec), oid
         for key, name in located(connection, known).items():
-            self._roster.rename(mine[key], name)
+            self._source_tables.rename(mine[key], name)
 
 
 __all__ = ["Renames", "located", "renamed"]

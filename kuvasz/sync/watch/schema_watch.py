@@ -48,7 +48,7 @@ OnTrouble = Callable[[SourceTableSpec, TableError | TableStuck], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
+class _Patrol:
     """What one patrol knows of all tables."""
 
     found: Mapping[TableName, SourceTable]
@@ -160,7 +160,7 @@ class SchemaWatch:
         """
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
             looks = dict(self._looks)  # first: what is looked at meanwhile is newer than what is found here
-            round_ = _Round(
+            round_ = _Patrol(
                 found=tables(connection, [spec.table for spec in self._source.tables], self._publications),
                 oids={spec.key: oid for oid, spec in tuple(self._spec_of.items())},
                 looks=looks,
@@ -168,7 +168,7 @@ class SchemaWatch:
             )
             return [spec.key for spec in self._source.tables if self._patrol(spec, round_, is_unfit=unfit(spec))]
 
-    def _patrol(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
+    def _patrol(self, spec: SourceTableSpec, round_: _Patrol, *, is_unfit: bool) -> bool:
         """Compare one table with its last look; returns whether it is to be looked at anew."""
         is_streaming = self._states.is_streaming(spec.identifier, self._source.name_of(spec))
         table, oid = round_.found.get(spec.table), round_.oids.get(spec.key, 0)
@@ -206,7 +206,7 @@ class SchemaWatch:
             return False
         return is_unfit
 
-    def _has_changed(self, spec: SourceTableSpec, table: SourceTable | None, round_: _Round) -> bool:
+    def _has_changed(self, spec: SourceTableSpec, table: SourceTable | None, round_: _Patrol) -> bool:
         """Whether a table is not what it was when it was looked at last."""
         seen = None if table is None else round_.looks.get(table.relation.oid)
         if table is None or seen is None or seen.table is None:
@@ -216,7 +216,7 @@ class SchemaWatch:
         except TableError:  # it is in error for what it is
             return False
 
-    def _catch_up(self, spec: SourceTableSpec, table: SourceTable, round_: _Round) -> None:
+    def _catch_up(self, spec: SourceTableSpec, table: SourceTable, round_: _Patrol) -> None:
         """Have the lake follow a change that no message has told."""
         oid = table.relation.oid
         with self._following:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kuvasz.decode import arrays, columns, numerics, plain, refusals, texts, times
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import DecodeError, InternalError
-from kuvasz.model import Kind, ValueType
+from kuvasz.model import LakeType, ValueType
 from kuvasz.typemap import arrow_type
 from tests.unit.decode import wires
 
@@ -60,7 +60,7 @@ def check(name: str, values: list[bytes | None], policy: str) -> None:
     array = attempt(wires.one_column(values), value_type, policy)
     if isinstance(array, ValueRefused):
         assert array.row in refused
-        if value_type.kind not in {Kind.LIST, Kind.MAP}:
+        if value_type.kind not in {LakeType.LIST, LakeType.MAP}:
             # A nested value with two faults may be refused for either: its form and its elements are read in turn.
             assert array.reason == refused[array.row].reason
         if name not in _TWO_PASSES:

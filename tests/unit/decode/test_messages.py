@@ -50,7 +50,7 @@ def test_type_truncate_origin_and_logical_message():
     assert messages.parse(SAMPLES[4]) == messages.Truncate(
         relation_oids=(16384, 16385), is_cascade=True, is_restart_identity=True
     )
-    assert messages.parse(SAMPLES[5]) == messages.Origin(commit_lsn=9, name="elsewhere")
+    assert messages.parse(SAMPLES[5]) == messages.ReplicationOrigin(commit_lsn=9, name="elsewhere")
     assert messages.parse(SAMPLES[6]) == messages.LogicalMessage(
         is_transactional=True, message_lsn=8, prefix="prefix", content=b"abc"
     )

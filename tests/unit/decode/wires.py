@@ -11,34 +11,34 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells, byte_array
-from kuvasz.model import Kind, ValueType, Wire
+from kuvasz.model import LakeType, ValueType, Wire
 
 if TYPE_CHECKING:
     import types
     from collections.abc import Iterator
 
-INT = ValueType(kind=Kind.INT, wire=Wire.INTEGER)
-LONG = ValueType(kind=Kind.LONG, wire=Wire.INTEGER)
-BOOLEAN = ValueType(kind=Kind.BOOLEAN, wire=Wire.BOOL)
-FLOAT = ValueType(kind=Kind.FLOAT, wire=Wire.FLOAT)
-DOUBLE = ValueType(kind=Kind.DOUBLE, wire=Wire.FLOAT)
-STRING = ValueType(kind=Kind.STRING)
-BYTEA = ValueType(kind=Kind.BINARY, wire=Wire.HEX)
-GEOMETRY = ValueType(kind=Kind.BINARY, wire=Wire.BARE_HEX)
-DATE = ValueType(kind=Kind.DATE, wire=Wire.DATE)
-TIMESTAMP = ValueType(kind=Kind.TIMESTAMP, wire=Wire.TIMESTAMP)
-TIMESTAMPTZ = ValueType(kind=Kind.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ)
-UUID = ValueType(kind=Kind.UUID, wire=Wire.UUID)
-HSTORE = ValueType(kind=Kind.MAP, wire=Wire.HSTORE)
-VECTOR = ValueType(kind=Kind.LIST, wire=Wire.VECTOR, element=FLOAT)
+INT = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
+LONG = ValueType(kind=LakeType.LONG, wire=Wire.INTEGER)
+BOOLEAN = ValueType(kind=LakeType.BOOLEAN, wire=Wire.BOOL)
+FLOAT = ValueType(kind=LakeType.FLOAT, wire=Wire.FLOAT)
+DOUBLE = ValueType(kind=LakeType.DOUBLE, wire=Wire.FLOAT)
+STRING = ValueType(kind=LakeType.STRING)
+BYTEA = ValueType(kind=LakeType.BINARY, wire=Wire.HEX)
+GEOMETRY = ValueType(kind=LakeType.BINARY, wire=Wire.BARE_HEX)
+DATE = ValueType(kind=LakeType.DATE, wire=Wire.DATE)
+TIMESTAMP = ValueType(kind=LakeType.TIMESTAMP, wire=Wire.TIMESTAMP)
+TIMESTAMPTZ = ValueType(kind=LakeType.TIMESTAMPTZ, wire=Wire.TIMESTAMPTZ)
+UUID = ValueType(kind=LakeType.UUID, wire=Wire.UUID)
+HSTORE = ValueType(kind=LakeType.MAP, wire=Wire.HSTORE)
+VECTOR = ValueType(kind=LakeType.LIST, wire=Wire.VECTOR, element=FLOAT)
 
 
 def decimal(precision: int, scale: int) -> ValueType:
-    return ValueType(kind=Kind.DECIMAL, wire=Wire.NUMERIC, precision=precision, scale=scale)
+    return ValueType(kind=LakeType.DECIMAL, wire=Wire.NUMERIC, precision=precision, scale=scale)
 
 
 def array(element: ValueType, delimiter: str = ",") -> ValueType:
-    return ValueType(kind=Kind.LIST, wire=Wire.ARRAY, element=element, delimiter=delimiter)
+    return ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=element, delimiter=delimiter)
 
 
 def one_column(values: list[bytes | None]) -> Cells:

@@ -7,10 +7,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from kuvasz.demo.fingerprint import Field, Fingerprint, Form, duckdb_query, postgres_query
+from kuvasz.demo.fingerprint import Form, RowField, RowFingerprint, duckdb_query, postgres_query
 
-FIELDS = (Field(name="id"), Field(name="price"), Field(name="note"), Field(name="ok"),
-          Field(name="at", form=Form.INSTANT))  # fmt: skip
+FIELDS = (RowField(name="id"), RowField(name="price"), RowField(name="note"), RowField(name="ok"),
+          RowField(name="at", form=Form.INSTANT))  # fmt: skip
 AT = datetime.datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=datetime.UTC)
 ROWS = [(1, decimal.Decimal("1.50"), "Žltý\n|", True, AT), (2, None, None, None, None)]
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(12, 2)), ("note", pa.string()), ("ok", pa.bool_()),
@@ -23,7 +23,7 @@ def in_duckdb(rows, sids=None):
     with duckdb.connect() as connection:
         connection.register("t", table)
         [(count, total)] = connection.execute(duckdb_query("t", FIELDS, sid="eu")).fetchall()
-    return Fingerprint(rows=count, total=total)
+    return RowFingerprint(rows=count, total=total)
 
 
 @pytest.mark.postgres
@@ -34,7 +34,7 @@ def test_postgres_and_duckdb_agree_on_equal_rows_in_any_order(database):
         [(rows, total)] = connection.execute(postgres_query("t", FIELDS)).fetchall()
 
     assert rows == 2
-    assert Fingerprint(rows=rows, total=int(total)) == in_duckdb(ROWS) == in_duckdb(ROWS[::-1])
+    assert RowFingerprint(rows=rows, total=int(total)) == in_duckdb(ROWS) == in_duckdb(ROWS[::-1])
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_rows_of_other_sources_do_not_count():
 
 
 def test_no_rows_have_a_fingerprint_too():
-    assert in_duckdb([]) == Fingerprint(rows=0, total=0)
+    assert in_duckdb([]) == RowFingerprint(rows=0, total=0)

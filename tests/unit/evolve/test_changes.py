@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kuvasz.evolve import known
-from kuvasz.evolve.changes import Change, Kind, compare
+from kuvasz.evolve.changes import Change, ChangeKind, compare
 from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, TEXT, VARCHAR, SourceTable, numeric
 
 
@@ -28,30 +28,32 @@ def retyped(table: SourceTable, attnum: int, kind: object, typmod: int = -1, *, 
     ("make", "expected", "is_copied"),
     [
         (lambda t: None, [], False),
-        (lambda t: t.add("c"), [(Kind.ADD, "c")], False),
-        (lambda t: t.add("c", default="{5}"), [(Kind.ADD, "c")], True),
-        (lambda t: t.add("c", is_volatile=True), [(Kind.ADD, "c")], True),
-        (lambda t: (t.add("c"), t.alter(4, has_default=True)), [(Kind.ADD, "c")], False),
-        (lambda t: (t.add("c"), t.alter(4, is_nullable=False)), [(Kind.ADD, "c")], False),
-        (lambda t: (t.add("c", default="{5}"), t.alter(4, has_default=False)), [(Kind.ADD, "c")], True),
+        (lambda t: t.add("c"), [(ChangeKind.ADD, "c")], False),
+        (lambda t: t.add("c", default="{5}"), [(ChangeKind.ADD, "c")], True),
+        (lambda t: t.add("c", is_volatile=True), [(ChangeKind.ADD, "c")], True),
+        (lambda t: (t.add("c"), t.alter(4, has_default=True)), [(ChangeKind.ADD, "c")], False),
+        (lambda t: (t.add("c"), t.alter(4, is_nullable=False)), [(ChangeKind.ADD, "c")], False),
+        (lambda t: (t.add("c", default="{5}"), t.alter(4, has_default=False)), [(ChangeKind.ADD, "c")], True),
         (lambda t: (t.add("c", default="{5}"), t.alter(4, has_default=False, missing=None), t.rewrite()),
-         [(Kind.ADD, "c")], True),
-        (lambda t: t.drop(2), [(Kind.DROP, "n")], False),
-        (lambda t: t.alter(2, name="m"), [(Kind.RENAME, "m")], False),
-        (lambda t: (t.drop(2), t.add("n")), [(Kind.ADD, "n"), (Kind.DROP, "n")], True),
-        (lambda t: (t.drop(2), t.alter(3, name="n")), [(Kind.RENAME, "n"), (Kind.DROP, "n")], False),
-        (lambda t: retyped(t, 2, BIGINT), [(Kind.RETYPE, "n")], True),
-        (lambda t: retyped(t, 3, VARCHAR, 14, is_rewritten=False), [(Kind.RETYPE, "name")], False),
-        (lambda t: retyped(t, 3, VARCHAR, 14), [(Kind.RETYPE, "name")], True),
+         [(ChangeKind.ADD, "c")], True),
+        (lambda t: t.drop(2), [(ChangeKind.DROP, "n")], False),
+        (lambda t: t.alter(2, name="m"), [(ChangeKind.RENAME, "m")], False),
+        (lambda t: (t.drop(2), t.add("n")), [(ChangeKind.ADD, "n"), (ChangeKind.DROP, "n")], True),
+        (lambda t: (t.drop(2), t.alter(3, name="n")), [(ChangeKind.RENAME, "n"), (ChangeKind.DROP, "n")], False),
+        (lambda t: retyped(t, 2, BIGINT), [(ChangeKind.RETYPE, "n")], True),
+        (lambda t: retyped(t, 3, VARCHAR, 14, is_rewritten=False), [(ChangeKind.RETYPE, "name")], False),
+        (lambda t: retyped(t, 3, VARCHAR, 14), [(ChangeKind.RETYPE, "name")], True),
         (lambda t: t.rewrite(), [], False),
         (lambda t: t.alter(2, is_nullable=False), [], False),
-        (lambda t: (t.rewrite(), t.alter(2)), [(Kind.REWRITE, "n")], True),
+        (lambda t: (t.rewrite(), t.alter(2)), [(ChangeKind.REWRITE, "n")], True),
         (lambda t: t.alter(1, facts=("a", "b")), [], False),
-        (lambda t: (t.add("c"), t.rewrite()), [(Kind.ADD, "c")], True),
+        (lambda t: (t.add("c"), t.rewrite()), [(ChangeKind.ADD, "c")], True),
         (lambda t: (t.add("c"), t.drop(4)), [], False),
     ],
 )  # fmt: skip
-def test_changes(make: Callable[[SourceTable], object], expected: list[tuple[Kind, str]], is_copied: bool) -> None:
+def test_changes(
+    make: Callable[[SourceTable], object], expected: list[tuple[ChangeKind, str]], is_copied: bool
+) -> None:
     found = changes(make)
     assert sorted((change.kind.value, change.name) for change in found) == sorted((k.value, n) for k, n in expected)
     assert any(change.why_copy for change in found) == is_copied
@@ -97,17 +99,17 @@ def test_nothing_is_made_of_what_an_earlier_version_did_not_write() -> None:
     (old,) = known.parse({known.PREFIX + "eu": '{"oid": 100, "columns": {"id": 1, "n": 2, "name": 3}}'}, "t").values()
     assert compare(old, table.catalog()) == []
     table.alter(2, name="m")
-    assert [change.kind for change in compare(old, table.catalog())] == [Kind.RENAME]
+    assert [change.kind for change in compare(old, table.catalog())] == [ChangeKind.RENAME]
     table.add("c")
     table.alter(4, has_default=True)
     assert [bool(change.why_copy) for change in compare(old, table.catalog())] == [False, True]
     assert dataclasses.replace(old, oid=1).oid == 1
 
 
-@pytest.mark.parametrize(("facts", "expected"), [(("a", "b", "c"), []), (("b", "c"), [Kind.REDEFINE]),
-                                                 ((), [Kind.REDEFINE])])  # fmt: skip
+@pytest.mark.parametrize(("facts", "expected"), [(("a", "b", "c"), []), (("b", "c"), [ChangeKind.REDEFINE]),
+                                                 ((), [ChangeKind.REDEFINE])])  # fmt: skip
 def test_what_values_read_as_is_kept_by_labels_that_are_added_alone(
-    facts: tuple[str, ...], expected: list[Kind]
+    facts: tuple[str, ...], expected: list[ChangeKind]
 ) -> None:
     table = SourceTable()
     table.alter(2, facts=("a", "b"))
@@ -123,7 +125,7 @@ def test_a_partitioned_table_is_rewritten_with_its_partitions() -> None:
     for files, is_rewritten in ((1, False), (2, True), (0, False)):
         after = dataclasses.replace(table.catalog(), file=0, leaf_files=files)
         found = compare(known.of(before, {}), after)
-        assert [change.kind for change in found] == [Kind.REWRITE] * is_rewritten
+        assert [change.kind for change in found] == [ChangeKind.REWRITE] * is_rewritten
 
 
 def listed(table: SourceTable, *hidden: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuvasz.fold.difference import Difference, Kind, Listing, difference, find
+from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference, find
 from kuvasz.fold.keys import Keys
 
 #: Few keys and contents, so that they meet; large ones, so that words are not taken for signed.
@@ -25,12 +25,12 @@ def listing(rows: list[tuple[tuple[int, int], int]]) -> Listing:
     )  # fmt: skip
 
 
-def kinds(found: Difference) -> dict[tuple[int, int], Kind]:
+def kinds(found: Difference) -> dict[tuple[int, int], DifferenceKind]:
     pairs = zip(found.keys.hi.tolist(), found.keys.lo.tolist(), strict=True)
-    return dict(zip(pairs, [Kind(kind) for kind in found.kinds.tolist()], strict=True))
+    return dict(zip(pairs, [DifferenceKind(kind) for kind in found.kinds.tolist()], strict=True))
 
 
-def expected(source: list, lake: list) -> dict[tuple[int, int], Kind]:
+def expected(source: list, lake: list) -> dict[tuple[int, int], DifferenceKind]:
     """Row by row."""
     sides = [collections.defaultdict(list), collections.defaultdict(list)]
     for side, rows in zip(sides, (source, lake), strict=True):
@@ -42,11 +42,11 @@ def expected(source: list, lake: list) -> dict[tuple[int, int], Kind]:
         if len(here) == len(there) and sum(here) == sum(there):
             continue
         if not here:
-            found[key] = Kind.EXTRA
+            found[key] = DifferenceKind.EXTRA
         elif len(there) < len(here):
-            found[key] = Kind.MISSING
+            found[key] = DifferenceKind.MISSING
         else:
-            found[key] = Kind.DOUBLED if len(there) > len(here) else Kind.CHANGED
+            found[key] = DifferenceKind.DOUBLED if len(there) > len(here) else DifferenceKind.CHANGED
     return found
 
 

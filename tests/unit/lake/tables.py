@@ -14,7 +14,7 @@ from kuvasz.lake.format import table_identity
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, LakeSchema
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.model import Kind, TableType, ValueType
+from kuvasz.model import LakeType, TableType, ValueType
 from kuvasz.ports import Target
 
 TARGET = Target(name="shop.items")
@@ -34,7 +34,7 @@ class Iceberg:
     uuid, location, format_version, snapshot_id = "0b5e", "file:///nowhere/items", 3, None
 
     def __init__(self, target: Target, key: tuple[str, ...]) -> None:
-        fields = (Field(field_id=1, name="id", type=ValueType(kind=Kind.LONG)),)
+        fields = (Field(field_id=1, name="id", type=ValueType(kind=LakeType.LONG)),)
         self.now = LakeSchema(schema_id=0, fields=fields)
         self.properties = table_identity.render(target, key)
         self.live: list[LiveFile] = []

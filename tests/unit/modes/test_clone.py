@@ -34,7 +34,7 @@ def shape(found: object = None) -> Shape:
 ITEMS = shape()
 
 
-def apply(*messages: bytes, to: Shape = ITEMS) -> clone.Applied:
+def apply(*messages: bytes, to: Shape = ITEMS) -> clone.Folded:
     data, lengths = joined(list(messages))
     return clone.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
 

@@ -37,7 +37,7 @@ def delete(n: int) -> bytes:
     return message("D", old=cells(n), old_tag="O")
 
 
-def apply(*messages: bytes) -> clone.Applied:
+def apply(*messages: bytes) -> clone.Folded:
     data, lengths = joined(list(messages))
     return dispatch.apply_changes(ITEMS, np.frombuffer(data, np.uint8), lengths)
 
@@ -89,7 +89,7 @@ def test_a_change_without_its_old_row_is_refused() -> None:
 
 def test_copies_have_keys_of_their_own() -> None:
     found = Keys(hi=np.array([5, 5], np.uint64), lo=np.array([1, 2], np.uint64))
-    copies = keyless.Copies.between(np.array([0, 2]), np.array([3, 4]))
+    copies = keyless.RowCopies.between(np.array([0, 2]), np.array([3, 4]))
     assert (copies.of.tolist(), copies.number.tolist()) == ([0, 0, 0, 1, 1], [0, 1, 2, 2, 3])
     told = pairs(keyless.copy_keys(found.take(copies.of), copies.number))
     assert len(set(told)) == 5

@@ -11,12 +11,12 @@ import pytest
 
 from kuvasz.decode import tuples
 from kuvasz.errors import DecodeError
-from kuvasz.model import Kind, ValueType, Wire
+from kuvasz.model import LakeType, ValueType, Wire
 from kuvasz.modes import row_rules
 from kuvasz.modes.row_rules import Computed, Evaluated, Input, Transform
 
-TEXT = ValueType(kind=Kind.STRING)
-INT = ValueType(kind=Kind.INT, wire=Wire.INTEGER)
+TEXT = ValueType(kind=LakeType.STRING)
+INT = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
 PLAN = Transform(
     place="source eu, table public.t",
     inputs=(Input(name="id", column=0, type=INT), Input(name="body", column=1, type=TEXT)),
@@ -39,7 +39,7 @@ def row(*values: object) -> bytes:
     return struct.pack(">H", len(values)) + b"".join(cell(value) for value in values)
 
 
-def split(*messages: bytes) -> tuples.Changes:
+def split(*messages: bytes) -> tuples.RowChanges:
     lengths = np.array([len(message) for message in messages], np.uint32)
     return tuples.split_changes(b"".join(messages), lengths, 2)
 
@@ -76,7 +76,7 @@ def test_expressions_see_rows_alone_that_carry_what_they_look_at() -> None:
 
 @pytest.mark.parametrize(("policy", "expected"), [("null", [None]), ("clamp", [9999])])
 def test_what_expressions_look_at_goes_by_the_policy_of_the_table(policy: str, expected: list[int | None]) -> None:
-    day = Input(name="day", column=1, type=ValueType(kind=Kind.DATE, wire=Wire.DATE))
+    day = Input(name="day", column=1, type=ValueType(kind=LakeType.DATE, wire=Wire.DATE))
     plan = dataclasses.replace(PLAN, inputs=(PLAN.inputs[0], day))
     changes = split(insert("1", "infinity"))
     found = row_rules.inputs_of(plan, changes.new, out_of_range=policy)["i1"].to_pylist()

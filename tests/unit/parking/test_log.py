@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import StateError
 from kuvasz.model import Segment, TableName, Truncation
-from kuvasz.parking.log import Change, Group, LogDamaged, ParkingLog
+from kuvasz.parking.log import Change, LogDamaged, ParkingLog, TransactionGroup
 from tests.contract.changes import Sender, again, insert, relation
 
 ID = "0123456789abcdef" * 2
@@ -40,7 +40,7 @@ def facts(change: Change) -> tuple:
     return change.source, change.relation, bytes(change.data), *(array.tolist() for array in arrays)
 
 
-def rows(groups: Sequence[Group]) -> list[tuple]:
+def rows(groups: Sequence[TransactionGroup]) -> list[tuple]:
     return [facts(change) for group in groups for change in group.changes]
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from kuvasz.errors import StateError
 from kuvasz.parking.log import LogDamaged
-from kuvasz.parking.lot import ParkingLot
+from kuvasz.parking.lot import ParkingLogs
 from tests.contract.changes import Sender, again, insert
 
 T, S = "shop.items", "shop_eu"
 
 
-class Lot(ParkingLot):
+class Lot(ParkingLogs):
     def __init__(self, folder: Path, most_bytes: int = 1 << 20) -> None:
         self.held: list[tuple[str, str]] = []
         super().__init__(

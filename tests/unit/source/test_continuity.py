@@ -6,29 +6,29 @@ import pytest
 
 from kuvasz.errors import SlotLost, SourceReplaced
 from kuvasz.source import continuity
-from kuvasz.source.continuity import Server
+from kuvasz.source.continuity import ServerState
 from kuvasz.source.slots import SlotState
-from kuvasz.state.standing import Standing
+from kuvasz.state.standing import SourceRecord
 
 SLOT = SlotState(
     name="kuvasz_shop", plugin="pgoutput", database="shop", is_temporary=False, active_pid=None,
     confirmed_flush_lsn=0x100, restart_lsn=0x90, wal_status="reserved", safe_wal_bytes=None, retained_bytes=None,
 )  # fmt: skip
-KNOWN = Standing(system_id="71", timeline=2, confirmed_lsn=0x100)
-SERVER = Server(system_id="71", timeline=2, wal_lsn=0x200, slot_name=SLOT.name, slot=SLOT)
+KNOWN = SourceRecord(system_id="71", timeline=2, confirmed_lsn=0x100)
+SERVER = ServerState(system_id="71", timeline=2, wal_lsn=0x200, slot_name=SLOT.name, slot=SLOT)
 APPLIED = 0xF0
 
 
-def why_lost(standing: Standing, applied_lsn: int, server: Server) -> str | None:
+def why_lost(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     error = continuity.lost("eu", standing, applied_lsn, server, "/x/file")
     return None if error is None else error.message.removeprefix("source eu: ")
 
 
-def changed(**facts: object) -> Server:
+def changed(**facts: object) -> ServerState:
     return dataclasses.replace(SERVER, **facts)
 
 
-def slot(**facts: object) -> Server:
+def slot(**facts: object) -> ServerState:
     return changed(slot=dataclasses.replace(SLOT, **facts))
 
 
@@ -44,13 +44,13 @@ def slot(**facts: object) -> Server:
         changed(timeline=3),  # the history is asked for by the reader
     ],
 )
-def test_goes_on(server: Server) -> None:
+def test_goes_on(server: ServerState) -> None:
     assert why_lost(KNOWN, APPLIED, server) is None
 
 
 def test_what_is_not_known_is_not_compared() -> None:
-    assert why_lost(Standing(), 0, slot(confirmed_flush_lsn=0x1FF)) is None
-    assert why_lost(Standing(), APPLIED, changed(timeline=1)) is None
+    assert why_lost(SourceRecord(), 0, slot(confirmed_flush_lsn=0x1FF)) is None
+    assert why_lost(SourceRecord(), APPLIED, changed(timeline=1)) is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_not_known_is_not_compared() -> None:
         (changed(wal_lsn=0xE0), "its WAL ends at 0/E0, and the lake has its changes up to 0/F0: an older backup"),
     ],
 )
-def test_tells_why_it_cannot_go_on(server: Server, told: str) -> None:
+def test_tells_why_it_cannot_go_on(server: ServerState, told: str) -> None:
     why = why_lost(KNOWN, APPLIED, server)
     assert why is not None
     assert told in why
@@ -90,14 +90,14 @@ def test_tells_why_it_cannot_go_on(server: Server, told: str) -> None:
     (changed(system_id="72"), SourceReplaced), (changed(wal_lsn=0xE0), SourceReplaced),
     (changed(slot=None), SlotLost), (slot(wal_status="lost"), SlotLost),
 ])  # fmt: skip
-def test_tells_another_source_from_a_slot_that_is_lost(server: Server, kind: type[SlotLost]) -> None:
+def test_tells_another_source_from_a_slot_that_is_lost(server: ServerState, kind: type[SlotLost]) -> None:
     error = continuity.lost("eu", KNOWN, APPLIED, server, "/x/file")
     assert type(error) is kind
     assert continuity.lost("eu", KNOWN, APPLIED, SERVER, "/x/file") is None
 
 
 def test_without_a_note_the_lake_says_what_is_missing() -> None:
-    assert why_lost(Standing(), APPLIED, changed(slot=None)) == (
+    assert why_lost(SourceRecord(), APPLIED, changed(slot=None)) == (
         "slot kuvasz_shop is gone: the changes between 0/F0 and 0/200 are missing"
     )
 

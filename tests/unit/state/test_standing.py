@@ -4,48 +4,48 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.state.standing import FOLDER, Standing, StandingFile
+from kuvasz.state.standing import FOLDER, SourceRecord, SourceRecordFile
 
-KNOWN = Standing(system_id="71", timeline=3, confirmed_lsn=0x1_0000_0000)
+KNOWN = SourceRecord(system_id="71", timeline=3, confirmed_lsn=0x1_0000_0000)
 
 
 def test_a_killed_process_leaves_what_it_was_about_to_confirm(tmp_path: Path) -> None:
-    file = StandingFile(tmp_path, "shop_eu", "boot")
-    assert file.standing == Standing()
+    file = SourceRecordFile(tmp_path, "shop_eu", "boot")
+    assert file.standing == SourceRecord()
     file.update(KNOWN)
     file.confirming(KNOWN.confirmed_lsn + 5)
     file.confirming(7)  # never back
-    found = StandingFile(tmp_path, "shop_eu", "boot")
-    assert found.standing == Standing(system_id="71", timeline=3, confirmed_lsn=KNOWN.confirmed_lsn + 5)
-    assert StandingFile(tmp_path, "shop_us", "boot").standing == Standing()
+    found = SourceRecordFile(tmp_path, "shop_eu", "boot")
+    assert found.standing == SourceRecord(system_id="71", timeline=3, confirmed_lsn=KNOWN.confirmed_lsn + 5)
+    assert SourceRecordFile(tmp_path, "shop_us", "boot").standing == SourceRecord()
 
 
 @pytest.mark.parametrize("boot_id", ["another", ""])
 def test_after_the_machine_went_down_the_confirmed_lsn_is_unknown_but_for_a_clean_end(
     tmp_path: Path, boot_id: str
 ) -> None:
-    file = StandingFile(tmp_path, "shop_eu", boot_id and "boot")
+    file = SourceRecordFile(tmp_path, "shop_eu", boot_id and "boot")
     file.update(KNOWN)
-    lost = StandingFile(tmp_path, "shop_eu", boot_id).standing
-    assert lost == Standing(system_id="71", timeline=3)
+    lost = SourceRecordFile(tmp_path, "shop_eu", boot_id).standing
+    assert lost == SourceRecord(system_id="71", timeline=3)
     file.close()
     file.close()
-    kept = StandingFile(tmp_path, "shop_eu", boot_id)
+    kept = SourceRecordFile(tmp_path, "shop_eu", boot_id)
     assert kept.standing == KNOWN
     kept.update(KNOWN)  # from now on it may be behind again
-    assert StandingFile(tmp_path, "shop_eu", "third").standing.confirmed_lsn == 0
+    assert SourceRecordFile(tmp_path, "shop_eu", "third").standing.confirmed_lsn == 0
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"is_closed": true}'])
 def test_a_damaged_file_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "shop_eu.json").write_text(text)
-    assert StandingFile(tmp_path, "shop_eu", "boot").standing == Standing()
+    assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing == SourceRecord()
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("")
-    file = StandingFile(tmp_path, "shop_eu", "boot")
+    file = SourceRecordFile(tmp_path, "shop_eu", "boot")
     file.update(KNOWN)
     file.confirming(KNOWN.confirmed_lsn + 1)
     assert file.standing.confirmed_lsn == KNOWN.confirmed_lsn + 1

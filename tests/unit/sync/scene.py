@@ -11,14 +11,14 @@ from kuvasz.config.load import load
 from kuvasz.config.model import WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.lake.memory import MemoryLake
-from kuvasz.model import Position
-from kuvasz.parking.lot import ParkingLot
+from kuvasz.model import SourcePosition
+from kuvasz.parking.lot import ParkingLogs
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
-from kuvasz.sync.context.shared import Surroundings
-from kuvasz.sync.context.source_context import Basis
+from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules.targets import Targets, feed_of, target_of
 from tests.contract.changes import ITEMS
 
@@ -57,14 +57,18 @@ class Scene:
         self.lake.open()
         self.items, self.others = self.source.tables
         self.settled: list[str] = []
-        self.around = Surroundings(
+        self.shared = Shared(
             lake=self.lake, routes=Targets([self.source], 1), inboxes=(), progress=self.progress, budget=Budget(1),
             states=self.states, spill_bytes=1, gulp_bytes=1, copies=asyncio.Semaphore(1), state_folder=folder,
             settle=self._settle, on_copy=lambda *_: None,
-            lot=ParkingLot(folder, 0, self.progress.hold, self.progress.release), when_parked_full=when_parked_full,
+            lot=ParkingLogs(folder, 0, self.progress.hold, self.progress.release), when_parked_full=when_parked_full,
         )  # fmt: skip
-        self.basis = Basis.of(self.source, self.around)
-        self.lifetime, self.roster, self.requests = self.basis.lifetime, self.basis.roster, self.basis.requests
+        self.context = SourceContext.of(self.source, self.shared)
+        self.lifetime, self.source_tables, self.requests = (
+            self.context.lifetime,
+            self.context.source_tables,
+            self.context.requests,
+        )
 
     def table(self, spec: SourceTableSpec, **facts: object) -> SourceTable:
         """Return what the source's catalog says of a table."""
@@ -78,4 +82,4 @@ class Scene:
         """Have the lake hold a table, without rows."""
         feed, relation = feed_of(self.source, spec), dataclasses.replace(ITEMS, table=spec.table)
         self.lake.prepare(target_of(spec), feed, relation)
-        self.lake.copy(feed, relation, [], Position(lsn=lsn), lambda *_: None)
+        self.lake.copy(feed, relation, [], SourcePosition(lsn=lsn), lambda *_: None)

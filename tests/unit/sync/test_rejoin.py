@@ -12,7 +12,7 @@ import pytest
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
-from kuvasz.sync.rejoin import Readmission
+from kuvasz.sync.rejoin import Rejoin
 from tests.unit.sync.scene import Scene
 
 READER: Any = SimpleNamespace(stop=lambda: None)
@@ -26,17 +26,17 @@ class World(Scene):
         self.is_usable, self.error, self.is_unknown, self.is_broken = True, None, False, False
         self.did: list[tuple[str, str]] = []
         for spec in self.source.tables:
-            self.roster.tables[spec.key] = self.table(spec)
+            self.source_tables.tables[spec.key] = self.table(spec)
         stream: Any = SimpleNamespace(
             reader=SimpleNamespace(stop=lambda: self.did.append(("begin again", ""))), rejoin=self._rejoin
         )
-        admission: Any = SimpleNamespace(
+        preparation: Any = SimpleNamespace(
             is_unknown=lambda _: self.is_unknown, refuse=lambda spec, _: self._note("refuse", spec)
         )
-        inspection: Any = SimpleNamespace(look=self._look)
+        setup: Any = SimpleNamespace(look=self._look)
         copies: Any = SimpleNamespace(beside=self._copy)
         parking: Any = SimpleNamespace(moving=asyncio.Lock())
-        self.readmission = Readmission(self.basis, admission, inspection, copies, parking, stream)
+        self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream)
 
     def _note(self, what: str, spec: SourceTableSpec) -> None:
         self.did.append((what, spec.identifier))
@@ -65,8 +65,8 @@ class World(Scene):
             for key in keys:
                 self.requests.add(key)
             tasks = [
-                asyncio.create_task(self.readmission.run(READER)),
-                asyncio.create_task(self.readmission.copy(READER, "7")),
+                asyncio.create_task(self.rejoining.run(READER)),
+                asyncio.create_task(self.rejoining.copy(READER, "7")),
             ]
             await asyncio.sleep(0.2)
             for task in tasks:
@@ -86,7 +86,7 @@ def world(tmp_path: Path) -> World:
 @pytest.mark.parametrize("state", [State.NEW, State.ERROR])
 def test_a_table_with_rows_follows_from_its_position(world: World, state: State) -> None:
     world.copy(world.items)
-    world.roster.set(world.items, state)
+    world.source_tables.set(world.items, state)
     assert world.run("shop.items") == [("look", "shop.items"), ("rejoin", "shop.items")]
     assert world.settled == ["shop.items"]
     assert world.progress.held(world.source.name) == {"shop.items"}, "until the reader has gone back"
@@ -98,10 +98,10 @@ def test_a_table_without_rows_is_copied_first(world: World) -> None:
 
 
 def test_new_tables_of_a_connection_are_copied_and_those_of_the_last_one_forgotten(world: World) -> None:
-    world.readmission.begin([world.items])
+    world.rejoining.begin([world.items])
 
     def before() -> None:
-        world.readmission.begin([world.others])
+        world.rejoining.begin([world.others])
 
     assert world.run(before=before) == [("copy", "shop.others"), ("rejoin", "shop.others")]
 
@@ -113,7 +113,7 @@ def test_a_copy_that_failed_brings_nothing_back(world: World) -> None:
 
 @pytest.mark.parametrize("state", [State.COPYING, State.CATCHING_UP, State.STREAMING])
 def test_a_table_that_is_busy_is_left_alone(world: World, state: State) -> None:
-    world.roster.set(world.items, state)
+    world.source_tables.set(world.items, state)
     assert world.run("shop.items") == []
 
 
@@ -123,23 +123,23 @@ def test_a_paused_table_waits(world: World) -> None:
 
 
 def test_a_table_that_streams_is_taken_out_to_be_copied_again(world: World) -> None:
-    world.roster.set(world.items, State.STREAMING)
-    world.roster.resync(world.items, is_due=True)
+    world.source_tables.set(world.items, State.STREAMING)
+    world.source_tables.resync(world.items, is_due=True)
     world.is_usable = False
     assert world.run("shop.items") == [("look", "shop.items")]
-    assert world.roster.state(world.items) is State.NEW
+    assert world.source_tables.state(world.items) is State.NEW
 
 
 def test_a_table_paused_while_it_is_copied_stays_so(world: World) -> None:
-    world.readmission.begin([])
+    world.rejoining.begin([])
 
     def before() -> None:
-        world.readmission.begin([world.items])
+        world.rejoining.begin([world.items])
         world.states.pause("shop.items", world.source.name)
-        world.roster.set(world.items, State.COPYING)
+        world.source_tables.set(world.items, State.COPYING)
 
     assert world.run(before=before) == [("copy", "shop.items")]
-    assert world.roster.state(world.items) is State.PAUSED
+    assert world.source_tables.state(world.items) is State.PAUSED
 
 
 def test_a_source_that_does_not_answer_refuses_the_table(world: World) -> None:
@@ -152,9 +152,9 @@ def test_a_new_connection_finds_out_whether_inserts_may_be_named_but_tears_no_co
     world: World, is_copying: bool
 ) -> None:
     world.copy(world.items)
-    world.roster.tables["shop.items"] = world.table(world.items, can_update=False)
+    world.source_tables.tables["shop.items"] = world.table(world.items, can_update=False)
     if is_copying:
-        world.roster.set(world.others, State.COPYING)
+        world.source_tables.set(world.others, State.COPYING)
     begun = [] if is_copying else [("begin again", "")]
     assert world.run("shop.items") == [("look", "shop.items"), *begun]
 
@@ -163,7 +163,7 @@ def test_a_table_that_is_wanted_anew_while_it_is_copied_is_looked_at_again(world
     world.is_usable = False
 
     def before() -> None:
-        world.readmission.begin([world.items])
-        world.roster.resync(world.items, is_due=True)
+        world.rejoining.begin([world.items])
+        world.source_tables.resync(world.items, is_due=True)
 
     assert world.run(before=before) == [("copy", "shop.items"), ("look", "shop.items")]

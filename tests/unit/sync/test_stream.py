@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import TableError
-from kuvasz.state.standing import StandingFile
+from kuvasz.state.standing import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.stream import Stream
 from tests.unit.sync.scene import Scene
@@ -26,7 +26,7 @@ class World(Scene):
         parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self.parking_from.__setitem__)
         slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, applied=list)
         self.stream = Stream(
-            self.basis, parking, slot, StandingFile(folder, self.source.name),
+            self.context, parking, slot, SourceRecordFile(folder, self.source.name),
             follow=lambda relation, *_: relation, on_truncate=lambda *_: None,
             is_unknown=lambda spec: spec.key in self.unknown,
         )  # fmt: skip
@@ -67,13 +67,13 @@ def test_a_copied_table_follows_from_the_next_connection_on(world: World) -> Non
 @pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
 def test_a_table_that_is_stopped_holds_its_source(world: World, state: State) -> None:
     world.copy(world.items)
-    world.roster.set(world.items, state)
+    world.source_tables.set(world.items, state)
     world.stream.begin(world.items, is_streamed=True)
-    assert (world.roster.state(world.items), world.held) == (state, {"shop.items"})
+    assert (world.source_tables.state(world.items), world.held) == (state, {"shop.items"})
 
 
 def test_only_a_table_that_needs_nothing_of_the_stream_lets_go(world: World) -> None:
-    world.roster.set(world.items, State.ERROR)
+    world.source_tables.set(world.items, State.ERROR)
     world.stream.begin(world.items, is_streamed=True)
     assert not world.held, "it has no rows, and a copy brings all of them"
     world.unknown.add("shop.items")
@@ -91,17 +91,17 @@ def test_what_is_parked_comes_first(world: World) -> None:
     world.stream.begin(world.items, is_streamed=True)
     assert world.parking_from == {"shop.items": 1}
     assert asyncio.run(world.requests.next()) == ["shop.items"]
-    assert not world.roster.is_streaming(world.items)
+    assert not world.source_tables.is_streaming(world.items)
     assert world.held == {"shop.items"}
 
 
 def test_the_changes_of_members_wait_at_the_source(world: World) -> None:
     member = dataclasses.replace(world.items, member="7")
-    world.states.add(member.identifier, world.roster.name(member), "public.items_7")
+    world.states.add(member.identifier, world.source_tables.name(member), "public.items_7")
     world.copy(member)
     world.parked.add("shop.items")
     world.stream.begin(member, is_streamed=True)
-    assert world.roster.is_streaming(member)
+    assert world.source_tables.is_streaming(member)
 
 
 def test_a_table_that_failed_by_another_source_does_not_follow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_table_that_failed_by_another_source_does_not_follow(world: World, mon
     error = TableError("it was broken")
     monkeypatch.setattr(world.lake, "failure", lambda _: error)
     world.stream.begin(world.items, is_streamed=True)
-    state = world.roster.look(world.items)
+    state = world.source_tables.look(world.items)
     assert (state.state, state.error, state.retry_at is not None) == (State.ERROR, error, True)
     assert world.held == {"shop.items"}
 
@@ -123,7 +123,7 @@ def test_leaving_a_connection_cuts_it_off(world: World) -> None:
     assert world.settled == ["shop.items", "shop.others"]
     assert not world.states.is_active("shop.items", world.source.name, 1)
     assert world.states.is_active("shop.items", world.source.name, 2)
-    assert world.roster.state(world.others) is State.NEW, "what is parked is to be replayed first"
+    assert world.source_tables.state(world.others) is State.NEW, "what is parked is to be replayed first"
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -136,7 +136,7 @@ def test_a_table_is_let_go_when_the_reader_has_gone_back(world: World, is_replac
 
     world.copy(world.items)
     asyncio.run(run())
-    assert world.roster.is_streaming(world.items)
+    assert world.source_tables.is_streaming(world.items)
     assert not world.states.is_active("shop.items", world.source.name, 3)
     assert world.held == ({"shop.items"} if is_replaced else frozenset())
 

@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.memory import MemoryLake
-from kuvasz.model import Delivery, Position, Relation, Segment, TableName, Truncation
+from kuvasz.model import Delivery, Relation, Segment, SourcePosition, TableName, Truncation
 from kuvasz.ports import Failure, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
@@ -56,7 +56,7 @@ class Bench:
         self.receipts: list[Receipt] = []
         for name, found in ((TARGET, ITEMS), (OTHER, OTHERS)):
             self.lake.prepare(target(name), feed("eu", name, table=found.table), found)
-            self.lake.copy(feed("eu", name), found, [], Position(lsn=1000), lambda *_: None)
+            self.lake.copy(feed("eu", name), found, [], SourcePosition(lsn=1000), lambda *_: None)
             self.states.add(name, "eu", str(found.table))
             self.states.activate(name, "eu", 1)
         self.progress.restarted("eu", 1)

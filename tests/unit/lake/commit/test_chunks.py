@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import Position, Relation, Segment, Truncation
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import Relation, Segment, SourcePosition, Truncation
 from tests.contract.changes import ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
@@ -99,16 +99,16 @@ def test_a_relation_that_is_equal_is_the_same_version() -> None:
 
 def test_reached_never_goes_back_and_counts_what_did_not_touch_the_table() -> None:
     cut = chunks.cut([Sender().one(insert(1))], {}, 1 << 20)
-    known = {"eu": Position(lsn=500, system_id="7"), "us": Position(lsn=900, commit_lsn=890, rows=3)}
+    known = {"eu": SourcePosition(lsn=500, system_id="7"), "us": SourcePosition(lsn=900, commit_lsn=890, rows=3)}
     through = {"eu": 1500, "us": 800, "new": 70}
     assert chunks.reached(cut, through, known) == {
-        "eu": Position(lsn=1500, commit_lsn=1100, rows=1, system_id="7", commit_us=11_000),
-        "us": Position(lsn=900, commit_lsn=890, rows=3),
+        "eu": SourcePosition(lsn=1500, commit_lsn=1100, rows=1, system_id="7", commit_us=11_000),
+        "us": SourcePosition(lsn=900, commit_lsn=890, rows=3),
     }
-    assert chunks.reached(cut, {}, {}) == {"eu": Position(lsn=1108, commit_lsn=1100, rows=1, commit_us=11_000)}
+    assert chunks.reached(cut, {}, {}) == {"eu": SourcePosition(lsn=1108, commit_lsn=1100, rows=1, commit_us=11_000)}
 
 
 def test_an_era_only_moves_forward() -> None:
-    era = Era.begin({"eu": Position(lsn=5)})
+    era = WriteEra.begin({"eu": SourcePosition(lsn=5)})
     era.accept({"eu": 3, "us": 7})
     assert era.accepted == {"eu": 5, "us": 7}

@@ -9,7 +9,7 @@ from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.written import WrittenTable
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset
-from kuvasz.lake.table.write_era import Era
+from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Operations
 from kuvasz.ports import TableWork
 from tests.contract.changes import Sender, insert
@@ -32,7 +32,7 @@ def written() -> WrittenTable:
     }  # fmt: skip
     results = tuple(done[step.source].pop(0) if isinstance(step, chunks.Chunk) else step for step in cut.steps)
     work = TableWork(target="shop.items", changes=(), through={})
-    return WrittenTable(work=work, cut=cut, results=results, era=Era(accepted={}), generations={"eu": 1})
+    return WrittenTable(work=work, cut=cut, results=results, era=WriteEra(accepted={}), generations={"eu": 1})
 
 
 def test_a_truncation_has_no_files(written: WrittenTable) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kuvasz.fold.difference import Difference, Kind
+from kuvasz.fold.difference import Difference, DifferenceKind
 from kuvasz.fold.events import Events, Fault
 from kuvasz.lake.compare import growing
 from kuvasz.lake.compare.comparison import Comparison
@@ -71,11 +71,11 @@ class Bench:
         )
 
 
-def told(comparison: Comparison, found: Difference) -> dict[tuple[str, ...], Kind]:
+def told(comparison: Comparison, found: Difference) -> dict[tuple[str, ...], DifferenceKind]:
     texts = {}
     for side in ("lake", "source"):
         texts |= comparison.key_values(found.keys, side)
-    return {texts[number]: Kind(kind) for number, kind in enumerate(found.kinds.tolist())}
+    return {texts[number]: DifferenceKind(kind) for number, kind in enumerate(found.kinds.tolist())}
 
 
 def test_the_newest_row_of_an_append_table_counts(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_the_newest_row_of_an_append_table_counts(tmp_path: Path) -> None:
     bench.add(test_append.apply(update(1, 2, "a"), update(2, 5, "a"), insert(9, 1, "deleted since")).rows)
     comparison = bench.against((1, 2, "a"), (2, 1, "a"), (3, 1, None), (4, 1, "x"))
     found = told(comparison, comparison.difference())
-    assert found == {("2",): Kind.CHANGED, ("3",): Kind.CHANGED, ("4",): Kind.MISSING}
+    assert found == {("2",): DifferenceKind.CHANGED, ("3",): DifferenceKind.CHANGED, ("4",): DifferenceKind.MISSING}
     assert comparison.rows == {"source": 4, "lake": 6}
     unordered = bench.against((1, 2, "a"), (2, 1, "a"), (3, 1, None), (4, 1, "x"), is_ordered=False)
-    assert told(unordered, unordered.difference()) == {("3",): Kind.CHANGED, ("4",): Kind.MISSING}
+    assert told(unordered, unordered.difference()) == {("3",): DifferenceKind.CHANGED, ("4",): DifferenceKind.MISSING}
 
 
 def test_the_last_event_of_a_changelog_counts(tmp_path: Path) -> None:
@@ -103,8 +103,9 @@ def test_the_last_event_of_a_changelog_counts(tmp_path: Path) -> None:
     assert told(equal, equal.difference()) == {}
     comparison = bench.against((1, 1, None), (2, 1, "a"), (3, 1, "a"), (4, 1, "a"), (6, 1, "a"), (8, 1, "a"))
     assert told(comparison, comparison.difference()) == {
-        ("1",): Kind.CHANGED, ("2",): Kind.MISSING, ("3",): Kind.MISSING, ("5",): Kind.EXTRA, ("7",): Kind.EXTRA,
-        ("8",): Kind.MISSING,
+        ("1",): DifferenceKind.CHANGED, ("2",): DifferenceKind.MISSING, ("3",): DifferenceKind.MISSING,
+        ("5",): DifferenceKind.EXTRA, ("7",): DifferenceKind.EXTRA,
+        ("8",): DifferenceKind.MISSING,
     }  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def test_an_event_that_is_there_twice_is_found(tmp_path: Path) -> None:
     bench.add(rows)
     bench.add(rows.slice(1, 1))
     comparison = bench.against((1, 1, "a"), (2, 2, "a"))
-    assert told(comparison, comparison.difference()) == {("2",): Kind.DOUBLED}
+    assert told(comparison, comparison.difference()) == {("2",): DifferenceKind.DOUBLED}
 
 
 def test_what_a_changelog_has_from_before_a_truncation_is_gone(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_what_a_changelog_has_from_before_a_truncation_is_gone(tmp_path: Path) -
         truncation = truncation.set_column(index, field, pa.array([value], field.type))
     bench.add(truncation)
     comparison = bench.against((1, 1, "a"))
-    assert told(comparison, comparison.difference()) == {("1",): Kind.MISSING}
+    assert told(comparison, comparison.difference()) == {("1",): DifferenceKind.MISSING}
 
 
 @pytest.mark.parametrize("kind", [TableType.APPEND, TableType.CHANGELOG])
@@ -139,7 +140,7 @@ def test_rows_without_a_key_are_there_as_often(tmp_path: Path, kind: TableType) 
     bench.add(dispatch.apply_copy(of, line + line + copy_line([b"2", None, b""]), 90).rows)
     comparison = bench.against((1, 1, "a"), (2, None, None), (2, None, ""), (1, 1, "a"), (1, 1, "a"))
     assert told(comparison, comparison.difference()) == {
-        ("1", "1", "a"): Kind.MISSING, ("2", "NULL", "NULL"): Kind.MISSING,
+        ("1", "1", "a"): DifferenceKind.MISSING, ("2", "NULL", "NULL"): DifferenceKind.MISSING,
     }  # fmt: skip
     assert comparison.count() == (5, 3)
 
@@ -153,7 +154,7 @@ def test_versions_are_compared_and_looked_at(tmp_path: Path, monkeypatch: pytest
     bench.add(dispatch.apply_copy(of, lines[0], 90).rows)
     comparison = bench.against((1, 1, "a"), (2, 1, "a"), (3, 1, ""), (4, 1, "a"), at_us=0)
     assert told(comparison, comparison.difference()) == {
-        ("1",): Kind.DOUBLED, ("3",): Kind.CHANGED, ("5",): Kind.EXTRA,
+        ("1",): DifferenceKind.DOUBLED, ("3",): DifferenceKind.CHANGED, ("5",): DifferenceKind.EXTRA,
     }  # fmt: skip
     keys, kinds = comparison.faults()
     assert comparison.fault_values(keys) == {0: ("1",)}
@@ -176,7 +177,8 @@ def test_rows_of_a_clone_without_a_key_are_told_by_all_of_their_columns(tmp_path
     source = Lines([(1, 1, "a"), (2, None, None), (3, 1, "x")])
     comparison = Comparison(Inline(), reading, [source], bench._files, parallelism=1, folder=tmp_path)
     assert told(comparison, comparison.difference()) == {
-        ("1", "1", "a"): Kind.DOUBLED, ("2", "NULL", ""): Kind.EXTRA, ("2", "NULL", "NULL"): Kind.MISSING,
+        ("1", "1", "a"): DifferenceKind.DOUBLED, ("2", "NULL", ""): DifferenceKind.EXTRA,
+        ("2", "NULL", "NULL"): DifferenceKind.MISSING,
     }  # fmt: skip
 
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkTask
-from kuvasz.model import Kind, TableName, ValueType, Wire
+from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes.row_rules import Input, Transform
 from kuvasz.modes.shape import Shape
 
-INT = ValueType(kind=Kind.INT, wire=Wire.INTEGER)
+INT = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
 
 
 def shape(source: str, *, table: str = "orders", seed: bytes = b"a" * 16, condition: str = "n > 1") -> Shape:
@@ -41,7 +41,7 @@ def test_tables_never_share_a_job() -> None:
 def test_sources_whose_expressions_see_other_columns_have_a_job_of_their_own() -> None:
     other = shape("us")
     assert other.transform is not None
-    wide = dataclasses.replace(INT, kind=Kind.LONG)
+    wide = dataclasses.replace(INT, kind=LakeType.LONG)
     changed = dataclasses.replace(other.transform, inputs=(Input(name="n", column=1, type=wide),))
     assert grouped(shape("eu"), dataclasses.replace(other, transform=changed)) == [[0], [1]]
     assert grouped(shape("eu"), shape("eu", condition="n > 2")) == [[0], [1]]

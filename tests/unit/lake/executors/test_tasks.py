@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.lake.executors.tasks import CopyRange
+from kuvasz.lake.executors.tasks import CopyTask
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.partition_transforms import Term
@@ -17,7 +17,7 @@ from tests.unit.modes.test_append import ITEMS, KEYLESS, shape
 
 @pytest.mark.parametrize("to", [ITEMS, shape(KEYLESS)], ids=["key", "no key"])
 def test_a_copy_is_divided_with_and_without_a_key(tmp_path: Path, to: Shape) -> None:
-    task = CopyRange(
+    task = CopyTask(
         request=None, shape=to, bounded=(), properties={}, path=f"file://{tmp_path}/f{{}}.parquet", chunk_bytes=100,
         lsn=1, file_bytes=100, layout=Layout(partition=(Term(transform="identity", column="n", width=0),)),
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_a_copy_is_divided_with_and_without_a_key(tmp_path: Path, to: Shape) -> 
 
 
 def test_keys_that_cannot_be_kept_leave_no_data_file(tmp_path: Path) -> None:
-    task = CopyRange(
+    task = CopyTask(
         request=None, shape=ITEMS, bounded=(), properties={}, path=f"file://{tmp_path}/f{{}}.parquet", chunk_bytes=9,
         lsn=1, file_bytes=1, layout=Layout(), key_files=KeyFiles(folder=tmp_path / "keys", is_sorted=True),
     )  # fmt: skip

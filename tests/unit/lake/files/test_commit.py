@@ -3,11 +3,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 
 DATA = json.dumps({"file-path": "new"})
 DELETES = [json.dumps({"file-path": f"{name}.puffin", "referenced-data-file": name}) for name in ("old", "new")]
-COMMIT = Commit(snapshot_id=1, properties={}, summary={}, data_files=[DATA], added_deletes=DELETES)
+COMMIT = TableCommit(snapshot_id=1, properties={}, summary={}, data_files=[DATA], added_deletes=DELETES)
 
 
 def test_rows_that_die_must_be_where_they_were_found() -> None:

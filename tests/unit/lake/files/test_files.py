@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from kuvasz.lake.files import files
-from kuvasz.lake.files.commit import Commit
+from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.files import Changeset, DeleteFile, FileEntry, FileTable, Sent
 from kuvasz.lake.files.live_file import LiveFile
@@ -68,7 +68,7 @@ def test_what_a_commit_changed_is_taken_over() -> None:
     changeset.dropped.add(1)
     changeset.add(3, DataFile(path="c", rows=4, size=5, json=""), "eu")
     sent = Sent(
-        commit_id="", commit=Commit(snapshot_id=None, properties={}, summary={}),
+        commit_id="", commit=TableCommit(snapshot_id=None, properties={}, summary={}),
         deletes={2: BitMap64([7]), 3: BitMap64([1])},
         delete_files=[DeleteFile(number=number, json=f"new {number}", path="") for number in (2, 3)],
     )  # fmt: skip

@@ -13,7 +13,7 @@ from kuvasz.errors import SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.format.evolution import AddField, Evolution, RelaxFields, RenameField, Step, WidenField, plan, strays
 from kuvasz.lake.format.schema import Field, LakeSchema, typed, wanted
-from kuvasz.model import Kind
+from kuvasz.model import LakeType
 from kuvasz.ports import Target
 from kuvasz.typemap import BUILTIN
 from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, REAL, TEXT, SourceTable, numeric
@@ -213,14 +213,14 @@ def test_a_type_of_the_map_is_followed_as_one_of_the_source(column: str, names: 
     assert lake.names == names
     assert bool(planned.why_copy) == (column != "name"), "text is a string anyway"
     assert planned.is_change == (column != "name")
-    assert lake.field_of(table, column).type.kind is Kind.STRING
+    assert lake.field_of(table, column).type.kind is LakeType.STRING
     assert not planned.has_other_key
     again = lake.follow(table, target=target)
     assert (again.steps, again.told, again.why_copy) == ((), (), "")
     if column != "name":
         back = lake.follow(table)
         assert back.why_copy
-        assert lake.field_of(table, column).type.kind is Kind.INT
+        assert lake.field_of(table, column).type.kind is LakeType.INT
 
 
 def test_the_text_of_another_type_may_be_another() -> None:

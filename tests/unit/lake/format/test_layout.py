@@ -19,12 +19,13 @@ from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout, Ordering
 from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
-from kuvasz.model import Kind, ValueType
+from kuvasz.model import LakeType, ValueType
 from tests.contract.changes import target
 
-KINDS = {"id": Kind.LONG, "n": Kind.INT, "at": Kind.TIMESTAMPTZ, "day": Kind.DATE, "s": Kind.STRING,
-         "x": Kind.DOUBLE, "u": Kind.UUID, "b": Kind.BINARY, "t": Kind.BOOLEAN, "a b": Kind.INT,
-         "d": Kind.DECIMAL}  # fmt: skip
+KINDS = {"id": LakeType.LONG, "n": LakeType.INT, "at": LakeType.TIMESTAMPTZ, "day": LakeType.DATE,
+         "s": LakeType.STRING,
+         "x": LakeType.DOUBLE, "u": LakeType.UUID, "b": LakeType.BINARY, "t": LakeType.BOOLEAN, "a b": LakeType.INT,
+         "d": LakeType.DECIMAL}  # fmt: skip
 FIELDS = tuple(
     Field(field_id=number, name=name, type=ValueType(kind=kind, precision=9, scale=2))
     for number, (name, kind) in enumerate(KINDS.items(), 1)

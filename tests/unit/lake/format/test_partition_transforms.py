@@ -27,23 +27,23 @@ from pyiceberg.types import (
 )
 
 from kuvasz.lake.format.partition_transforms import TAKES, Term, apply
-from kuvasz.model import Kind
+from kuvasz.model import LakeType
 
 _DATES = st.integers(-719162, 2932896)  # the years 1 to 9999
 _TIMES = st.integers(-719162 * 86400_000_000, 2932896 * 86400_000_000)
 _TEXTS = st.text(max_size=12)
 
 #: kind -> Arrow type, Iceberg type, values
-KINDS: dict[Kind, tuple[pa.DataType, IcebergType, st.SearchStrategy]] = {
-    Kind.INT: (pa.int32(), IntegerType(), st.integers(-(2**31) + 2000, 2**31 - 1)),
-    Kind.LONG: (pa.int64(), LongType(), st.integers(-(2**63) + 2000, 2**63 - 1)),
-    Kind.DECIMAL: (pa.decimal128(38, 3), DecimalType(38, 3), st.integers(-(10**38) + 2000, 10**38 - 1)),
-    Kind.STRING: (pa.string(), StringType(), _TEXTS),
-    Kind.BINARY: (pa.binary(), BinaryType(), st.binary(max_size=12)),
-    Kind.UUID: (pa.binary(16), UUIDType(), st.uuids()),
-    Kind.DATE: (pa.date32(), DateType(), _DATES),
-    Kind.TIMESTAMP: (pa.timestamp("us"), TimestampType(), _TIMES),
-    Kind.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"), TimestamptzType(), _TIMES),
+KINDS: dict[LakeType, tuple[pa.DataType, IcebergType, st.SearchStrategy]] = {
+    LakeType.INT: (pa.int32(), IntegerType(), st.integers(-(2**31) + 2000, 2**31 - 1)),
+    LakeType.LONG: (pa.int64(), LongType(), st.integers(-(2**63) + 2000, 2**63 - 1)),
+    LakeType.DECIMAL: (pa.decimal128(38, 3), DecimalType(38, 3), st.integers(-(10**38) + 2000, 10**38 - 1)),
+    LakeType.STRING: (pa.string(), StringType(), _TEXTS),
+    LakeType.BINARY: (pa.binary(), BinaryType(), st.binary(max_size=12)),
+    LakeType.UUID: (pa.binary(16), UUIDType(), st.uuids()),
+    LakeType.DATE: (pa.date32(), DateType(), _DATES),
+    LakeType.TIMESTAMP: (pa.timestamp("us"), TimestampType(), _TIMES),
+    LakeType.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"), TimestamptzType(), _TIMES),
 }
 _WIDE = decimal.Context(prec=60)
 ORACLES = {"year": oracle.YearTransform, "month": oracle.MonthTransform, "day": oracle.DayTransform,
@@ -57,19 +57,19 @@ CASES = [
 ]
 
 
-def _array(kind: Kind, values: Sequence[Any]) -> pa.Array:
-    if kind is Kind.DECIMAL:
+def _array(kind: LakeType, values: Sequence[Any]) -> pa.Array:
+    if kind is LakeType.DECIMAL:
         values = [None if v is None else decimal.Decimal(v).scaleb(-3, _WIDE) for v in values]
-    if kind is Kind.UUID:
+    if kind is LakeType.UUID:
         values = [None if v is None else v.bytes for v in values]
     # A slice: offsets must count.
     return pa.array([values[0], *values, None] if values else [None, None], KINDS[kind][0]).slice(1, len(values))
 
 
-def _expected(kind: Kind, name: str, width: int, value: Any) -> Any:
+def _expected(kind: LakeType, name: str, width: int, value: Any) -> Any:
     if value is None:
         return None
-    if kind is Kind.DECIMAL:
+    if kind is LakeType.DECIMAL:
         value = decimal.Decimal(value).scaleb(-3, _WIDE)
     kinds = {"bucket": oracle.BucketTransform, "truncate": oracle.TruncateTransform}
     transform = kinds[name](width) if name in kinds else ORACLES[name]()
@@ -77,7 +77,7 @@ def _expected(kind: Kind, name: str, width: int, value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "name", "width"), CASES)
-def test_columns_are_what_the_scalars_are(kind: Kind, name: str, width: int) -> None:
+def test_columns_are_what_the_scalars_are(kind: LakeType, name: str, width: int) -> None:
     @settings(max_examples=40)
     @given(st.lists(st.none() | KINDS[kind][2], max_size=20))
     def agree(values: list) -> None:

@@ -12,7 +12,7 @@ from kuvasz.errors import SchemaError
 from kuvasz.lake.files import data_file
 from kuvasz.lake.format import schema
 from kuvasz.lake.format.schema import Field
-from kuvasz.model import REAL_BITS, Column, Kind, PgType, TableType, ValueType, Wire
+from kuvasz.model import REAL_BITS, Column, LakeType, PgType, TableType, ValueType, Wire
 from tests.contract.changes import INT4, ITEMS, TEXT, relation, target
 
 HSTORE = PgType(oid=70000, name="hstore", schema="public")
@@ -67,7 +67,7 @@ def test_ids_are_unique_and_sid_comes_first() -> None:
     fields = schema.wanted(target(), WIDE, first_id=20)
     ids = [number for field in fields for number in (field.field_id, *field.inner_ids)]
     assert ids == list(range(20, 20 + len(ids)))
-    assert fields[0] == Field(field_id=20, name="sid", type=ValueType(kind=Kind.STRING), required=True)
+    assert fields[0] == Field(field_id=20, name="sid", type=ValueType(kind=LakeType.STRING), required=True)
     assert [field.name for field in fields if field.required] == ["sid", "id"]
     assert schema.wanted(target(has_sid=False), ITEMS)[0].name == "id"
 
@@ -98,7 +98,7 @@ def test_a_type_of_someone_else_is_refused() -> None:
         schema.parse(json.dumps(other))
 
 
-def _field(kind: Kind, **facts: object) -> Field:
+def _field(kind: LakeType, **facts: object) -> Field:
     return Field(field_id=1, name="c", type=ValueType(kind=kind, **facts))
 
 
@@ -108,14 +108,14 @@ INT8_TYPE = PgType(oid=20, name="int8")
 @pytest.mark.parametrize(
     ("pg_type", "typmod", "lake", "read"),
     [
-        (INT4, -1, _field(Kind.INT), (Kind.INT, Wire.INTEGER)),
-        (INT4, -1, _field(Kind.LONG), (Kind.LONG, Wire.INTEGER)),
-        (TEXT, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
-        (INT8_TYPE, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
-        (INTS, -1, _field(Kind.STRING), (Kind.STRING, Wire.TEXT)),
-        (NUMERIC, _typmod(10, 2), _field(Kind.DECIMAL, precision=12, scale=2), (Kind.DECIMAL, Wire.NUMERIC)),
-        (NUMERIC, _typmod(10, 2), _field(Kind.DECIMAL, precision=12, scale=4), (Kind.DECIMAL, Wire.NUMERIC)),
-        (HSTORE, -1, _field(Kind.MAP), (Kind.MAP, Wire.HSTORE)),
+        (INT4, -1, _field(LakeType.INT), (LakeType.INT, Wire.INTEGER)),
+        (INT4, -1, _field(LakeType.LONG), (LakeType.LONG, Wire.INTEGER)),
+        (TEXT, -1, _field(LakeType.STRING), (LakeType.STRING, Wire.TEXT)),
+        (INT8_TYPE, -1, _field(LakeType.STRING), (LakeType.STRING, Wire.TEXT)),
+        (INTS, -1, _field(LakeType.STRING), (LakeType.STRING, Wire.TEXT)),
+        (NUMERIC, _typmod(10, 2), _field(LakeType.DECIMAL, precision=12, scale=2), (LakeType.DECIMAL, Wire.NUMERIC)),
+        (NUMERIC, _typmod(10, 2), _field(LakeType.DECIMAL, precision=12, scale=4), (LakeType.DECIMAL, Wire.NUMERIC)),
+        (HSTORE, -1, _field(LakeType.MAP), (LakeType.MAP, Wire.HSTORE)),
     ],
 )
 def test_a_lake_column_takes_narrower_sources(pg_type: PgType, typmod: int, lake: Field, read: tuple) -> None:
@@ -126,19 +126,24 @@ def test_a_lake_column_takes_narrower_sources(pg_type: PgType, typmod: int, lake
 
 def test_a_real_is_read_as_such_into_a_double() -> None:
     real = column("c", PgType(oid=700, name="float4"))
-    found = schema.reading_type(real, _field(Kind.DOUBLE), "source eu, table t")
-    assert (found.kind, found.wire, found.precision) == (Kind.DOUBLE, Wire.FLOAT, REAL_BITS)
+    found = schema.reading_type(real, _field(LakeType.DOUBLE), "source eu, table t")
+    assert (found.kind, found.wire, found.precision) == (LakeType.DOUBLE, Wire.FLOAT, REAL_BITS)
 
 
 @pytest.mark.parametrize(
     ("pg_type", "typmod", "lake", "says"),
     [
-        (INT8_TYPE, -1, _field(Kind.INT), "column c is long by its type int8, but int in the lake"),
-        (TEXT, -1, _field(Kind.LONG), "column c is string by its type text, but long in the lake"),
-        (INT4, -1, _field(Kind.DOUBLE), "but double in the lake"),
-        (NUMERIC, _typmod(10, 2), _field(Kind.DECIMAL, precision=10, scale=4), r"is decimal\(10,\s*2\) by its type"),
-        (NUMERIC, _typmod(10, 4), _field(Kind.DECIMAL, precision=12, scale=2), "but decimal"),
-        (INTS, -1, _field(Kind.LIST, element=ValueType(kind=Kind.LONG)), "but list<long> in the lake"),
+        (INT8_TYPE, -1, _field(LakeType.INT), "column c is long by its type int8, but int in the lake"),
+        (TEXT, -1, _field(LakeType.LONG), "column c is string by its type text, but long in the lake"),
+        (INT4, -1, _field(LakeType.DOUBLE), "but double in the lake"),
+        (
+            NUMERIC,
+            _typmod(10, 2),
+            _field(LakeType.DECIMAL, precision=10, scale=4),
+            r"is decimal\(10,\s*2\) by its type",
+        ),
+        (NUMERIC, _typmod(10, 4), _field(LakeType.DECIMAL, precision=12, scale=2), "but decimal"),
+        (INTS, -1, _field(LakeType.LIST, element=ValueType(kind=LakeType.LONG)), "but list<long> in the lake"),
     ],
 )
 def test_a_lake_column_that_loses_values_is_refused(pg_type: PgType, typmod: int, lake: Field, says: str) -> None:
@@ -158,9 +163,9 @@ def test_by_name() -> None:
 
 def test_the_maps_types_decide() -> None:
     found = schema.source_type(dataclasses.replace(column("price", NUMERIC), asked="decimal(20,4)"))
-    assert (found.kind, found.precision, found.scale) == (Kind.DECIMAL, 20, 4)
-    assert schema.source_type(column("price", NUMERIC)).kind is Kind.STRING
-    assert schema.source_type(dataclasses.replace(column("tags", INTS), asked="string")).kind is Kind.STRING
+    assert (found.kind, found.precision, found.scale) == (LakeType.DECIMAL, 20, 4)
+    assert schema.source_type(column("price", NUMERIC)).kind is LakeType.STRING
+    assert schema.source_type(dataclasses.replace(column("tags", INTS), asked="string")).kind is LakeType.STRING
     relation = schema.typed(dataclasses.replace(target(), types={"n": "string"}), ITEMS)
     assert [one.asked for one in relation.columns] == ["string" if one.name == "n" else "" for one in ITEMS.columns]
     assert pa.types.is_decimal(schema.arrow_field(Field(field_id=1, name="p", type=found)).type)

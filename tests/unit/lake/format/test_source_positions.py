@@ -6,17 +6,21 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.format import source_positions
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 
 lsns = st.integers(0, 2**64 - 1)
 places = st.builds(
-    Position, lsn=lsns, commit_lsn=lsns, rows=st.integers(0, 2**40), system_id=st.text("0123456789", max_size=20)
+    SourcePosition,
+    lsn=lsns,
+    commit_lsn=lsns,
+    rows=st.integers(0, 2**40),
+    system_id=st.text("0123456789", max_size=20),
 )
 
 
 @settings(deadline=None)  # a busy machine is no fault of ours
 @given(st.dictionaries(st.text(min_size=1), places))
-def test_what_is_rendered_is_parsed(found: dict[str, Position]) -> None:
+def test_what_is_rendered_is_parsed(found: dict[str, SourcePosition]) -> None:
     properties = {
         source_positions.PREFIX + source: source_positions.render(position) for source, position in found.items()
     }

@@ -9,14 +9,14 @@ import pytest
 from kuvasz.errors import SchemaError
 from kuvasz.lake.format import table_identity
 from kuvasz.lake.format.schema import Field, LakeSchema
-from kuvasz.model import Kind, TableType, ValueType
+from kuvasz.model import LakeType, TableType, ValueType
 from kuvasz.ports import Target
 
 PLAIN = Target(name="shop.items")
 
 
 def schema(*names: str) -> LakeSchema:
-    kind = ValueType(kind=Kind.STRING)
+    kind = ValueType(kind=LakeType.STRING)
     fields = tuple(Field(field_id=number, name=name, type=kind) for number, name in enumerate(names, 1))
     return LakeSchema(schema_id=0, fields=fields)
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from kuvasz.lake.files.commit import Commit
-from kuvasz.lake.jvm.jvm_calls import Inside, State
+from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.jvm.jvm_calls import CurrentState, Inside
 
 
 class Compiled:
@@ -26,25 +26,27 @@ class Compiled:
         return self.answer
 
 
-def told(commit: Commit) -> dict[str, object]:
+def told(commit: TableCommit) -> dict[str, object]:
     compiled = Compiled("7 - 0")
-    assert Inside(compiled, "direct").commit(None, commit, is_local=True) == State(7, None, 0)
+    assert Inside(compiled, "direct").commit(None, commit, is_local=True) == CurrentState(7, None, 0)
     assert compiled.direct == "direct"
     return compiled.told
 
 
-@pytest.mark.parametrize(("answer", "state"), [("- - 3", State(None, None, 3)), ("12 11 0", State(12, 11, 0))])
-def test_what_a_table_is_now(answer: str, state: State) -> None:
+@pytest.mark.parametrize(
+    ("answer", "state"), [("- - 3", CurrentState(None, None, 3)), ("12 11 0", CurrentState(12, 11, 0))]
+)
+def test_what_a_table_is_now(answer: str, state: CurrentState) -> None:
     assert Inside(Compiled(answer), None).look(None) == state
 
 
 def test_properties_alone_have_no_files() -> None:
-    commit = Commit(snapshot_id=1, properties={"a": 'b"\\é'}, summary={"s": "t"}, removed_properties=["c"])
+    commit = TableCommit(snapshot_id=1, properties={"a": 'b"\\é'}, summary={"s": "t"}, removed_properties=["c"])
     assert told(commit) == {"properties": {"a": 'b"\\é'}, "removed_properties": ["c"]}
 
 
 def test_files_are_told_as_they_are() -> None:
-    commit = Commit(
+    commit = TableCommit(
         snapshot_id=1 << 62, properties={}, summary={"s": "t"},
         data_files=['{"file-path": "a"}', '{"file-path": "b"}'], added_deletes=['{"referenced-data-file": "x"}'],
         removed_deletes=['{"c": 1}'], removed_files=['{"d": 1}'],
@@ -57,14 +59,14 @@ def test_files_are_told_as_they_are() -> None:
 
 
 def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
-    found = told(Commit(snapshot_id=None, properties={}, summary={}, data_files=["{}"]))
+    found = told(TableCommit(snapshot_id=None, properties={}, summary={}, data_files=["{}"]))
     assert "snapshot_id" not in found
     assert "existing" not in found
 
 
 def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
     compiled = Compiled("1 - 0")
-    commit = Commit(snapshot_id=None, properties={}, summary={})
+    commit = TableCommit(snapshot_id=None, properties={}, summary={})
     Inside(compiled, "direct").commit(None, commit, is_local=False)
     assert compiled.direct is None
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuvasz.lake.maintenance.compaction_policy import FILES_PER_PASS, FileFacts, Group, Policy, batches, one_pass
+from kuvasz.lake.maintenance.compaction_policy import FILES_PER_PASS, FileFacts, FileGroup, Policy, batches, one_pass
 
 MB = 1 << 20
 POLICY = Policy(target_bytes=128 * MB, min_files=8, max_dead_share=0.3)
@@ -19,7 +19,7 @@ def facts(number: int, size: int, *, rows: int = 1000, dead: int = 0, key: objec
     return FileFacts(number=number, key=key, rows=rows, dead=dead, size=size)
 
 
-def numbers(groups: list[Group]) -> list[tuple[int, ...]]:
+def numbers(groups: list[FileGroup]) -> list[tuple[int, ...]]:
     return [tuple(file.number for file in group.files) for group in groups]
 
 
@@ -104,8 +104,8 @@ def test_where_order_counts_only_neighbours_in_age_are_merged() -> None:
 
 
 def test_a_pass_takes_so_many_files_worth_and_at_least_one() -> None:
-    def groups(*sizes: int) -> list[list[Group]]:
-        return [[Group(files=(facts(n, size),))] for n, size in enumerate(sizes)]
+    def groups(*sizes: int) -> list[list[FileGroup]]:
+        return [[FileGroup(files=(facts(n, size),))] for n, size in enumerate(sizes)]
 
     assert len(one_pass(groups(50, 50, 50, 50, 50), 10)) == 1
     assert len(one_pass(groups(10, 10, 10, 10, 10), 10)) == 4
@@ -113,7 +113,7 @@ def test_a_pass_takes_so_many_files_worth_and_at_least_one() -> None:
 
 
 def test_batches_hold_many_small_groups_or_a_large_one() -> None:
-    groups = [Group(files=(facts(n, size),)) for n, size in enumerate((100, 10, 10, 200, 10))]
+    groups = [FileGroup(files=(facts(n, size),)) for n, size in enumerate((100, 10, 10, 200, 10))]
     assert [[g.live_bytes for g in batch] for batch in batches(groups, 120)] == [[100, 10, 10], [200], [10]]
 
 

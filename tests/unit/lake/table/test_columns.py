@@ -15,12 +15,12 @@ from kuvasz.lake.executors.expressions import Projection
 from kuvasz.lake.format.evolution import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.lake.table.columns import Columns
-from kuvasz.model import Position, Relation, TableType
+from kuvasz.model import Relation, SourcePosition, TableType
 from kuvasz.ports import Feed, Target
 from tests.unit.evolve.tables import BIGINT, INT, NAME, TEXT, SourceTable
 
 TARGET = Target(name="shop.items")
-HERE = Position(lsn=1, commit_lsn=1, rows=0, system_id="1")
+HERE = SourcePosition(lsn=1, commit_lsn=1, rows=0, system_id="1")
 
 
 def feed(source: str = "eu") -> Feed:
@@ -97,7 +97,7 @@ class World:
     def __init__(self) -> None:
         self.source = SourceTable()
         self.iceberg = Iceberg(self.source)
-        self.positions: dict[str, Position] = {}
+        self.positions: dict[str, SourcePosition] = {}
         self.forgotten: list[str] = []
         self.table = SimpleNamespace(
             table=self.iceberg, name=TARGET.name, target=TARGET, schema=self.iceberg.now, key=self.source.key,

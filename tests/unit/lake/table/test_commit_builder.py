@@ -13,10 +13,10 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.files import files
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.files import Changeset, FileEntry, FileTable
-from kuvasz.lake.table.commit_builder import Draft, data_json
-from kuvasz.model import Position
+from kuvasz.lake.table.commit_builder import CommitBuilder, data_json
+from kuvasz.model import SourcePosition
 
-HERE = Position(lsn=0x1A2B, commit_lsn=0x1A00, rows=3, system_id="7361")
+HERE = SourcePosition(lsn=0x1A2B, commit_lsn=0x1A00, rows=3, system_id="7361")
 
 
 def old_delete(path: str) -> str:
@@ -52,7 +52,7 @@ def dead_of(table: SimpleNamespace, delete: str) -> list[int]:
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_dies_is_told_with_what_was_dead(table: SimpleNamespace, version: int) -> None:
     table.format_version = version
-    draft = Draft(table, changes(a=[3, 4], b=[0, 5], gone=[1], new=[2]))
+    draft = CommitBuilder(table, changes(a=[3, 4], b=[0, 5], gone=[1], new=[2]))
     assert not draft.is_empty
     sent = draft.finish({"eu": HERE})
     assert {number: list(rows) for number, rows in sent.deletes.items()} == {1: [3, 4], 2: [5], 4: [2]}
@@ -65,7 +65,7 @@ def test_what_dies_is_told_with_what_was_dead(table: SimpleNamespace, version: i
 
 def test_a_file_without_a_living_row_is_dropped(table: SimpleNamespace) -> None:
     changeset = changes(b=[*range(1, 10)])
-    draft = Draft(table, changeset)
+    draft = CommitBuilder(table, changeset)
     assert (changeset.dropped, draft.is_empty) == ({2}, False)
     commit = draft.finish({}).commit
     assert (commit.added_deletes, commit.removed_deletes) == ([], [old_delete("b")])
@@ -76,7 +76,7 @@ def test_a_file_without_a_living_row_is_dropped(table: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("deletes", [{}, {"b": [0]}, {"gone": [1]}])
 def test_what_was_dead_before_changes_nothing(table: SimpleNamespace, deletes: dict[str, list[int]]) -> None:
-    draft = Draft(table, changes(**deletes))
+    draft = CommitBuilder(table, changes(**deletes))
     assert draft.is_empty
     assert draft.finish({"eu": HERE}).commit.is_empty
 
@@ -85,17 +85,17 @@ def test_positions_travel_in_properties_and_summary(table: SimpleNamespace) -> N
     changeset = changes(new=[])
     changeset.properties["kuvasz.gap.eu"] = "[]"
     changeset.summary["told"] = "so"
-    sent = Draft(table, changeset).finish({"eu": HERE})
+    sent = CommitBuilder(table, changeset).finish({"eu": HERE})
     assert sent.commit.properties.keys() == {"kuvasz.anchor", "kuvasz.commit", "kuvasz.gap.eu", "kuvasz.position.eu"}
     assert sent.commit.summary == {**sent.commit.properties, "told": "so"}
     assert sent.commit.properties["kuvasz.commit"] == sent.commit_id
-    assert Draft(table, changeset).finish({}).commit_id != sent.commit_id
+    assert CommitBuilder(table, changeset).finish({}).commit_id != sent.commit_id
 
 
 def test_a_rewrite_does_not_hide_the_streams_last_commit(table: SimpleNamespace) -> None:
     changeset = changes(new=[])
     changeset.is_rewrite, changeset.sequence = True, 7
-    commit = Draft(table, changeset).finish({}).commit
+    commit = CommitBuilder(table, changeset).finish({}).commit
     assert list(commit.properties) == ["kuvasz.rewrite"]
     assert (commit.is_rewrite, commit.sequence) == (True, 7)
 
@@ -106,6 +106,6 @@ def test_a_store_that_fails_is_told(table: SimpleNamespace, monkeypatch: pytest.
 
     monkeypatch.setattr("kuvasz.lake.table.commit_builder.write_vectors", full)
     with pytest.raises(LakeError) as caught:
-        Draft(table, changes(a=[1])).finish({})
+        CommitBuilder(table, changes(a=[1])).finish({})
     assert caught.value.message == f"table shop.items: cannot write delete files below {table.location}: no room"
     assert caught.value.hint == "check the warehouse; it is tried again"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from kuvasz.lake.table import commit_yield
-from kuvasz.lake.table.commit_yield import Turn
+from kuvasz.lake.table.commit_yield import CommitYield
 
 
 class Table:
@@ -38,15 +38,15 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 
 def test_nobody_waits_unasked(table: Table) -> None:
-    mine = Turn(table)
+    mine = CommitYield(table)
     mine.note()
     assert not mine.give()
     assert table.looks == 0
 
 
 def test_it_waits_until_the_other_one_has_committed(table: Table) -> None:
-    mine = Turn(table)
-    Turn(table).ask()
+    mine = CommitYield(table)
+    CommitYield(table).ask()
     assert not mine.give(), "it was not noted yet"
     mine.note()
     assert mine.give()
@@ -56,7 +56,7 @@ def test_it_waits_until_the_other_one_has_committed(table: Table) -> None:
 def test_it_waits_once_and_not_for_ever(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_yield, "YIELD_S", 0.01)
     table.last_look = 0
-    mine, other = Turn(table), Turn(table)
+    mine, other = CommitYield(table), CommitYield(table)
     other.ask()
     mine.note()
     assert mine.give()
@@ -71,7 +71,7 @@ def test_it_waits_once_and_not_for_ever(table: Table, monkeypatch: pytest.Monkey
 
 
 def test_who_does_not_commit_takes_it_back(table: Table) -> None:
-    other = Turn(table)
+    other = CommitYield(table)
     other.ask()
     assert list(table.properties) == ["kuvasz.yield"]
     other.stop_asking()

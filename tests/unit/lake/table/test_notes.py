@@ -9,10 +9,10 @@ import pytest
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import gaps, source_positions
 from kuvasz.lake.table.notes import Notes
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
-HERE = Position(lsn=0x1A2B, commit_lsn=0x1A00, rows=3, system_id="7361")
+HERE = SourcePosition(lsn=0x1A2B, commit_lsn=0x1A00, rows=3, system_id="7361")
 
 
 class Table:

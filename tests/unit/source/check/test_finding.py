@@ -4,11 +4,11 @@ import psycopg
 import pytest
 
 from kuvasz.errors import ConfigError, SourceRefused
-from kuvasz.source.check.finding import Report, Severity
+from kuvasz.source.check.finding import PreflightReport, Severity
 
 
 def test_a_finding_that_is_ok_has_no_fix():
-    report = Report("kuvasz_shop", "u@h:1/d")
+    report = PreflightReport("kuvasz_shop", "u@h:1/d")
     report.add("wal_level", "logical", "logical", ok=True, fix="ALTER SYSTEM …")
     report.add("types", "x", "y", ok=False, severity=Severity.ADVICE, fix="cast")
     report.add("wal_level", "replica", "logical", ok=False, fix="ALTER SYSTEM …")
@@ -26,7 +26,7 @@ def test_a_finding_that_is_ok_has_no_fix():
     ],
 )
 def test_a_check_that_fails_in_itself_is_a_finding(error, fix):
-    report = Report("kuvasz_shop", "u@h:1/d")
+    report = PreflightReport("kuvasz_shop", "u@h:1/d")
 
     def fail():
         raise error

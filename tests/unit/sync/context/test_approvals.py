@@ -8,7 +8,7 @@ import pytest
 from kuvasz.config.model import OnSchemaChange
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, ColumnsUnclear, SchemaHeld
-from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import target_of
 from tests.unit.sync.scene import Scene
 
@@ -20,38 +20,38 @@ def spec(tmp_path: Path) -> SourceTableSpec:
 
 
 def test_a_schema_change_is_agreed_to_once(spec: SourceTableSpec) -> None:
-    consent = Consent(b"secret")
+    approvals = Approvals(b"secret")
     held = target_of(spec, b"secret")
-    assert consent.target_of(spec) == held
-    consent.give(spec.key, SchemaHeld("its columns changed"))
-    assert consent.target_of(spec) == dataclasses.replace(held, on_schema_change="evolve")
-    consent.followed(spec)
-    assert consent.target_of(spec) == held
+    assert approvals.target_of(spec) == held
+    approvals.give(spec.key, SchemaHeld("its columns changed"))
+    assert approvals.target_of(spec) == dataclasses.replace(held, on_schema_change="evolve")
+    approvals.followed(spec)
+    assert approvals.target_of(spec) == held
 
 
 def test_nothing_but_a_hold_is_lifted(spec: SourceTableSpec) -> None:
-    consent = Consent(b"")
+    approvals = Approvals(b"")
     refusing = dataclasses.replace(
         spec, config=spec.config.model_copy(update={"on_schema_change": OnSchemaChange.STOP})
     )
-    consent.give(spec.key, None)
-    assert consent.target_of(refusing) == target_of(refusing)
+    approvals.give(spec.key, None)
+    assert approvals.target_of(refusing) == target_of(refusing)
 
 
 def test_a_gap_is_accepted_only_by_who_was_told_of_it(spec: SourceTableSpec) -> None:
-    consent = Consent(b"")
-    consent.give(spec.key, SchemaHeld("its columns changed"))
-    assert not consent.is_gap_accepted(spec)
-    consent.give(spec.key, ChangesLost("its changes are lost"))
-    assert consent.is_gap_accepted(spec)
-    consent.closed(spec)
-    assert not consent.is_gap_accepted(spec)
+    approvals = Approvals(b"")
+    approvals.give(spec.key, SchemaHeld("its columns changed"))
+    assert not approvals.is_gap_accepted(spec)
+    approvals.give(spec.key, ChangesLost("its changes are lost"))
+    assert approvals.is_gap_accepted(spec)
+    approvals.closed(spec)
+    assert not approvals.is_gap_accepted(spec)
 
 
 def test_columns_are_taken_as_they_probably_are_only_where_somebody_agreed(spec: SourceTableSpec) -> None:
-    consent = Consent(b"")
-    consent.give(spec.key, ColumnsUnclear("nothing speaks for an answer", through=100))
-    assert not consent.is_believed(spec, 99)
-    consent.give(spec.key, ColumnsUnclear("which columns it means is not proved", through=100, likely=True))
-    assert consent.is_believed(spec, 99)
-    assert not consent.is_believed(spec, 100)
+    approvals = Approvals(b"")
+    approvals.give(spec.key, ColumnsUnclear("nothing speaks for an answer", through=100))
+    assert not approvals.is_believed(spec, 99)
+    approvals.give(spec.key, ColumnsUnclear("which columns it means is not proved", through=100, likely=True))
+    assert approvals.is_believed(spec, 99)
+    assert not approvals.is_believed(spec, 100)

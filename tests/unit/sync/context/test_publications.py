@@ -12,9 +12,9 @@ from kuvasz.errors import SourceRefused
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.membership import Membership
-from kuvasz.source.publication import Changes
+from kuvasz.source.publication import PublicationChanges
 from kuvasz.sync.context.publications import Publications
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.tables.recopy import PositionReset
 from tests.unit.sync.scene import Scene
 
 
@@ -29,10 +29,10 @@ class World(Scene):
         self.forgotten: list[str] = []
         self.refused: dict[Any, SourceRefused] = {}
         self.left: list[str] = []
-        forgetting = Forgetting(self.basis, drop_parked=self.forgotten.append)
+        resets = PositionReset(self.context, drop_parked=self.forgotten.append)
         self.interrupted: list[str] = []
         self.publications = Publications(
-            self.basis, forget=forgetting.forget,
+            self.context, forget=resets.forget,
             on_interrupted=lambda spec: self.interrupted.append(spec.identifier),
         )  # fmt: skip
         monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
@@ -46,15 +46,17 @@ class World(Scene):
         there = [oid for oid in oids if tables[oid] in self.there.get(name, ())]
         return {oid: Membership(publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"})) for oid in there}
 
-    def _plan(self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any) -> Changes:
+    def _plan(
+        self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any
+    ) -> PublicationChanges:
         self.left = [table.table.name for table in left]
         self.fitted.append((name, [table.table.name for table in tables], operations))
-        return Changes(added=tuple(table.table for table in tables if table.table not in (current or ())))
+        return PublicationChanges(added=tuple(table.table for table in tables if table.table not in (current or ())))
 
     def _refusals(self, _: object, __: object, ___: str, tables: Any, ____: object) -> dict[Any, SourceRefused]:
         return {table.table: self.refused[table.table] for table in tables if table.table in self.refused}
 
-    def _carry_out(self, _: object, name: str, planned: Changes) -> Changes:
+    def _carry_out(self, _: object, name: str, planned: PublicationChanges) -> PublicationChanges:
         self.there[name] = [*self.there.get(name, ()), *planned.added]
         return planned
 
@@ -112,8 +114,8 @@ def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:
     # One is looked at, the other one does not follow; once it does, it is to be looked at.
     world.publications.fit(None, usable, [world.items])
     assert (world.forgotten, world.interrupted) == (["shop.items"], [])
-    assert world.roster.position(world.items) is None
-    assert world.roster.position(world.others) is not None
+    assert world.source_tables.position(world.items) is None
+    assert world.source_tables.position(world.others) is not None
     world.states.activate("shop.others", world.source.name, 1)
     world.there.clear()
     world.publications.fit(None, usable, [world.items])
@@ -126,10 +128,10 @@ def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
     world.there[world.publications.name] = [world.items.table]
     usable = [(world.items, world.table(world.items))]
     world.publications.fit(None, usable, [world.items])
-    assert world.roster.position(world.items) is not None
+    assert world.source_tables.position(world.items) is not None
     assert world.lake.published("shop.items", world.source.name) == world.publications.seen(world.items) != ""
     world.publications.fit(None, usable, [world.items])
-    assert world.roster.position(world.items) is not None
+    assert world.source_tables.position(world.items) is not None
 
 
 def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
@@ -139,7 +141,7 @@ def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
     world.publications.fit(None, usable, [world.items])
     world.xid += 1
     world.publications.fit(None, usable, [world.items])
-    assert world.roster.position(world.items) is None
+    assert world.source_tables.position(world.items) is None
     assert world.lake.gap("shop.items", world.source.name) is not None
 
 
@@ -147,7 +149,7 @@ def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monk
     monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(contextlib, "closing", lambda connection: connection)
     usable = [(spec, world.table(spec)) for spec in world.source.tables]
-    world.roster.tables = {spec.key: table for spec, table in usable}
+    world.source_tables.tables = {spec.key: table for spec, table in usable}
     world.there[world.publications.name] = [spec.table for spec in world.source.tables]
     for spec in world.source.tables:
         world.copy(spec)

@@ -27,12 +27,12 @@ def test_each_wait_is_twice_the_one_before_until_the_table_is_mended(tmp_path: P
 
     def wait() -> int:
         scene.requests.send_later(scene.items)
-        at = scene.roster.look(scene.items).retry_at
+        at = scene.source_tables.look(scene.items).retry_at
         assert at is not None
         return round(at - time.monotonic())
 
     assert [wait() for _ in range(7)] == [15, 30, 60, 120, 240, 300, 300]
-    assert scene.roster.look(scene.others).retry_at is None
+    assert scene.source_tables.look(scene.others).retry_at is None
     scene.requests.mended("shop.items")
     assert wait() == 15
 

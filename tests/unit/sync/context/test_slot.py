@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import SlotLost, SourceError, SourceReplaced
-from kuvasz.model import Position
+from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.standing import Standing, StandingFile
+from kuvasz.state.standing import SourceRecord, SourceRecordFile
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from tests.unit.sync.scene import Scene
@@ -23,10 +23,10 @@ class World(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.standing = StandingFile(folder, self.source.name)
+        self.standing = SourceRecordFile(folder, self.source.name)
         self.parked: dict[str, int] = {}
         self.dropped: list[str] = []
-        self.slot = Slot(self.basis, self.standing, parked_lsn=lambda target: self.parked.get(target, 0))
+        self.slot = Slot(self.context, self.standing, parked_lsn=lambda target: self.parked.get(target, 0))
         self.found: slots.SlotState | None = self.state()
         self.is_published = True
         self.timeline, self.wal_end, self.history = 1, 9000, ""
@@ -60,7 +60,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def test_the_source_goes_on_in_its_slot(world: World) -> None:
     world.copy(world.items, 1200)
     assert world.check()
-    assert world.standing.standing == Standing(system_id="7", timeline=1, confirmed_lsn=1500)
+    assert world.standing.standing == SourceRecord(system_id="7", timeline=1, confirmed_lsn=1500)
 
 
 def test_without_a_slot_the_source_is_new(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_slot_that_is_lost_is_dropped_only_if_nothing_was_copied(world: World)
 def test_rows_of_another_cluster_stop_it(world: World) -> None:
     feed = feed_of(world.source, world.items)
     world.lake.prepare(target_of(world.items), feed, world.table(world.items).relation)
-    position = Position(lsn=1000, system_id="8")
+    position = SourcePosition(lsn=1000, system_id="8")
     world.lake.copy(feed, world.table(world.items).relation, [], position, lambda *_: None)
     with pytest.raises(SlotLost, match=r"cluster 7 answers, but table shop.items holds rows of cluster 8"):
         world.check()
@@ -99,7 +99,7 @@ def test_a_source_that_lacks_what_the_lake_has_is_told_before_anything_else(worl
 def test_whose_tables_are_all_copied_again_begins_anew_as_another_source(world: World) -> None:
     for spec in world.source.tables:
         world.copy(spec, 1200)
-        world.roster.resync(spec, is_due=True)
+        world.source_tables.resync(spec, is_due=True)
     world.wal_end = 1100
     assert not world.check()
     assert world.slot.is_replaced
@@ -108,7 +108,7 @@ def test_whose_tables_are_all_copied_again_begins_anew_as_another_source(world: 
 
 def test_a_table_that_is_paused_still_needs_the_stream(world: World) -> None:
     world.copy(world.items, 1200)
-    world.roster.resync(world.items, is_due=True)
+    world.source_tables.resync(world.items, is_due=True)
     world.states.pause("shop.items", world.source.name)
     world.found = None
     with pytest.raises(SlotLost, match="is gone"):
@@ -116,29 +116,29 @@ def test_a_table_that_is_paused_still_needs_the_stream(world: World) -> None:
 
 
 def test_rows_of_an_earlier_past_are_copied_again(world: World) -> None:
-    world.standing.update(Standing(system_id="7", timeline=1, history=2, confirmed_lsn=1500))
+    world.standing.update(SourceRecord(system_id="7", timeline=1, history=2, confirmed_lsn=1500))
     feed = feed_of(world.source, world.items)
     world.lake.prepare(target_of(world.items), feed, world.table(world.items).relation)
-    earlier = Position(lsn=99_000, system_id="8", history=1)
+    earlier = SourcePosition(lsn=99_000, system_id="8", history=1)
     world.lake.copy(feed, world.table(world.items).relation, [], earlier, lambda *_: None)
     feed = feed_of(world.source, world.others)
     world.lake.prepare(target_of(world.others), feed, world.table(world.others).relation)
-    now = Position(lsn=1200, system_id="7", history=2)
+    now = SourcePosition(lsn=1200, system_id="7", history=2)
     world.lake.copy(feed, world.table(world.others).relation, [], now, lambda *_: None)
     assert world.check()
-    assert world.roster.look(world.items).is_resync_due
-    assert not world.roster.look(world.others).is_resync_due
+    assert world.source_tables.look(world.items).is_resync_due
+    assert not world.source_tables.look(world.others).is_resync_due
     assert (world.slot.stale, world.slot.history) == ({"shop.items"}, 2)
 
 
 def test_after_a_failover_nothing_counts_as_confirmed_beyond_the_slot(world: World) -> None:
     world.copy(world.items, 1200)
-    world.standing.update(Standing(system_id="7", timeline=1, confirmed_lsn=5000))
+    world.standing.update(SourceRecord(system_id="7", timeline=1, confirmed_lsn=5000))
     world.progress.received(world.source.name, 5000)
     world.timeline, world.history, world.wal_end = 2, "1\t0/1000\tpromoted", 0x1000
     assert world.check()
     assert world.progress.confirmable(world.source.name) == 1500
-    assert world.standing.standing == Standing(system_id="7", timeline=2, confirmed_lsn=1500)
+    assert world.standing.standing == SourceRecord(system_id="7", timeline=2, confirmed_lsn=1500)
 
 
 def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.Monkey
     assert world.progress.confirmable(name) == world.progress.received_lsn(name) == 800
     assert world.progress.routed_lsn(name) == 0
     assert not world.progress.pending(name)
-    assert world.standing.standing == Standing(system_id="7", timeline=3, history=1, confirmed_lsn=800)
+    assert world.standing.standing == SourceRecord(system_id="7", timeline=3, history=1, confirmed_lsn=800)
 
 
 def test_a_slot_of_something_else_is_not_touched(world: World) -> None:
@@ -176,7 +176,7 @@ def test_a_slot_in_use_is_waited_for(world: World) -> None:
 
 
 def test_what_was_confirmed_of_an_earlier_slot_counts_for_no_new_source(world: World) -> None:
-    world.standing.update(Standing(system_id="7", confirmed_lsn=5000))
+    world.standing.update(SourceRecord(system_id="7", confirmed_lsn=5000))
     assert world.check()
     assert world.standing.standing.confirmed_lsn == 1500
 
@@ -214,11 +214,11 @@ def test_the_stream_must_bring_the_last_transaction_of_each_table_that_it_has(wo
     for spec, lsn in ((world.items, 1200), (world.others, 1300)):
         feed, relation = feed_of(world.source, spec), world.table(spec).relation
         world.lake.prepare(target_of(spec), feed, relation)
-        position = Position(lsn=lsn + 8, commit_lsn=lsn, xid=lsn, commit_us=5)
+        position = SourcePosition(lsn=lsn + 8, commit_lsn=lsn, xid=lsn, commit_us=5)
         world.lake.copy(feed, relation, [], position, lambda *_: None)
-    world.roster.tables["shop.items"] = world.table(world.items)
+    world.source_tables.tables["shop.items"] = world.table(world.items)
     assert world.slot.applied(with_inserts=False) == [(1200, 1200, 5)], "others is not looked at"
-    world.roster.tables["shop.others"] = world.table(world.others, can_update=False)
+    world.source_tables.tables["shop.others"] = world.table(world.others, can_update=False)
     assert world.slot.applied(with_inserts=False) == [(1200, 1200, 5)], "its publication is not named"
     world.parked["shop.items"] = 1400
     assert world.slot.applied(with_inserts=True) == [(1200, 1200, 5), (1300, 1300, 5), (1400, 0, 0)]

@@ -69,7 +69,7 @@ def test_members_come_leave_and_are_renamed(source: config_sources.Source) -> No
     assert [(spec.member, spec.table.name) for spec in seen.came] == [("3", "events_1")]
     assert [(spec.member, spec.table.name) for spec in seen.left] == [("1", "events_1")]
     assert [(old.table.name, spec.table.name) for old, spec in seen.renamed] == [("events_2", "events_9")]
-    nothing = members.Difference(came=(), left=(), renamed=())
+    nothing = members.MemberChanges(came=(), left=(), renamed=())
     assert members.compare(now, now) == nothing
     plain = dataclasses.replace(source, tables=(source.tables[0],))
     assert members.compare(plain, plain) == nothing

@@ -12,7 +12,7 @@ from kuvasz.errors import ChangesLost, TableError
 from kuvasz.model import TableName, TableType
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.sync.rules import partition_memory
-from kuvasz.sync.rules.partition_memory import Change, Known, Part, Seen
+from kuvasz.sync.rules.partition_memory import KnownPartition, KnownPartitions, PartitionChange, SeenPartition
 
 
 def partition(oid: int, *, file: int | None = None, xid: int = 7) -> Partition:
@@ -23,12 +23,12 @@ def partition(oid: int, *, file: int | None = None, xid: int = 7) -> Partition:
 
 
 A, B, C = partition(10), partition(11), partition(12)
-KNOWN = Known().looked([A, B], 100)
+KNOWN = KnownPartitions().looked([A, B], 100)
 
 
 def compared(
-    known: Known, *found: Partition, filled: tuple[Partition, ...] = (), stayed: tuple[Partition, ...] = ()
-) -> Change:
+    known: KnownPartitions, *found: Partition, filled: tuple[Partition, ...] = (), stayed: tuple[Partition, ...] = ()
+) -> PartitionChange:
     return partition_memory.compare(known, found, is_filled=filled.__contains__, has_stayed=stayed.__contains__)
 
 
@@ -37,13 +37,13 @@ def test_all_that_is_known_is_remembered() -> None:
     known = known.strayed(10, "public.p 10", 0x25C8D3)
     known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
     assert partition_memory.parse(partition_memory.render(known)) == known
-    assert known.seen == (Seen(oid=12, lsn=0x25C8D0, name="public.a b"),)
+    assert known.seen == (SeenPartition(oid=12, lsn=0x25C8D0, name="public.a b"),)
     assert known.oids == {10, 11, 12}
 
 
 def test_what_an_earlier_version_wrote_says_nothing_of_files() -> None:
     known = partition_memory.parse({"5:6 10:7", "5:6 11:7"})
-    assert known.parts == (Part(links="5:6 10:7"), Part(links="5:6 11:7"))
+    assert known.parts == (KnownPartition(links="5:6 10:7"), KnownPartition(links="5:6 11:7"))
     assert not compared(known, A, partition(11, file=99))
     assert compared(known, A).gone == ("with OID 11",)
 
@@ -68,14 +68,14 @@ def test_a_new_partition_is_followed_if_it_came_empty_and_as_it_was_made() -> No
 
 def test_a_partition_that_hung_elsewhere_may_have_lost_rows() -> None:
     back = partition(11, xid=9)
-    assert compared(KNOWN, A, back) == Change(emptied=("public.p 11",))
-    assert compared(KNOWN, A, back, filled=(back,)) == Change(attached=("public.p 11",))
+    assert compared(KNOWN, A, back) == PartitionChange(emptied=("public.p 11",))
+    assert compared(KNOWN, A, back, filled=(back,)) == PartitionChange(attached=("public.p 11",))
 
 
 def test_a_partition_is_gone_whether_a_look_or_only_the_stream_told_of_it() -> None:
-    assert compared(KNOWN, A) == Change(gone=("public.p 11",))
+    assert compared(KNOWN, A) == PartitionChange(gone=("public.p 11",))
     told = KNOWN.told(12, "public.p 12", 50)
-    assert compared(told, A, B) == Change(gone=("public.p 12",))
+    assert compared(told, A, B) == PartitionChange(gone=("public.p 12",))
     assert not compared(told, A, B, C), "a look shows it now"
     assert not partition_memory.compare(told, [A, B], is_filled=bool, has_stayed=bool, waits=told.seen), (
         "it may be shown yet"
@@ -93,7 +93,7 @@ def test_the_stream_tells_each_partition_once_and_not_what_a_copy_knew() -> None
 
 def test_rows_that_came_under_another_name_are_missing_until_a_copy_has_them() -> None:
     known = KNOWN.strayed(10, "public.p 10", 1000).strayed(11, "public.p 11", 2000)
-    assert compared(known, A, B) == Change(astray=("public.p 11",))
+    assert compared(known, A, B) == PartitionChange(astray=("public.p 11",))
     assert partition_memory.copied(known, [A], 100, at=2000).astray == known.astray
     assert partition_memory.copied(known, [A], 100, at=2001).astray == ()
     assert partition_memory.copied(known, [A], 100, at=2001).strayed(10, "public.p 10", 2000).astray == ()
@@ -121,7 +121,9 @@ def test_a_truncate_of_the_table_is_known_while_looks_may_show_it() -> None:
 def test_a_copy_forgets_what_was_before_it() -> None:
     before = dataclasses.replace(KNOWN, has_kept=True).told(12, "public.p 12", 50).told(13, "public.p 13", 2000)
     now = partition_memory.copied(before, [A], 300, at=1000)
-    assert now == Known(parts=(partition_memory.part_of(A),), seen=(before.seen[1],), since_lsn=1000, horizon=300)
+    assert now == KnownPartitions(
+        parts=(partition_memory.part_of(A),), seen=(before.seen[1],), since_lsn=1000, horizon=300
+    )
     assert partition_memory.copied(None, [A], 300, at=1000).oids == {10}
 
 
@@ -132,7 +134,7 @@ def spec(kind: TableType, removed: PartitionRemoved | None = None) -> SourceTabl
 
 
 def decided(
-    of: SourceTableSpec, change: Change, known: Known = KNOWN, *, is_accepted: bool = False
+    of: SourceTableSpec, change: PartitionChange, known: KnownPartitions = KNOWN, *, is_accepted: bool = False
 ) -> bool | TableError:
     try:
         return partition_memory.needs_comparison("eu", of, known, change, is_accepted=is_accepted)
@@ -140,12 +142,16 @@ def decided(
         return error
 
 
-GONE, EMPTIED, ATTACHED = Change(gone=("public.p",)), Change(emptied=("public.p",)), Change(attached=("public.p",))
+GONE, EMPTIED, ATTACHED = (
+    PartitionChange(gone=("public.p",)),
+    PartitionChange(emptied=("public.p",)),
+    PartitionChange(attached=("public.p",)),
+)
 
 
 @pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
 def test_a_clone_and_a_history_are_compared(kind: TableType) -> None:
-    assert [decided(spec(kind), change) for change in (GONE, EMPTIED, ATTACHED, Change())] == [
+    assert [decided(spec(kind), change) for change in (GONE, EMPTIED, ATTACHED, PartitionChange())] == [
         True,
         True,
         True,
@@ -164,7 +170,7 @@ def test_rows_of_partitions_that_are_gone_stay_if_the_map_says_so() -> None:
         " would delete the rows of partitions that are gone, and the map says `partition_removed: keep`\nhint: kuvasz"
         " resync --table shop.events copies the table again, without the rows of partitions that are gone"
     )
-    both = decided(keeping, Change(gone=("public.p",), attached=("public.q",)))
+    both = decided(keeping, PartitionChange(gone=("public.p",), attached=("public.q",)))
     assert isinstance(both, TableError)
 
 

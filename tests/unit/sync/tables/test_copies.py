@@ -18,11 +18,11 @@ from kuvasz.source import snapshot
 from kuvasz.source.catalog import introspect
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.tables import copies
 from kuvasz.sync.tables.copies import Copies
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from tests.unit.sync.scene import Scene
 
 
@@ -51,15 +51,17 @@ class World(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.consent = Consent(b"")
+        self.approvals = Approvals(b"")
         self.looked: list[str] = []
         self.failures: list[Exception] = []
         slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
-        notes = PartNotes(self.basis)
-        self.copies = Copies(self.basis, slot, watch, self.consent, notes, look=self._look, published=lambda _: "")
+        notes = PartitionNotes(self.context)
+        self.copies = Copies(
+            self.context, slot, watch, self.approvals, notes, look=self._look, published=lambda _: ""
+        )
         self.seen: SourceTable = self.table(self.items)
-        self.roster.tables["shop.items"] = self.seen
+        self.source_tables.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)
         monkeypatch.setattr(snapshot, "session", self._session)
         monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
@@ -94,26 +96,26 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_a_copied_table_stands_where_its_snapshot_was_taken_and_holds_the_source(world: World) -> None:
     world.beside()
-    position = world.roster.position(world.items)
+    position = world.source_tables.position(world.items)
     assert position is not None
     assert (position.lsn, position.system_id, position.taken_us) == (2000, "7", 5)
     assert world.held == {"shop.items"}, "until it follows"
-    assert world.roster.look(world.items).copies == 1
+    assert world.source_tables.look(world.items).copies == 1
 
 
 def test_a_source_that_does_not_answer_is_asked_again(world: World) -> None:
     world.failures = [SourceError("no connection"), SourceError("no connection")]
     world.beside()
-    assert world.roster.position(world.items) is not None
+    assert world.source_tables.position(world.items) is not None
     assert world.looked == ["shop.items"] * 2
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
 def test_a_table_that_is_stopped_is_not_copied(world: World, state: State) -> None:
-    world.roster.set(world.items, state)
-    world.roster.hold(world.items)
+    world.source_tables.set(world.items, state)
+    world.source_tables.hold(world.items)
     world.beside()
-    assert (world.roster.position(world.items), world.held) == (None, frozenset())
+    assert (world.source_tables.position(world.items), world.held) == (None, frozenset())
 
 
 def test_what_is_wrong_with_the_table_puts_it_into_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,7 @@ def test_what_is_wrong_with_the_table_puts_it_into_error(world: World, monkeypat
 
     monkeypatch.setattr(MemoryLake, "copy", fail)
     world.beside()
-    assert world.roster.state(world.items) is State.ERROR
+    assert world.source_tables.state(world.items) is State.ERROR
     assert not world.held
 
 
@@ -133,7 +135,7 @@ def test_a_lake_that_fails_is_tried_again(world: World, monkeypatch: pytest.Monk
     monkeypatch.setattr(MemoryLake, "copy", fail)
     with pytest.raises(SourceError, match="no room"):
         asyncio.run(world.copies.first(world.items, TAKEN, "7"))
-    assert world.roster.state(world.items) is State.COPYING
+    assert world.source_tables.state(world.items) is State.COPYING
 
 
 def test_the_lake_follows_what_changed_since_the_last_look(world: World) -> None:
@@ -150,7 +152,7 @@ def test_nothing_begins_when_the_source_ends(world: World) -> None:
     world.lifetime.end()
     with pytest.raises(SourceError, match="stopped while copying"):
         asyncio.run(world.copies.first(world.items, TAKEN, "7"))
-    assert world.roster.state(world.items) is State.NEW
+    assert world.source_tables.state(world.items) is State.NEW
 
 
 def test_a_copy_that_is_given_up_ends_before_anything_else_begins(
@@ -195,16 +197,16 @@ def test_a_gap_is_compared_or_accepted_by_a_person(
     spec = dataclasses.replace(world.items, config=world.items.config.model_copy(update={"type": kind}))
     asyncio.run(world.copies.beside(spec, "7"))
     if kind is TableType.APPEND:
-        error = world.roster.look(spec).error
+        error = world.source_tables.look(spec).error
         assert isinstance(error, ChangesLost)
         assert repaired == []
-        world.consent.give(spec.key, error)
-        world.roster.set(spec, State.NEW)
+        world.approvals.give(spec.key, error)
+        world.source_tables.set(spec, State.NEW)
         asyncio.run(world.copies.beside(spec, "7"))
-        assert not world.consent.is_gap_accepted(spec), "the next gap is another one"
+        assert not world.approvals.is_gap_accepted(spec), "the next gap is another one"
     assert repaired == ["shop.items"]
-    assert world.roster.position(spec) is not None
-    assert world.roster.look(spec).copies == 1
+    assert world.source_tables.position(spec) is not None
+    assert world.source_tables.look(spec).copies == 1
 
 
 def test_rows_that_expressions_make_are_compared_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

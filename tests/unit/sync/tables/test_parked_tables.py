@@ -1,4 +1,4 @@
-"""Parking between real neighbours, but for the reader and the lake: those are in memory, and fail as told."""
+"""ParkedTables between real neighbours, but for the reader and the lake: those are in memory, and fail as told."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import pytest
 
 from kuvasz.errors import ParkedLost, TableError
 from kuvasz.lake.memory import MemoryLake
-from kuvasz.lake.table.write_era import Era
-from kuvasz.model import Delivery, Position, Segment, TableName, TableType
-from kuvasz.parking.lot import ParkingLot
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import Delivery, Segment, SourcePosition, TableName, TableType
+from kuvasz.parking.lot import ParkingLogs
 from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.tables import parked_tables
-from kuvasz.sync.tables.parked_tables import Neighbours, Parking
+from kuvasz.sync.tables.parked_tables import Neighbours, ParkedTables
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
 from tests.contract.changes import ITEMS, TARGET, Sender, feed, insert, relation, target
@@ -70,7 +70,7 @@ class World:
         for name, found in RELATIONS.items():
             at = target(name, table_type=TableType.CHANGELOG)
             self.lake.prepare(at, feed(EU, name, table=found.table), found)
-            self.lake.copy(feed(EU, name, table=found.table), found, [], Position(lsn=1000), lambda *_: None)
+            self.lake.copy(feed(EU, name, table=found.table), found, [], SourcePosition(lsn=1000), lambda *_: None)
 
     def commit(self, parts: int = 1, rows: int = 2) -> None:
         """Insert rows that were never there into both tables, in one transaction."""
@@ -152,7 +152,7 @@ class Life:
         self.world = world
         self.progress, self.budget = Progress(), Budget(1 << 20)
         self.states = TableStates(file=NoteFile(world.folder))
-        self.lot = ParkingLot(world.folder, world.most_bytes, self.progress.hold, self.progress.release)
+        self.lot = ParkingLogs(world.folder, world.most_bytes, self.progress.hold, self.progress.release)
         names = {found.table: name for name, found in RELATIONS.items()}
         self.worker = Worker(
             0, world.lake, target_of=lambda source, found: (names[found.table], source), progress=self.progress,
@@ -162,7 +162,7 @@ class Life:
         self.reader = Reader(self)
         self.failed: list[TableError] = []
         source: Any = SimpleNamespace(name=EU, tables=SPECS)
-        self.parking = Parking(
+        self.parking = ParkedTables(
             source,
             Neighbours(
                 lot=self.lot, lake=world.lake, progress=self.progress, budget=self.budget, states=self.states,
@@ -205,7 +205,7 @@ class Life:
         assert self.worker.died is None
         self.lot.close()
         for table in self.world.lake._tables.values():  # as the next process finds it
-            table.era = Era.begin(table.positions)
+            table.era = WriteEra.begin(table.positions)
             table.open.clear()
         for error in ended:
             if isinstance(error, Exception):

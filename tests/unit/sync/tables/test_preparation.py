@@ -10,9 +10,9 @@ import pytest
 
 from kuvasz.errors import ExpressionRefused, MapMismatch, ParkedLost, SchemaError, SchemaHeld, TableError
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
-from kuvasz.sync.tables.preparation import Admission
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.recopy import PositionReset
 from tests.unit.sync.scene import Scene
 
 
@@ -33,14 +33,14 @@ class World(Scene):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)
         self.parking = Parking()
-        self.consent = Consent(b"")
+        self.approvals = Approvals(b"")
         members: Any = SimpleNamespace(note=lambda *_: None)
         parking: Any = self.parking
-        forgetting = Forgetting(self.basis, drop_parked=lambda _: None)
-        self.admission = Admission(self.basis, self.consent, members, parking, forgetting)
+        resets = PositionReset(self.context, drop_parked=lambda _: None)
+        self.preparation = Preparation(self.context, self.approvals, members, parking, resets)
 
     def prepare(self) -> bool:
-        return self.admission.prepare(self.items, self.table(self.items), 1000)
+        return self.preparation.prepare(self.items, self.table(self.items), 1000)
 
     def refuse(self, monkeypatch: pytest.MonkeyPatch, error: TableError) -> None:
         """Have the lake refuse tables."""
@@ -57,24 +57,24 @@ def world(tmp_path: Path) -> World:
 
 
 def test_a_table_that_is_not_there_is_refused_and_looked_at_later(world: World) -> None:
-    admission = world.admission
-    assert admission.usable(world.items, {}) is None
-    state = world.roster.look(world.items)
+    preparation = world.preparation
+    assert preparation.usable(world.items, {}) is None
+    state = world.source_tables.look(world.items)
     assert (state.state, state.retry_at is not None) == (State.ERROR, True)
     assert "there is no such table" in str(state.error)
-    assert admission.unfit == {"shop.items"}
+    assert preparation.unfit == {"shop.items"}
     found = world.table(world.items)
-    assert admission.usable(world.items, {world.items.table: found}) is found
-    assert admission.unfit == set()
+    assert preparation.usable(world.items, {world.items.table: found}) is found
+    assert preparation.unfit == set()
 
 
 def test_rows_of_a_table_that_was_not_logged_are_missed(world: World) -> None:
     unlogged = world.table(world.items, is_logged=False, why_unsupported="it is unlogged")
-    assert world.admission.usable(world.items, {world.items.table: unlogged}) is None
-    assert not world.roster.look(world.items).is_resync_due, "the lake has none of its rows"
+    assert world.preparation.usable(world.items, {world.items.table: unlogged}) is None
+    assert not world.source_tables.look(world.items).is_resync_due, "the lake has none of its rows"
     world.copy(world.items)
-    assert world.admission.usable(world.items, {world.items.table: unlogged}) is None
-    state = world.roster.look(world.items)
+    assert world.preparation.usable(world.items, {world.items.table: unlogged}) is None
+    state = world.source_tables.look(world.items)
     assert (state.is_resync_due, state.is_repair) == (True, True)
     assert "SET LOGGED" in str(state.error)
 
@@ -86,7 +86,7 @@ def test_what_nobody_thought_of_stops_the_table_alone(world: World, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(world.lake, "prepare", prepare)
         assert not world.prepare()
-    state = world.roster.look(world.items)
+    state = world.source_tables.look(world.items)
     assert (state.state, state.retry_at is not None) == (State.ERROR, True)
     assert "ZeroDivisionError: nobody thought of it" in str(state.error)
     assert world.prepare()
@@ -94,51 +94,51 @@ def test_what_nobody_thought_of_stops_the_table_alone(world: World, monkeypatch:
 
 def test_who_saw_a_table_go_knows_more_of_it(world: World) -> None:
     renamed = SchemaError("it was renamed to goods")
-    world.roster.fail(world.items, renamed)
-    world.admission.usable(world.items, {})
-    assert world.roster.look(world.items).error is renamed
+    world.source_tables.fail(world.items, renamed)
+    world.preparation.usable(world.items, {})
+    assert world.source_tables.look(world.items).error is renamed
 
 
 def test_a_prepared_table_begins_anew(world: World) -> None:
-    world.roster.fail(world.items, TableError("it was broken"))
+    world.source_tables.fail(world.items, TableError("it was broken"))
     assert world.prepare()
-    assert (world.roster.state(world.items), world.roster.look(world.items).error) == (State.NEW, None)
+    assert (world.source_tables.state(world.items), world.source_tables.look(world.items).error) == (State.NEW, None)
     assert world.lake.rows("shop.items").num_rows == 0
 
 
 def test_a_copy_that_is_due_is_kept_for_later_while_the_table_is_paused(world: World) -> None:
     world.copy(world.items)
     world.states.pause("shop.items", world.source.name)
-    world.roster.resync(world.items, is_due=True)
+    world.source_tables.resync(world.items, is_due=True)
     assert world.prepare()
-    assert world.roster.position(world.items) is not None
+    assert world.source_tables.position(world.items) is not None
     world.states.unpause("shop.items", world.source.name)
     assert world.prepare()
-    assert world.roster.position(world.items) is None
+    assert world.source_tables.position(world.items) is None
 
 
 def test_what_the_lake_has_of_a_refused_table_is_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         world.refuse(patch, SchemaError("a column has another type"))
         assert not world.prepare()
-    assert world.admission.is_unknown(world.items)
-    assert world.roster.state(world.items) is State.ERROR
+    assert world.preparation.is_unknown(world.items)
+    assert world.source_tables.state(world.items) is State.ERROR
     assert world.prepare()
-    assert not world.admission.is_unknown(world.items)
+    assert not world.preparation.is_unknown(world.items)
 
 
 def test_a_member_is_known_when_another_one_told_of_their_target(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = dataclasses.replace(world.items, member="7")
-    world.states.add(member.identifier, world.roster.name(member), "public.items_7")
+    world.states.add(member.identifier, world.source_tables.name(member), "public.items_7")
     world.copy(world.items)
     with monkeypatch.context() as patch:
         world.refuse(patch, SchemaError("a column has another type"))
-        assert not world.admission.prepare(member, world.table(world.items), 1000)
+        assert not world.preparation.prepare(member, world.table(world.items), 1000)
         assert not world.prepare()
-    assert not world.admission.is_unknown(member)
-    assert world.admission.is_unknown(world.items)
+    assert not world.preparation.is_unknown(member)
+    assert world.preparation.is_unknown(world.items)
 
 
 def test_an_expression_that_does_not_fit_ends_the_first_start_only(
@@ -149,14 +149,17 @@ def test_an_expression_that_does_not_fit_ends_the_first_start_only(
         world.prepare()
     world.lifetime.has_started = True
     assert not world.prepare()
-    assert world.roster.state(world.items) is State.ERROR
+    assert world.source_tables.state(world.items) is State.ERROR
 
 
 def test_a_person_is_waited_for_without_another_look(world: World) -> None:
-    world.admission.refuse(world.items, SchemaHeld("its columns changed"))
-    assert (world.roster.state(world.items), world.roster.look(world.items).retry_at) == (State.PAUSED, None)
-    world.admission.refuse(world.others, SchemaError("it has no key"))
-    assert world.roster.look(world.others).retry_at is not None
+    world.preparation.refuse(world.items, SchemaHeld("its columns changed"))
+    assert (world.source_tables.state(world.items), world.source_tables.look(world.items).retry_at) == (
+        State.PAUSED,
+        None,
+    )
+    world.preparation.refuse(world.others, SchemaError("it has no key"))
+    assert world.source_tables.look(world.others).retry_at is not None
 
 
 @pytest.mark.parametrize(("on_slot_lost", "is_copied"), [("stop", False), ("repair", False), ("resync", True)])
@@ -167,7 +170,7 @@ def test_lost_parked_changes_are_copied_only_if_the_map_says_so(
     world.copy(world.items)
     world.parking.error = ParkedLost("the log is gone")
     assert world.prepare() is is_copied
-    assert (world.roster.position(world.items) is None) is is_copied
+    assert (world.source_tables.position(world.items) is None) is is_copied
 
 
 def test_a_failure_is_settled_before_the_lake_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,36 +8,36 @@ import pytest
 from kuvasz.config.model import WhenParkedFull
 from kuvasz.errors import ParkedLost, TableGone
 from kuvasz.state.tables import State
-from kuvasz.sync.tables.recopy import Forgetting
+from kuvasz.sync.tables.recopy import PositionReset
 from tests.unit.sync.scene import Scene
 
 
 class Forgetful:
-    """A `Forgetting`, and what it told others."""
+    """A `PositionReset`, and what it told others."""
 
     def __init__(self, scene: Scene) -> None:
         self.dropped: list[str] = []
-        self.it = Forgetting(scene.basis, drop_parked=self.dropped.append)
+        self.it = PositionReset(scene.context, drop_parked=self.dropped.append)
 
 
 def test_a_table_is_forgotten_for_good(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     made = Forgetful(scene)
     scene.copy(scene.items)
-    scene.roster.resync(scene.items, is_due=True)
+    scene.source_tables.resync(scene.items, is_due=True)
     made.it.forget(scene.items)
-    assert scene.roster.position(scene.items) is None
+    assert scene.source_tables.position(scene.items) is None
     assert scene.lake.gap("shop.items", scene.source.name) is None
-    assert not scene.roster.look(scene.items).is_resync_due, "the lake knows now"
+    assert not scene.source_tables.look(scene.items).is_resync_due, "the lake knows now"
     assert made.dropped == ["shop.items"]
 
 
 def test_a_repair_leaves_a_gap(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.copy(scene.items)
-    scene.roster.resync(scene.items, is_due=True, is_repair=True)
+    scene.source_tables.resync(scene.items, is_due=True, is_repair=True)
     Forgetful(scene).it.forget(scene.items)
-    assert scene.roster.position(scene.items) is None
+    assert scene.source_tables.position(scene.items) is None
     assert scene.lake.gap("shop.items", scene.source.name) is not None
 
 
@@ -63,9 +63,9 @@ def test_a_copy_that_a_person_wants_is_no_repair(tmp_path: Path, on_slot_lost: s
     scene = Scene(tmp_path, on_slot_lost=on_slot_lost)
     for spec in scene.source.tables:
         scene.copy(spec)
-    scene.roster.resync(scene.items, is_due=True)
+    scene.source_tables.resync(scene.items, is_due=True)
     Forgetful(scene).it.forget_all()
-    assert [scene.roster.position(spec) for spec in scene.source.tables] == [None, None]
+    assert [scene.source_tables.position(spec) for spec in scene.source.tables] == [None, None]
     found = [scene.lake.gap(spec.identifier, scene.source.name) is not None for spec in scene.source.tables]
     assert found == gaps
 
@@ -76,7 +76,7 @@ def test_a_full_log_is_dropped_only_if_the_map_says_so(tmp_path: Path) -> None:
     scene.copy(scene.items)
     made.it.make_room(scene.items)
     assert (made.dropped, scene.settled) == ([], [])
-    assert scene.roster.position(scene.items) is not None
+    assert scene.source_tables.position(scene.items) is not None
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
@@ -86,7 +86,7 @@ def test_a_table_whose_log_was_dropped_is_copied_again(tmp_path: Path, is_paused
         made = Forgetful(scene)
         scene.lifetime.begin()
         scene.copy(scene.items)
-        scene.roster.hold(scene.items)
+        scene.source_tables.hold(scene.items)
         if is_paused:
             scene.states.pause("shop.items", scene.source.name)
         await asyncio.to_thread(made.it.make_room, scene.items)
@@ -94,7 +94,7 @@ def test_a_table_whose_log_was_dropped_is_copied_again(tmp_path: Path, is_paused
 
     scene, made, asked = asyncio.run(run())
     assert asked == made.dropped == scene.settled == ["shop.items"]
-    assert scene.roster.position(scene.items) is None
+    assert scene.source_tables.position(scene.items) is None
     assert not scene.progress.held(scene.source.name)
-    error = scene.roster.look(scene.items).error
+    error = scene.source_tables.look(scene.items).error
     assert isinstance(error, ParkedLost) is is_paused

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kuvasz.sync.rules.partition_memory import Known
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.rules.partition_memory import KnownPartitions
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from tests.unit.sync.rules.test_partition_memory import KNOWN, A, B
 from tests.unit.sync.scene import Scene
 
 
 def test_what_the_stream_tells_beside_a_look_or_a_copy_is_not_forgotten(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    notes = PartNotes(scene.basis)
+    notes = PartitionNotes(scene.context)
     notes.told(scene.items, 12, "public.p 12", 50)  # not prepared: nothing to remember it in
     scene.copy(scene.items)
     assert notes.known(scene.items) is None
@@ -21,12 +21,12 @@ def test_what_the_stream_tells_beside_a_look_or_a_copy_is_not_forgotten(tmp_path
     notes.looked(scene.items, before, KNOWN.looked([A], 200))
     assert notes.known(scene.items) == KNOWN.looked([A], 200).told(12, "public.p 12", 50)
     notes.copied(scene.items, [A], 200, at=55)
-    assert notes.known(scene.items) == Known(since_lsn=55).looked([A], 200)
+    assert notes.known(scene.items) == KnownPartitions(since_lsn=55).looked([A], 200)
 
 
 def test_a_younger_horizon_alone_is_not_stored(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    notes = PartNotes(scene.basis)
+    notes = PartitionNotes(scene.context)
     scene.copy(scene.items)
     notes.looked(scene.items, None, KNOWN)
     notes.looked(scene.items, KNOWN, KNOWN.looked([A, B], 500))
@@ -35,7 +35,7 @@ def test_a_younger_horizon_alone_is_not_stored(tmp_path: Path) -> None:
 
 def test_a_truncate_and_rows_astray_are_remembered_until_a_look_or_a_copy_has_them(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    notes = PartNotes(scene.basis)
+    notes = PartitionNotes(scene.context)
     scene.copy(scene.items)
     notes.looked(scene.items, None, KNOWN)
     notes.truncated(scene.items, 741, 50)

@@ -16,10 +16,10 @@ from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.source.catalog.table import TableKind
 from kuvasz.state.tables import State
-from kuvasz.sync.context.approvals import Consent
-from kuvasz.sync.rules.partition_memory import Known
+from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.rules.partition_memory import KnownPartitions
 from kuvasz.sync.watch import partition_watch
-from kuvasz.sync.watch.partition_notes import PartNotes
+from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from tests.unit.sync.scene import Scene
 
@@ -37,17 +37,17 @@ class World(Scene):
         self.forgotten: list[SourceTableSpec] = []
         self.sent: list[str] = []
         self.requests.send = self.sent.append  # type: ignore[method-assign]
-        self.notes, self.consent = PartNotes(self.basis), Consent(b"")
+        self.notes, self.approvals = PartitionNotes(self.context), Approvals(b"")
         schemas: Any = SimpleNamespace(follow=lambda relation, *_: self.followed.append(relation) or relation)
         members: Any = SimpleNamespace(has_any=False)
         self.watch = PartitionWatch(
-            self.basis, members, schemas, self.notes, self.consent,
+            self.context, members, schemas, self.notes, self.approvals,
             forget=self.forgotten.append, is_streaming=lambda: True, heard_lsn=lambda: self.heard_lsn,
         )  # fmt: skip
         self.root = self.table(self.items, kind=TableKind.PARTITIONED)
         self.copy(self.items)
         self.states.activate("shop.items", self.source.name, 1)
-        self.roster.set(self.items, State.STREAMING)
+        self.source_tables.set(self.items, State.STREAMING)
         self.hang(10, 11)
         self.look()
 
@@ -71,7 +71,7 @@ class World(Scene):
             assert self.watch.follow(relation, commit_lsn, 1) is relation
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownPartitions:
         known = self.notes.known(self.items)
         assert known is not None
         return known
@@ -89,7 +89,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def is_compared(world: World) -> bool:
-    look = world.roster.look(world.items)
+    look = world.source_tables.look(world.items)
     return look.is_resync_due and look.is_repair
 
 
@@ -103,7 +103,7 @@ def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
     world.look()
     assert is_compared(world)
     assert world.progress.held(world.source.name) == {"shop.items"}
-    assert world.roster.state(world.items) is State.NEW
+    assert world.source_tables.state(world.items) is State.NEW
     assert world.sent == ["shop.items"]
     assert world.known.oids == {10, 11}, "until it is compared, the next start would find it as well"
 
@@ -122,7 +122,7 @@ def test_a_truncate_of_the_table_comes_in_the_stream(world: World) -> None:
 
 
 def test_what_happened_while_nobody_followed_is_compared_before_the_stream_begins(world: World) -> None:
-    world.roster.set(world.items, State.NEW)
+    world.source_tables.set(world.items, State.NEW)
     world.hang(10)
     world.look(is_following=False)
     assert is_compared(world)
@@ -131,16 +131,16 @@ def test_what_happened_while_nobody_followed_is_compared_before_the_stream_begin
 
 
 def test_a_table_that_is_to_be_copied_needs_no_comparison(world: World) -> None:
-    world.roster.resync(world.items, is_due=True)
+    world.source_tables.resync(world.items, is_due=True)
     world.hang(10)
     world.look()
-    assert world.roster.look(world.items).is_resync_due
+    assert world.source_tables.look(world.items).is_resync_due
     assert not is_compared(world)
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.ERROR, State.COPYING, State.NEW])
 def test_a_table_that_does_not_follow_is_looked_at_later(world: World, state: State) -> None:
-    world.roster.set(world.items, state)
+    world.source_tables.set(world.items, state)
     world.hang(10)
     world.look()
     assert not is_compared(world)
@@ -207,16 +207,18 @@ def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: Wor
     world.items = dataclasses.replace(world.items, config=config)
     world.hang(10, 11, file_11=99)
     world.look(is_following=False)
-    assert world.roster.state(world.items) is State.STREAMING, "the stream may yet bring a TRUNCATE of the table"
+    assert world.source_tables.state(world.items) is State.STREAMING, (
+        "the stream may yet bring a TRUNCATE of the table"
+    )
     for _ in range(2):
         world.look()
-    error = world.roster.look(world.items).error
+    error = world.source_tables.look(world.items).error
     assert isinstance(error, ChangesLost)
-    world.consent.give("shop.items", error)
+    world.approvals.give("shop.items", error)
     world.states.activate("shop.items", world.source.name, 1)
-    world.roster.set(world.items, State.STREAMING)
+    world.source_tables.set(world.items, State.STREAMING)
     for _ in range(2):
         world.look()
-    assert world.roster.state(world.items) is State.STREAMING
+    assert world.source_tables.state(world.items) is State.STREAMING
     assert [part.file for part in world.known.parts] == [10, 99]
-    assert not world.consent.is_gap_accepted(world.items)
+    assert not world.approvals.is_gap_accepted(world.items)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import CopyNeeded, TableError
 from kuvasz.lake.table.columns import Columns
-from kuvasz.model import Position, Relation, Seen, TableType
+from kuvasz.model import Relation, Seen, SourcePosition, TableType
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Target
 from kuvasz.source import conninfo
@@ -145,7 +145,7 @@ class Kuvasz:
         self.scene = Scene(folder)
         self.target = Target(name=NAME, type=kind)
         self.iceberg = Iceberg(server.table)
-        self.positions: dict[str, Position] = {}
+        self.positions: dict[str, SourcePosition] = {}
         self.rows: list[tuple[int, dict[int, int]]] = []  #: in the lake
         self.written: list[tuple[int, dict[int, int]]] = []  #: not committed
         self.through = 0  #: commit LSN of the last that was written
@@ -221,7 +221,7 @@ class Kuvasz:
                 return
             live = tuple(self.server.table.live)
             self.rows = [(number, self._fields(shape, live, values)) for number, values in self.server.rows.items()]
-            self.positions[SOURCE] = Position(lsn=seen.table.relation.seen.until)
+            self.positions[SOURCE] = SourcePosition(lsn=seen.table.relation.seen.until)
             self.written = []
             self.copies += 1
 
@@ -279,7 +279,7 @@ class Kuvasz:
         ):
             self.rows += self.written
             self.written = []
-            self.positions[SOURCE] = Position(lsn=self.through + 1)
+            self.positions[SOURCE] = SourcePosition(lsn=self.through + 1)
 
     def confirm(self) -> None:
         """Confirm what is in the lake."""
@@ -311,7 +311,7 @@ class Lake:
     def __init__(self, kuvasz: Kuvasz) -> None:
         self._kuvasz = kuvasz
 
-    def positions(self, _: str) -> dict[str, Position]:
+    def positions(self, _: str) -> dict[str, SourcePosition]:
         return self._kuvasz.positions
 
     def columns(self, _: str, source: str) -> Any:
