@@ -296,7 +296,7 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
 
 def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorld) -> None:
     catalog = world.lake._catalog
-    inside = catalog.inside
+    inside = catalog.classes.calls
     assert inside is not None
 
     def told(name: str) -> list[dict[str, str]]:
@@ -316,9 +316,9 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
         ]  # fmt: skip
 
     first = told("eu")
-    catalog.inside = None
+    catalog.classes.calls = None
     second = told("us")[len(first) :]
-    catalog.inside = inside
+    catalog.classes.calls = inside
     assert len(first) == 4
     assert first == second
     assert world.of("eu").keys() == world.of("us").keys()
@@ -327,7 +327,7 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
 @pytest.mark.parametrize("is_inside", [True, False])
 def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: IcebergWorld, *, is_inside: bool) -> None:
     catalog = world.lake._catalog
-    catalog.inside = catalog.inside if is_inside else None
+    catalog.classes.calls = catalog.classes.calls if is_inside else None
     world.prepare("eu")
     world.copy("eu", (1, 0, "x"))
     table, late = _late(world, 1208)
@@ -364,7 +364,7 @@ def test_properties_and_files_are_the_same_inside_the_jvm_and_one_by_one(world: 
         return table.properties, list(table.live_files(in_order=True))
 
     inside = told()
-    catalog.inside = None
+    catalog.classes.calls = None
     assert told() == inside
     properties, files = inside
     assert {"kuvasz.seed", "kuvasz.position.eu", "kuvasz.position.us"} <= properties.keys()

@@ -78,6 +78,7 @@ ELSEWHERE = {
     "lake/copies/copy.py": "contract/test_lake.py",
     "lake/iceberg.py": "contract/test_lake.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
+    "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
     "lake/jvm/jvm_errors.py": "contract/test_iceberg.py",
     "lake/maintenance/maintenance.py": "integration/test_maintenance.py",
     "lake/memory.py": "contract/test_lake.py",

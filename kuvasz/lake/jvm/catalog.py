@@ -1,6 +1,6 @@
 """Iceberg's catalog in Spark's JVM, reached through py4j.
 
-This module, `iceberg_table` and `inside` are the only ones that name Iceberg's classes.
+This room is the only one that names Iceberg's classes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
-from kuvasz.lake.jvm import jvm_calls, localfs
+from kuvasz.lake.jvm import localfs
+from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.jvm_errors import class_of, translated
 from kuvasz.model import LakeType, ValueType
@@ -41,14 +42,7 @@ class Catalog:
         self._gateway: Any = session.sparkContext._gateway
         with translated(f"catalog {name}"):
             localfs.install(jvm, self._hadoop)
-            executors = jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
-            self.direct = executors.newDirectExecutorService()
-            self.inside = jvm_calls.install(jvm, self.direct)
-            # Each dot of a Java name is a round trip through py4j: what a commit's files need is looked up once.
-            self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
-            self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
-            self.new_list = jvm.java.util.ArrayList
-            self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
+            self.classes = IcebergClasses(session)
             self._parse_name = jvm.org.apache.iceberg.catalog.TableIdentifier.parse
             # A thread without an active session sees Spark's start-up settings alone, not this session's.
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
@@ -66,10 +60,6 @@ class Catalog:
                 f"table {name}: its files cannot be listed: {lines[0]}", hint="it is tried again"
             ) from error
         return {str(row[0]).rpartition("/")[2] for row in found}
-
-    def content_file(self, text: str, spec: Any) -> Any:  # noqa: ANN401
-        """Return Iceberg's object of a data or delete file from its JSON."""
-        return self._file_from_json(self._read_tree(text), spec)
 
     def ensure_namespace(self, namespace: str) -> None:
         """Create a namespace if it is missing."""
@@ -90,7 +80,7 @@ class Catalog:
         """Return a table by its name, `namespace.table`; None if there is none."""
         with translated(f"table {name}"):
             try:
-                return IcebergTable(self, self._handle.loadTable(self._parse_name(name)), name)
+                return IcebergTable(self.classes, self._handle.loadTable(self._parse_name(name)), name)
             except Py4JJavaError as error:
                 if class_of(error).endswith("NoSuchTableException"):
                     return None
@@ -121,7 +111,7 @@ class Catalog:
             if layout_.order:
                 order = iceberg.SortOrderParser.fromJson(schema, layout.render_order(layout_, fields))
                 builder.withSortOrder(order)
-            return IcebergTable(self, builder.create(), name)
+            return IcebergTable(self.classes, builder.create(), name)
 
     def drop(self, name: str) -> None:
         """Drop a table and its files."""
@@ -142,7 +132,7 @@ class Catalog:
             properties.put("format-version", "3")
             location = f"file://{folder.absolute()}"
             tables = self.jvm.org.apache.iceberg.hadoop.HadoopTables(self._hadoop)
-            table = IcebergTable(self, tables.create(schema, spec, properties, location), "rehearsal")
+            table = IcebergTable(self.classes, tables.create(schema, spec, properties, location), "rehearsal")
             for number in range(commits):
                 table.commit(_rehearsal(location, number, table.snapshot_id))
             list(table.live_files())

@@ -26,7 +26,7 @@ from kuvasz.lake.jvm.jvm_errors import class_of, gone, translated
 from kuvasz.model import LakeType
 
 if TYPE_CHECKING:
-    from kuvasz.lake.jvm.catalog import Catalog
+    from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 
 #: Iceberg's ids of snapshots are positive.
 _NO_SNAPSHOT = -1
@@ -35,8 +35,8 @@ _NO_SNAPSHOT = -1
 class IcebergTable:
     """One table in the catalog."""
 
-    def __init__(self, catalog: Catalog, handle: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
-        self._catalog = catalog
+    def __init__(self, classes: IcebergClasses, handle: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
+        self._classes = classes
         self._handle = handle
         self._is_local = str(handle.location()).startswith("file:")
         self.name = name
@@ -63,7 +63,7 @@ class IcebergTable:
         Raises:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
-        within = self._catalog.inside
+        within = self._classes.calls
         try:
             return dict(self._handle.properties()) if within is None else within.properties(self._handle)
         except Py4JJavaError as error:
@@ -116,7 +116,7 @@ class IcebergTable:
 
     def earlier_columns(self) -> dict[str, str | None]:
         """Return names that columns had in earlier schemas -> the one that column has now; None: it is gone."""
-        to_json = self._catalog.schema_json
+        to_json = self._classes.schema_json
         current = {field["id"]: field["name"] for field in json.loads(to_json(self._handle.schema()))["fields"]}
         earlier = [json.loads(to_json(schema))["fields"] for schema in self._handle.schemas().values()]
         pairs = [(field["name"], current.get(field["id"])) for fields in earlier for field in fields]
@@ -125,11 +125,11 @@ class IcebergTable:
 
     def schema(self) -> LakeSchema:
         """Return the current schema."""
-        return parse(str(self._catalog.schema_json(self._handle.schema())))
+        return parse(str(self._classes.schema_json(self._handle.schema())))
 
     def layout(self) -> Layout:
         """Return the table's partitions and its order within files."""
-        iceberg = self._catalog.jvm.org.apache.iceberg
+        iceberg = self._classes.jvm.org.apache.iceberg
         spec = str(iceberg.PartitionSpecParser.toJson(self._handle.spec()))
         order = str(iceberg.SortOrderParser.toJson(self._handle.sortOrder()))
         return layout.parse(spec, order, self.schema(), self.name)
@@ -141,7 +141,7 @@ class IcebergTable:
                 self._replace_spec(now, wanted)
             if wanted.order != now.order:
                 update = self._handle.replaceSortOrder()
-                nulls = self._catalog.jvm.org.apache.iceberg.NullOrder
+                nulls = self._classes.jvm.org.apache.iceberg.NullOrder
                 for one in wanted.order:
                     add = update.desc if one.descends else update.asc
                     add(self._expression(one.term), nulls.NULLS_FIRST if one.nulls_first else nulls.NULLS_LAST)
@@ -164,7 +164,7 @@ class IcebergTable:
         update.commit()
 
     def _expression(self, term: Term) -> Any:  # noqa: ANN401
-        make = self._catalog.jvm.org.apache.iceberg.expressions.Expressions
+        make = self._classes.jvm.org.apache.iceberg.expressions.Expressions
         if term.transform == "identity":
             return make.ref(term.column)
         arguments = (term.column, term.width) if term.width else (term.column,)
@@ -173,8 +173,8 @@ class IcebergTable:
     def look(self) -> jvm_calls.CurrentState:
         """Look at the catalog again, and return what the table is now."""
         with translated(f"table {self.name}"):
-            if self._catalog.inside is not None:
-                return self._catalog.inside.look(self._handle)
+            if self._classes.calls is not None:
+                return self._classes.calls.look(self._handle)
             self._handle.refresh()
             return jvm_calls.CurrentState(self.snapshot_id, self.parent_id, self.schema_id)
 
@@ -189,7 +189,7 @@ class IcebergTable:
         Files of one commit are ordered by name (see `kuvasz.lake.format.naming`).
         """
         with translated(f"table {self.name}"):
-            within = self._catalog.inside
+            within = self._classes.calls
             found = self._files_one_by_one() if within is None else within.files(self._handle, SID)
             files = (
                 LiveFile(sequence=sequence, data=data, deletes=tuple(deletes)) for sequence, data, deletes in found
@@ -198,7 +198,7 @@ class IcebergTable:
 
     def _files_one_by_one(self) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:
         """Do what `Inside.files` does."""
-        parser = self._catalog.jvm.org.apache.iceberg.ContentFileParser
+        parser = self._classes.jvm.org.apache.iceberg.ContentFileParser
         spec_of = functools.cache(self._spec)
         tasks = self._scan().planFiles()
         try:
@@ -219,14 +219,14 @@ class IcebergTable:
     def _reader_of_files(self) -> Callable[[str], Any]:
         """Return what makes Iceberg's object of a file from its JSON."""
         spec = functools.cache(self._spec)
-        return lambda text: self._catalog.content_file(text, spec(json.loads(text)["spec-id"]))
+        return lambda text: self._classes.content_file(text, spec(json.loads(text)["spec-id"]))
 
     def _scan(self) -> Any:  # noqa: ANN401
         scan = self._handle.newScan()
         if self._handle.schema().findField(SID) is None:
             return scan
         # A scan leaves all bounds out unless it is asked; those of the sid say whose rows a file holds.
-        columns = self._catalog.new_list()
+        columns = self._classes.new_list()
         columns.add(SID)
         return scan.includeColumnStats(columns)
 
@@ -236,7 +236,7 @@ class IcebergTable:
             transaction = self._handle.newTransaction()
             for step in steps:
                 self._change(transaction, step)
-            schema = str(self._catalog.schema_json(transaction.table().schema()))
+            schema = str(self._classes.schema_json(transaction.table().schema()))
             update = transaction.updateProperties()
             for key, value in properties(parse(schema)).items():
                 update.set(key, value)
@@ -258,7 +258,7 @@ class IcebergTable:
             case WidenField():
                 update.updateColumn(step.name, self._type(Field(field_id=1, name=step.name, type=step.type)))
             case RelaxFields():
-                update.setIdentifierFields(self._catalog.jvm.java.util.ArrayList())
+                update.setIdentifierFields(self._classes.jvm.java.util.ArrayList())
                 update.commit()
                 update = transaction.updateSchema()
                 for name in step.names:
@@ -268,14 +268,14 @@ class IcebergTable:
     def _literal(self, field: Field, kind: Any) -> Any:  # noqa: ANN401
         value = field.initial_default
         if field.type.kind is LakeType.DECIMAL:
-            value = self._catalog.jvm.java.math.BigDecimal(value)
-        return self._catalog.jvm.org.apache.iceberg.expressions.Expressions.lit(value).to(kind)
+            value = self._classes.jvm.java.math.BigDecimal(value)
+        return self._classes.jvm.org.apache.iceberg.expressions.Expressions.lit(value).to(kind)
 
     def _type(self, field: Field) -> Any:  # noqa: ANN401
         one = dataclasses.replace(
             field, field_id=1, required=False, name="column", inner_ids=(2, 3)[: len(field.inner_ids)]
         )
-        schema = self._catalog.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
+        schema = self._classes.jvm.org.apache.iceberg.SchemaParser.fromJson(render([one], ()))
         return schema.findField("column").type()
 
     def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
@@ -316,7 +316,7 @@ class IcebergTable:
             LakeError: Catalog or storage failed; nothing was committed.
         """
         is_swap = commit.is_rewrite and bool(commit.removed_deletes or not commit.added_deletes)
-        within = None if is_swap else self._catalog.inside
+        within = None if is_swap else self._classes.calls
         with translated(f"table {self.name}"):
             if within is None:
                 self._call_by_call(commit, is_swap=is_swap)
@@ -363,8 +363,8 @@ class IcebergTable:
         if self._is_local:
             # Iceberg's thread pools look every 10 ms whether they are done: ten times a commit. Where a manifest is
             # read in microseconds, doing it at once is faster; where it takes a round trip, the pools stay.
-            update.scanManifestsWith(self._catalog.direct)
-            update.writeManifestsWith(self._catalog.direct, 1)
+            update.scanManifestsWith(self._classes.direct)
+            update.writeManifestsWith(self._classes.direct, 1)
 
     def _row_delta(self, transaction: Any, commit: TableCommit) -> None:  # noqa: ANN401
         delta = transaction.newRowDelta()
@@ -388,7 +388,7 @@ class IcebergTable:
         existing = commit.existing()
         if existing is not None:
             delta.validateDeletedFiles()
-            paths = self._catalog.new_list()
+            paths = self._classes.new_list()
             for path in existing:
                 paths.add(path)
             delta.validateDataFilesExist(paths)
