@@ -19,7 +19,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config, OnLakeRewound
 from kuvasz.errors import CheckError, ConfigError, KuvaszError, LakeError, LakeRewound, Retry, SourceError
 from kuvasz.lake.iceberg import IcebergLake
-from kuvasz.parking.lot import ParkedView, ParkingLogs
+from kuvasz.parking.logs import ParkedView, ParkingLogs
 from kuvasz.ports import Failure, Lake, Receipt, Upkeep
 from kuvasz.route.hashing import worker_of
 from kuvasz.source.reader import ReaderOptions, ReaderState

@@ -14,7 +14,7 @@ from kuvasz.state.tables import State, TableState
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
     from kuvasz.app import SourceView
-    from kuvasz.parking.lot import ParkedView
+    from kuvasz.parking.logs import ParkedView
 
 #: Longer than any restart or failover of a server that is meant to be noticed by nobody.
 SILENCE_S = 300.0

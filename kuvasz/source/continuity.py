@@ -15,7 +15,7 @@ from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced
 
 if TYPE_CHECKING:
     from kuvasz.source.slots import SlotState
-    from kuvasz.state.standing import SourceRecord
+    from kuvasz.state.source_record import SourceRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

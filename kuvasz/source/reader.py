@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kuvasz.ports import Inbox, Routes
     from kuvasz.state.budget import Budget
     from kuvasz.state.progress import Progress
-    from kuvasz.state.standing import SourceRecordFile
+    from kuvasz.state.source_record import SourceRecordFile
 
 T = TypeVar("T")
 

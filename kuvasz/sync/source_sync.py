@@ -36,7 +36,7 @@ from kuvasz.model import TableName
 from kuvasz.route.hashing import worker_of
 from kuvasz.source import slots
 from kuvasz.source.reader import Reader
-from kuvasz.state.standing import SourceRecordFile
+from kuvasz.state.source_record import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.publications import Publications

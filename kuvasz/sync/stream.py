@@ -16,7 +16,7 @@ from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.reader import Reader, ReaderOptions
-from kuvasz.state.standing import SourceRecordFile
+from kuvasz.state.source_record import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext

@@ -18,7 +18,7 @@ from typing import Any
 from kuvasz import failpoints
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.model import NO_OPERATIONS, Delivery, TableName
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Failure, Lake, Pending, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress

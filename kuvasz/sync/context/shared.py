@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kuvasz.config.model import OnLakeRewound, WhenParkedFull
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress

@@ -18,7 +18,7 @@ from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.standing import SourceRecord, SourceRecordFile
+from kuvasz.state.source_record import SourceRecord, SourceRecordFile
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import identity, keyless
 

@@ -27,7 +27,7 @@ from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import KuvaszError, LakeError, ParkedLost, SourceError, StateError, TableError
 from kuvasz.model import Delivery, Relation, Replay, Segment, SourcePosition
 from kuvasz.parking.log import Change, LogDamaged
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.source.reader import Reader
 from kuvasz.state.budget import Budget

@@ -7,7 +7,7 @@ import dataclasses
 from kuvasz.admin.observer import Snapshot, SourceFacts
 from kuvasz.admin.slotwatch import SlotFacts
 from kuvasz.app import SourceView, View
-from kuvasz.parking.lot import ParkedView
+from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State, TableState
 
 NOW = 1_700_000_000.0

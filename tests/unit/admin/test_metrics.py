@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kuvasz.admin import upkeep
 from kuvasz.admin.metrics import HELP, Metrics
-from kuvasz.parking.lot import ParkedView
+from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from tests.unit.admin.snapshots import NOW, snapshot

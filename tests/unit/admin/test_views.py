@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.admin import views
 from kuvasz.errors import DecodeError
-from kuvasz.parking.lot import ParkedView
+from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State
 from tests.unit.admin.snapshots import CLOCK, NOW, SLOT, snapshot
 

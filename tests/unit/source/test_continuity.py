@@ -8,7 +8,7 @@ from kuvasz.errors import SlotLost, SourceReplaced
 from kuvasz.source import continuity
 from kuvasz.source.continuity import ServerState
 from kuvasz.source.slots import SlotState
-from kuvasz.state.standing import SourceRecord
+from kuvasz.state.source_record import SourceRecord
 
 SLOT = SlotState(
     name="kuvasz_shop", plugin="pgoutput", database="shop", is_temporary=False, active_pid=None,

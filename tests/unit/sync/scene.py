@@ -12,7 +12,7 @@ from kuvasz.config.model import WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.lake.memory import MemoryLake
 from kuvasz.model import SourcePosition
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress

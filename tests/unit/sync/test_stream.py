@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import TableError
-from kuvasz.state.standing import SourceRecordFile
+from kuvasz.state.source_record import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.stream import Stream
 from tests.unit.sync.scene import Scene

@@ -10,7 +10,7 @@ from kuvasz.errors import SlotLost, SourceError, SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.standing import SourceRecord, SourceRecordFile
+from kuvasz.state.source_record import SourceRecord, SourceRecordFile
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from tests.unit.sync.scene import Scene

@@ -16,7 +16,7 @@ from kuvasz.errors import ParkedLost, TableError
 from kuvasz.lake.memory import MemoryLake
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Delivery, Segment, SourcePosition, TableName, TableType
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from kuvasz.state.budget import Budget
 from kuvasz.state.notes import NoteFile
 from kuvasz.state.progress import Progress

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.state.standing import FOLDER, SourceRecord, SourceRecordFile
+from kuvasz.state.source_record import FOLDER, SourceRecord, SourceRecordFile
 
 KNOWN = SourceRecord(system_id="71", timeline=3, confirmed_lsn=0x1_0000_0000)
 

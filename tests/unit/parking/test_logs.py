@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.errors import StateError
 from kuvasz.parking.log import LogDamaged
-from kuvasz.parking.lot import ParkingLogs
+from kuvasz.parking.logs import ParkingLogs
 from tests.contract.changes import Sender, again, insert
 
 T, S = "shop.items", "shop_eu"
