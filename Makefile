@@ -9,7 +9,7 @@ MAP ?= config/map.yaml
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check setup-demo setup-dev jars fuzz neglect soak bench bench-quick clean
+.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars fuzz neglect soak bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -45,6 +45,13 @@ neglect: setup-dev ## tables paused, renamed, unmapped, unpublished at random fo
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" NEGLECT=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py
+
+mutations: setup-dev ## each durable fact of continuity left out in turn: tests have to fail
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
+
+test-unit: setup-dev ## the tests that need neither a server nor Spark
+	@exec $(PYTHON) -m pytest -q -n $(WORKERS) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars

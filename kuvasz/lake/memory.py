@@ -29,7 +29,7 @@ from kuvasz.lake.format.schema import LakeSchema, typed, wanted
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import NO_OPERATIONS, Operations, Relation, SourcePosition, TableType, Truncation
 from kuvasz.modes import changelog, clone, dispatch
-from kuvasz.modes.clone import Folded
+from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transaction_facts import Facts
 from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Lake, Receipt, TableWork, Target, Upkeep
@@ -94,7 +94,7 @@ class _Written:
 
     work: TableWork
     cut: Cut
-    applied: tuple[Folded | None, ...]  #: one per step, None for a truncation
+    applied: tuple[ChunkOutcome | None, ...]  #: one per step, None for a truncation
     era: WriteEra
     forgotten: Mapping[str, int]  #: as in the table when it was written
     error: KuvaszError | None
@@ -168,7 +168,7 @@ class _Table:
         """Take the parts of a transaction that is now whole into the commit."""
         self.open.pop(source)[1].pour(self.layer)
 
-    def resolve(self, source: str, sid: str | None, applied: Folded, layer: _Layer) -> None:
+    def resolve(self, source: str, sid: str | None, applied: ChunkOutcome, layer: _Layer) -> None:
         """Put the outcome of a chunk into a layer."""
         rows = applied.rows
         if applied.aside is not None:
@@ -405,7 +405,7 @@ class MemoryLake(Lake):
             return None
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events)
-        applied: list[Folded | None] = []
+        applied: list[ChunkOutcome | None] = []
         error: KuvaszError | None = None
         try:
             applied.extend(
@@ -418,15 +418,15 @@ class MemoryLake(Lake):
         era.events = cut.events
         return _Written(work=work, cut=cut, applied=tuple(applied), era=era, forgotten=forgotten, error=error)
 
-    def _truncated(self, table: _Table, step: Truncation) -> Folded | None:
+    def _truncated(self, table: _Table, step: Truncation) -> ChunkOutcome | None:
         if table.target.type is not TableType.CHANGELOG:
             return None
         feed = self._feeds.find(table.target.name, step.source, step.relation)
         run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
         rows = changelog.apply_truncation(table.shape(feed, step.relation), Facts.of(np.array([run], np.int64)))
-        return Folded(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
+        return ChunkOutcome(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
 
-    def _apply(self, table: _Table, chunk: Chunk) -> Folded:
+    def _apply(self, table: _Table, chunk: Chunk) -> ChunkOutcome:
         feed = self._feeds.find(table.target.name, chunk.source, chunk.relation)
         data = np.frombuffer(b"".join(chunk.parts), np.uint8)
         try:

@@ -17,12 +17,12 @@ from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
-from kuvasz.modes.clone import Aside, Folded, never_sent, take_key_from_old
+from kuvasz.modes.clone import Aside, ChunkOutcome, never_sent, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
 
-def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Decode changes of one relation version.
 
     Raises:
@@ -33,7 +33,7 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
     return versions(shape, changes, kept)
 
 
-def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> Folded:
+def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:
     """Return some of a chunk's rows as they are to be written, and where the newest of each key is.
 
     Args:
@@ -50,7 +50,7 @@ def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> Folded:
     place[kept] = np.arange(len(kept), dtype=np.int32)
     holder = np.where(folded.written < 0, len(changes.tag), np.append(folded.keep, 0)[folded.written])
     rows = shape.rows(changes.new, kept)
-    return Folded(
+    return ChunkOutcome(
         rows=rows if len(unresolved) == 0 else rows.slice(0, 0),
         keys=folded.keys,
         written=place[holder],
@@ -92,12 +92,12 @@ def aside_of(
     )
 
 
-def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> Folded:
+def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:
     """Return rows that nothing tells apart: with REPLICA IDENTITY FULL an old tuple has what is unchanged."""
     unresolved = tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
     if len(unresolved):
         message = f"source {shape.source}, table {shape.table}: an update leaves out a value and has no old row"
         raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
-    return Folded(
+    return ChunkOutcome(
         rows=shape.rows(changes.new, kept), keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0
     )

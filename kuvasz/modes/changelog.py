@@ -20,7 +20,7 @@ from kuvasz.errors import DecodeError, InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
 from kuvasz.modes import append, system_columns
-from kuvasz.modes.clone import Folded, take_key_from_old
+from kuvasz.modes.clone import ChunkOutcome, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
@@ -28,7 +28,7 @@ TRUNCATE = ord("T")
 _COPIED = "R"
 
 
-def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Decode changes of one relation version.
 
     Raises:

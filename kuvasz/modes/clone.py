@@ -38,16 +38,16 @@ class Aside:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Closings:
-    """What a chunk of a history does to versions that were there before it; n keys, as in `Folded.keys`."""
+    """What a chunk of a history does to versions that were there before it; n keys, as in `ChunkOutcome.keys`."""
 
     us: Int64s  #: per key: when its first change of the chunk was, in µs since 1970-01-01 UTC
     is_gone: npt.NDArray[np.bool_]  #: per key: that change took it away
     first_start: Int64s  #: per key: start of its first version of the chunk, or the largest number if there is none
-    key_of: Int32s  #: per row written: index of its key; those of `Folded.rows`, then those of `Aside.rows`
+    key_of: Int32s  #: per row written: index of its key; those of `ChunkOutcome.rows`, then those of `Aside.rows`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class ChunkOutcome:
     """What one chunk of changes comes to."""
 
     rows: pa.Table  #: to be written, in this order
@@ -61,7 +61,9 @@ class Folded:
     )
 
 
-def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> Folded:
+def apply_changes(
+    shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None
+) -> ChunkOutcome:
     """Decode and fold row messages of one relation version.
 
     Args:
@@ -81,7 +83,7 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
     if shape.transform is not None and len(unresolved):
         unresolved = shape.waiting(changes.new, unresolved)
     if len(unresolved) == 0 or len(keep) == 0:
-        return Folded(
+        return ChunkOutcome(
             rows=shape.rows(changes.new, keep),
             keys=folded.keys,
             written=folded.written,
@@ -93,7 +95,7 @@ def apply_changes(shape: Shape, data: np.ndarray, lengths: UInt32s, evaluated: E
     order[~waits] = np.arange(np.count_nonzero(~waits), dtype=np.int32)
     order[waits] = np.arange(np.count_nonzero(~waits), len(keep), dtype=np.int32)
     written = np.where(folded.written < 0, np.int32(-1), order[folded.written])
-    return Folded(
+    return ChunkOutcome(
         rows=shape.rows(changes.new, keep[~waits]),
         keys=folded.keys,
         written=written.astype(np.int32),

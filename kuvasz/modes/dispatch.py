@@ -11,12 +11,12 @@ import pyarrow as pa
 from kuvasz.decode.tuples import RowChanges
 from kuvasz.model import TableType, UInt32s
 from kuvasz.modes import append, changelog, clone, history, keyless
-from kuvasz.modes.clone import Copied, Folded
+from kuvasz.modes.clone import ChunkOutcome, Copied
 from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
-_CHANGES: Mapping[TableType, Callable[[Shape, RowChanges, Facts | None], Folded]] = {
+_CHANGES: Mapping[TableType, Callable[[Shape, RowChanges, Facts | None], ChunkOutcome]] = {
     TableType.APPEND: append.apply_changes,
     TableType.HISTORY: history.apply_changes,
     TableType.CHANGELOG: changelog.apply_changes,
@@ -35,7 +35,7 @@ def apply_changes(
     lengths: UInt32s,
     facts: Facts | None = None,
     evaluated: Evaluated | None = None,
-) -> Folded:
+) -> ChunkOutcome:
     """Decode row messages of one relation version and make of them what the shape's table type wants.
 
     Args:

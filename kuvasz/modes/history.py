@@ -24,7 +24,7 @@ from kuvasz.errors import InternalError
 from kuvasz.fold import fold
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s
 from kuvasz.modes import append, system_columns
-from kuvasz.modes.clone import Closings, Folded, take_key_from_old
+from kuvasz.modes.clone import ChunkOutcome, Closings, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
@@ -39,7 +39,7 @@ _NO_START: Final = 1 << 62
 _INSTANT = pa.timestamp("us", "UTC")
 
 
-def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Decode changes of one relation version.
 
     Raises:
@@ -64,7 +64,7 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
     if main < len(kept):
         waiting = np.arange(len(kept) - main, dtype=np.int32)
         aside = append.aside_of(shape, changes, folded, row[kept[main:]], waiting, rows.slice(main))
-    return Folded(
+    return ChunkOutcome(
         rows=rows.slice(0, main),
         keys=folded.keys,
         written=written,

@@ -17,7 +17,7 @@ from kuvasz.decode.tuples import DELETE, INSERT, OLD, RowChanges
 from kuvasz.errors import DecodeError
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s
-from kuvasz.modes.clone import Folded
+from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.shape import OWN_COLUMN, Shape
 from kuvasz.modes.transaction_facts import Facts
 
@@ -25,7 +25,7 @@ from kuvasz.modes.transaction_facts import Facts
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> Folded:
+def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Decode changes of one relation version.
 
     Raises:
@@ -52,7 +52,7 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
     # Equal rows are equal: the first of each is written as often as there are more of it.
     kept = np.repeat(firsts[matters], more)
     written = np.where(more > 0, np.cumsum(more) - more, -1).astype(np.int32)
-    return Folded(
+    return ChunkOutcome(
         rows=rows.take(pa.array(kept)),
         keys=found.take(matters),
         written=written,

@@ -87,8 +87,8 @@ class ChunkDone:
 
     files: tuple[DataFile, ...] = ()  #: none if every row was deleted, or all wait for their earlier version
     keys: Keys | None = None
-    #: As in `clone.Folded`; rows are counted through all files, in their order. After `CompleteRows`: the same for
-    #: each row that waited, None if they lie in one file as they were.
+    #: As in `clone.ChunkOutcome`; rows are counted through all files, in their order. After `CompleteRows`: the same
+    #: for each row that waited, None if they lie in one file as they were.
     written: Int32s | None = None
     aside: bytes | None = None  #: Arrow IPC of the rows that wait
     unchanged: tuple[np.ndarray, ...] = ()
@@ -96,7 +96,7 @@ class ChunkDone:
     waits: Int32s | None = None  #: as in `clone.Aside`
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
-    delta: Int32s | None = None  #: as in `clone.Folded`
+    delta: Int32s | None = None  #: as in `clone.ChunkOutcome`
     operations: Operations = NO_OPERATIONS
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     error: KuvaszError | None = None

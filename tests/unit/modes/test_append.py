@@ -30,7 +30,7 @@ KEYLESS = dataclasses.replace(
 )  # fmt: skip
 
 
-def apply(*messages: bytes, to: Shape = ITEMS) -> clone.Folded:
+def apply(*messages: bytes, to: Shape = ITEMS) -> clone.ChunkOutcome:
     data, lengths = joined(list(messages))
     return dispatch.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
 

@@ -19,7 +19,7 @@ ITEMS = test_append.shape(table_type=TableType.CHANGELOG)
 AT = datetime.datetime(2000, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
 
 
-def apply(*messages: bytes, to: Shape = ITEMS, ordinal: int = 0) -> clone.Folded:
+def apply(*messages: bytes, to: Shape = ITEMS, ordinal: int = 0) -> clone.ChunkOutcome:
     data, lengths = joined(list(messages))
     facts = Facts.of(np.array([[100, 1_000_000, 7, len(messages), ordinal]], np.int64))
     return dispatch.apply_changes(to, np.frombuffer(data, np.uint8), lengths, facts)

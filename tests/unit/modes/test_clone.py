@@ -34,7 +34,7 @@ def shape(found: object = None) -> Shape:
 ITEMS = shape()
 
 
-def apply(*messages: bytes, to: Shape = ITEMS) -> clone.Folded:
+def apply(*messages: bytes, to: Shape = ITEMS) -> clone.ChunkOutcome:
     data, lengths = joined(list(messages))
     return clone.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
 

@@ -26,7 +26,7 @@ def at(us: int) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(microseconds=us)
 
 
-def apply(*transactions: tuple[int, list[bytes]]) -> clone.Folded:
+def apply(*transactions: tuple[int, list[bytes]]) -> clone.ChunkOutcome:
     """Transactions with their commit times."""
     data, lengths = joined([message for _, messages in transactions for message in messages])
     ends = np.cumsum([len(messages) for _, messages in transactions])
@@ -87,7 +87,7 @@ class Lake:
     def __init__(self) -> None:
         self.rows: dict[tuple, list[dict]] = {}
 
-    def take(self, applied: clone.Folded) -> None:
+    def take(self, applied: clone.ChunkOutcome) -> None:
         closings = applied.closings
         assert closings is not None
         table = applied.rows

@@ -37,7 +37,7 @@ def delete(n: int) -> bytes:
     return message("D", old=cells(n), old_tag="O")
 
 
-def apply(*messages: bytes) -> clone.Folded:
+def apply(*messages: bytes) -> clone.ChunkOutcome:
     data, lengths = joined(list(messages))
     return dispatch.apply_changes(ITEMS, np.frombuffer(data, np.uint8), lengths)
 
