@@ -15,10 +15,8 @@ from rich.text import Text
 
 from kuvasz import lsn
 from kuvasz.app import App, View
+from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.state.tables import State, TableState
-
-#: 2000-01-01 in seconds since 1970: PostgreSQL's epoch.
-_EPOCH_S = 946684800
 
 _STYLES = {State.STREAMING: "green", State.COPYING: "cyan", State.ERROR: "bold red", State.PAUSED: "yellow"}
 
@@ -105,7 +103,11 @@ def _sources(view: View, rates: Rates) -> Table:
         rate = rates.of(source.name, sum(table.rows for table in tables))
         failed = [table for table in tables if table.state is State.ERROR]
         state = Text(source.state, style="bold red" if source.state == "error" else "green")
-        age = "" if not newest else f"newest change {max(0.0, time.time() - _EPOCH_S - newest / 1e6):.1f} s old"
+        age = (
+            ""
+            if not newest
+            else f"newest change {max(0.0, time.time() - (POSTGRES_EPOCH_US + newest) / 1e6):.1f} s old"
+        )
         grid.add_row(
             Text(source.name, style="bold"),
             state,

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from kuvasz.admin.freshness import Freshness
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
+from kuvasz.model import POSTGRES_EPOCH_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kuvasz.app import App, SourceView, View
 
-#: 2000-01-01 in seconds since 1970: PostgreSQL's epoch.
-EPOCH_S = 946684800
 
 _LOOK_S = 0.5
 
@@ -107,7 +106,7 @@ class Observer:
             if slot is not None:
                 freshness.mark(slot.wal_end, slot.asked_at)
             if source.commit_us is not None:
-                freshness.mark(source.received_lsn, source.commit_us / 1e6 + EPOCH_S)
+                freshness.mark(source.received_lsn, (source.commit_us + POSTGRES_EPOCH_US) / 1e6)
             freshness.passed(source.confirmable_lsn)
             self._heard_at = max(self._heard_at, source.last_message_at or 0.0)
         if view.phase != "running" or any(source.is_paused for source in view.sources):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__, lsn
 from kuvasz.admin import upkeep
-from kuvasz.admin.observer import EPOCH_S
 from kuvasz.errors import KuvaszError
+from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.state.tables import State, TableState
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
         "copy_progress": _rounded(copy_progress(table)),
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
-        "newest_change_at": _instant(table.last_commit_us / 1e6 + EPOCH_S) if table.last_commit_us else None,
+        "newest_change_at": _instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
+        if table.last_commit_us
+        else None,
         "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
     }
 

@@ -26,6 +26,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kuvasz import errors, lsn
 from kuvasz.decode import messages
+from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.source import continuity, drain, failure, slots
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from kuvasz.model import UInt8s, UInt32s
 
 _DEFAULT_TIMEOUT_S = 10.0
-#: µs between 1970-01-01 and 2000-01-01 UTC.
-_POSTGRES_EPOCH_US = 946_684_800_000_000
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 # The walsender looks the publication up as of the WAL it decodes, so one made later does not count.
@@ -198,7 +197,7 @@ class Connection:
         Raises:
             SourceError: The connection is broken.
         """
-        now_us = time.time_ns() // 1000 - _POSTGRES_EPOCH_US
+        now_us = time.time_ns() // 1000 - POSTGRES_EPOCH_US
         payload = messages.status_update(
             written=written, flushed=flushed, now_us=now_us, is_reply_wanted=is_reply_wanted
         )

@@ -23,6 +23,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz import errors, failpoints, lsn
+from kuvasz.backoff import Backoff
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler, Follow, OnTruncate, TypeLookup
 from kuvasz.source import continuity
@@ -221,7 +222,7 @@ class Reader:
             SourceRefused: The source needs SQL by a human.
             SlotLost: The stream cannot be continued; also when another cluster answers.
         """
-        backoff_s = self._options.first_backoff_s
+        backoff = Backoff(self._options.first_backoff_s, self._options.last_backoff_s)
         try:
             while not self._has_to_stop():
                 self._is_rewinding = False
@@ -235,9 +236,9 @@ class Reader:
                     self._tell(error)
                     if error.retry is errors.Retry.HUMAN and isinstance(error, errors.SourceError):
                         raise
-                    backoff_s = self._options.first_backoff_s if self.bytes > heard else backoff_s
-                    await self._wait(backoff_s * (0.5 + self._random.random()))
-                    backoff_s = min(2 * backoff_s, self._options.last_backoff_s)
+                    if self.bytes > heard:
+                        backoff.reset()
+                    await self._wait(backoff.next_s(self._random.random()))
         finally:
             self.state = ReaderState.STOPPED
 

@@ -16,7 +16,7 @@ from psycopg import pq
 
 from kuvasz.decode import messages
 from kuvasz.errors import SourceError
-from kuvasz.model import Segment, Transactions, Truncation
+from kuvasz.model import POSTGRES_EPOCH_US, Segment, Transactions, Truncation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
 from kuvasz.source import failure, sql
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _SILENCE_S = 60.0
 _ASK_EVERY_S = 0.5
 _GULP_BYTES = 4 << 20
-_POSTGRES_EPOCH_US = 946_684_800_000_000
 
 
 class Window:
@@ -127,7 +126,7 @@ class Window:
 
     def _ask(self) -> None:
         payload = messages.status_update(
-            written=0, flushed=0, now_us=time.time_ns() // 1000 - _POSTGRES_EPOCH_US, is_reply_wanted=True
+            written=0, flushed=0, now_us=time.time_ns() // 1000 - POSTGRES_EPOCH_US, is_reply_wanted=True
         )
         with failure.translated(self._place, self._doing):
             self._pgconn.put_copy_data(payload)

@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Sequence
 
+from kuvasz.backoff import FIRST_S, LAST_S, Backoff
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
@@ -58,8 +59,6 @@ from kuvasz.sync.watch.schema_watch import SchemaWatch
 
 _log = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.5
-_LAST_BACKOFF_S = 30.0
 
 #: Seconds between two looks whether tables that wait may be streamed.
 _LOOK_S = 1.0
@@ -184,7 +183,7 @@ class SourceSync:
             self._standing.close()
 
     async def _replicate(self) -> None:
-        wait = _FIRST_BACKOFF_S
+        backoff = Backoff()
         while not self._lifetime.is_ending:
             begin = time.monotonic()
             try:
@@ -200,14 +199,13 @@ class SourceSync:
                     continue
                 _log.warning("a source is not replicated now", extra={
                     "event": "source_failed", "source": self.source.name, "error": str(error)})  # fmt: skip
-            if time.monotonic() - begin > _LAST_BACKOFF_S:
-                wait = _FIRST_BACKOFF_S
+            if time.monotonic() - begin > LAST_S:
+                backoff.reset()
             if not self._lifetime.is_ending:
-                pause = wait * (0.5 + random.random())  # noqa: S311 (jitter)
+                pause = backoff.next_s(random.random())  # noqa: S311 (jitter)
                 self.retry_at = time.monotonic() + pause
                 await self._lifetime.sleep(pause)
                 self.retry_at = None
-            wait = min(2 * wait, _LAST_BACKOFF_S)
 
     async def _lost(self, error: SlotLost) -> None:
         """Have everything copied again, if the map or a person says so; without a word, wait."""
@@ -229,7 +227,7 @@ class SourceSync:
             self._resets.is_replaced = True
             self._setup.target_lsn = None  # that of another past is never reached
         self._is_starting_over = True
-        await self._lifetime.sleep(_FIRST_BACKOFF_S)
+        await self._lifetime.sleep(FIRST_S)
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""

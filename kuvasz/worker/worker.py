@@ -16,6 +16,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from kuvasz import failpoints
+from kuvasz.backoff import Backoff
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.model import NO_OPERATIONS, Delivery, TableName
 from kuvasz.parking.logs import ParkingLogs
@@ -202,19 +203,19 @@ class Worker:
             self._lot.park(part.target, part.source, part.epoch, part.changes, part.through, is_open=part.is_open)
 
     def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
-        wait = 0.5
+        backoff = Backoff()
         while True:
             try:
                 return self._lake.write(gathered.works)
             except LakeError as error:
                 if self._stopping:
                     return None
+                wait = backoff.next_s()
                 _log.warning("a job failed and is tried again", extra={
                     "event": "job_retry", "worker": self._number, "error": error.message, "wait_s": wait,
                 })  # fmt: skip
                 with self._wake:
                     self._wake.wait_for(lambda: self._stopping, wait)
-                wait = min(2 * wait, 30.0)
 
     def _hand_over(self, item: tuple[Gathered, Any] | None) -> None:
         if self.died is None:

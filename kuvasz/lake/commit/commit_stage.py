@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kuvasz.backoff import Backoff
 from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone, TableStuck
 from kuvasz.lake.commit import chunks, lanes
 from kuvasz.lake.commit.clone import CloneWriter
@@ -37,7 +38,6 @@ _CONFLICT_ATTEMPTS = 5
 
 #: Before a step that failed is tried again; longer each time.
 _FIRST_WAIT_S = 0.5
-_LAST_WAIT_S = 30.0
 
 #: Between looks why a table's lock is not to be had.
 _LOCK_LOOK_S = 0.1
@@ -185,7 +185,7 @@ class CommitStage:
             return self._tried_again(ticket, step)
 
     def _tried_again(self, ticket: Ticket, step: Callable[[], T]) -> T:
-        wait = _FIRST_WAIT_S
+        backoff = Backoff(_FIRST_WAIT_S)
         ticket.waits_since = time.monotonic()
         while True:
             try:
@@ -196,11 +196,11 @@ class CommitStage:
                 if ticket.is_given_up.is_set():
                     raise TableStuck(error.message, hint=error.hint) from error
                 ticket.refusal = error
+                wait = backoff.next_s()
                 _log.warning("a commit failed and is tried again", extra={
                     "event": "commit_retry", "table": ticket.target, "error": error.message, "wait_s": wait,
                 })  # fmt: skip
                 ticket.is_given_up.wait(wait)
-                wait = min(wait * 2, _LAST_WAIT_S)
             else:
                 ticket.waits_since = ticket.refusal = None
                 return done

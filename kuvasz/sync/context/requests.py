@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from kuvasz.backoff import Backoff
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.sync.context.lifetime import Lifetime
 from kuvasz.sync.context.source_tables import SourceTables
@@ -26,7 +27,7 @@ class Requests:
         self._source_tables = source_tables
         self._lifetime = lifetime
         self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._attempts: dict[str, int] = {}  #: how often a table was tried again by itself
+        self._backoffs: dict[str, Backoff] = {}  #: of tables that are tried again by themselves
 
     async def next(self) -> list[str]:
         """Return all that wait, when there are any."""
@@ -47,15 +48,13 @@ class Requests:
 
     def send_later(self, spec: SourceTableSpec) -> None:
         """Have a table looked at anew after a while, longer each time."""
-        attempt = self._attempts.get(spec.key, 0)
-        self._attempts[spec.key] = attempt + 1
-        wait = min(_FIRST_RETRY_S * 2**attempt, _LAST_RETRY_S)
+        wait = self._backoffs.setdefault(spec.key, Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)).next_s()
         self._source_tables.retry_at(spec, time.monotonic() + wait)
         self._lifetime.call_later(wait, self.add, spec.key)
 
     def mended(self, key: str) -> None:
         """Begin with the shortest wait again."""
-        self._attempts.pop(key, None)
+        self._backoffs.pop(key, None)
 
 
 __all__ = ["Requests"]

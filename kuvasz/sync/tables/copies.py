@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz import failpoints, lsn
+from kuvasz.backoff import FIRST_S, Backoff
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
 from kuvasz.model import Seen, SourcePosition
@@ -35,8 +36,6 @@ from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of, tell
 
 _log = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.5
-_LAST_BACKOFF_S = 30.0
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
@@ -97,7 +96,7 @@ class Copies:
         Not if it has its rows, is paused or in error; connections that fail are tried again.
         """
         source_tables = self._source_tables
-        wait = _FIRST_BACKOFF_S
+        backoff = Backoff(FIRST_S)
         while source_tables.position(spec) is None and source_tables.state(spec) not in {State.PAUSED, State.ERROR}:
             try:
                 async with self._shared.copies:
@@ -108,9 +107,9 @@ class Copies:
                 _log.warning("a copy failed and is tried again", extra={
                     "event": "copy_retry", "source": source_tables.name(spec), "table": str(spec.table),
                     "error": str(error)})  # fmt: skip
+                wait = backoff.next_s()
                 source_tables.retry_at(spec, time.monotonic() + wait)
                 await asyncio.sleep(wait)
-                wait = min(2 * wait, _LAST_BACKOFF_S)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await asyncio.to_thread(self._look, spec)
         if source_tables.position(spec) is None:

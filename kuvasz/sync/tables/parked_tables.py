@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kuvasz import failpoints, lsn
+from kuvasz.backoff import Backoff
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import KuvaszError, LakeError, ParkedLost, SourceError, StateError, TableError
 from kuvasz.model import Delivery, Relation, Replay, Segment, SourcePosition
@@ -370,7 +371,7 @@ class ParkedTables:
         return delivery.bytes
 
     async def _next(self, feed: _Replaying) -> Delivery | None:
-        wait = _LOOK_S
+        backoff = Backoff(_LOOK_S, _RETRY_S)
         while self._is_on(feed):
             try:
                 return await _finished(self._portion, feed)
@@ -378,8 +379,7 @@ class ParkedTables:
                 _log.warning("parked changes cannot be applied now", extra={
                     "event": "replay_retry", "source": self._source.name, "table": feed.spec.identifier,
                     "error": str(error)})  # fmt: skip
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, _RETRY_S)
+                await asyncio.sleep(backoff.next_s())
         return None
 
     def _portion(self, feed: _Replaying) -> Delivery | None:

@@ -66,7 +66,7 @@ class World(Scene):
         monkeypatch.setattr(snapshot, "session", self._session)
         monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
         monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
-        monkeypatch.setattr(copies, "_FIRST_BACKOFF_S", 0.01)
+        monkeypatch.setattr(copies, "FIRST_S", 0.01)
 
     @contextlib.contextmanager
     def _session(self, *_: object) -> Iterator[None]:
