@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from kuvasz.evolve.sights import Face, Sight
+from kuvasz.evolve.sights import SeenColumn, Sight
 from kuvasz.model import Column, Relation
 
 #: Steps of the search before the answer is "cannot be told"; a table without dropped columns takes one a column.
@@ -103,7 +103,7 @@ class _Place:
     number: int
     is_there: bool  #: and must have
     is_late: bool  #: and must have, if it has one of a higher number
-    face: Face | None  #: its name and type at the time, if they are proved
+    face: SeenColumn | None  #: its name and type at the time, if they are proved
     kinds: frozenset[str]  #: what its values may be of; empty: anything
 
     def fits(self, column: Column) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from kuvasz.errors import LakeError
 from kuvasz.evolve import sights
-from kuvasz.evolve.sights import Face, Sight
+from kuvasz.evolve.sights import SeenColumn, Sight
 from kuvasz.model import Relation, Seen
 
 PREFIX = "kuvasz.columns."
@@ -80,7 +80,7 @@ class SourceColumns:
     def _always(self) -> Sight:
         """Return what an earlier version of kuvasz remembered, as if it had been seen before everything."""
         columns = {
-            column.number: Face(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
+            column.number: SeenColumn(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
             for column in self.columns.values() if column.is_live
         }  # fmt: skip
         return Sight(

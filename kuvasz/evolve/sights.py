@@ -17,7 +17,7 @@ from kuvasz.model import Column, Relation, Seen
 _LEAST, _MOST, _MOST_COLUMNS = 3, 12, 4000
 
 
-class Face(NamedTuple):
+class SeenColumn(NamedTuple):
     """One column as a look showed it."""
 
     name: str
@@ -32,7 +32,7 @@ class Sight:
     """All live columns of a table, by number."""
 
     seen: Seen
-    columns: Mapping[int, Face]
+    columns: Mapping[int, SeenColumn]
     file: int = 0  #: as `Relation.file`
     attributes: int = 0  #: as `Relation.attributes`
     list_version: int = 0  #: as `Relation.list_version`
@@ -59,9 +59,9 @@ def of(relation: Relation) -> Sight | None:
     )  # fmt: skip
 
 
-def _face(column: Column, relation: Relation, *, is_ordinary: bool) -> Face:
+def _face(column: Column, relation: Relation, *, is_ordinary: bool) -> SeenColumn:
     is_sent = is_ordinary if relation.sent is None else column.attnum in relation.sent
-    return Face(column.name, column.pg_type.oid, column.typmod, column.version, is_sent)
+    return SeenColumn(column.name, column.pg_type.oid, column.typmod, column.version, is_sent)
 
 
 def added(before: Sequence[Sight], sight: Sight | None, from_lsn: int | None) -> tuple[Sight, ...]:
@@ -111,8 +111,8 @@ def parse(found: Sequence[Mapping[str, Any]]) -> tuple[Sight, ...]:
     )  # fmt: skip
 
 
-def _parse_face(name: object, type_oid: Any, typmod: Any, version: Any, is_sent: object) -> Face:  # noqa: ANN401 (JSON)
-    return Face(str(name), int(type_oid), int(typmod), int(version), bool(is_sent))
+def _parse_face(name: object, type_oid: Any, typmod: Any, version: Any, is_sent: object) -> SeenColumn:  # noqa: ANN401 (JSON)
+    return SeenColumn(str(name), int(type_oid), int(typmod), int(version), bool(is_sent))
 
 
-__all__ = ["Face", "Sight", "added", "of", "parse", "render"]
+__all__ = ["SeenColumn", "Sight", "added", "of", "parse", "render"]

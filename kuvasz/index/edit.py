@@ -58,7 +58,7 @@ class Move:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Burial:
+class DeadRows:
     """Rows that are dead in files that stay."""
 
     files: UInt32s  #: ascending

@@ -301,7 +301,7 @@ class PositionIndex:
         if dropped:
             yield edit.Move.drop(dropped)
         if dead:
-            yield edit.Burial.of(dead)
+            yield edit.DeadRows.of(dead)
 
     @staticmethod
     def _files(state: _State) -> list[int]:

@@ -16,7 +16,7 @@ from kuvasz.source import conninfo
 from kuvasz.sync.rules import members
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs import remote
-from kuvasz.verify.read_only import LakeBeside
+from kuvasz.verify.read_only import ReadOnlyLake
 from kuvasz.verify.report import SHOWN, Report
 from kuvasz.verify.verification import Verification
 
@@ -62,7 +62,7 @@ def reports(
     """
     chosen = _chosen(config, table, sid)
     why_not = _not_following(config)
-    with LakeBeside(config, session) as lake:
+    with ReadOnlyLake(config, session) as lake:
         found: list[Report] = []
         verifications: dict[str, Verification] = {}
         for source, spec in chosen:
@@ -75,7 +75,7 @@ def reports(
         return found if sid is not None else found + _strays(config, lake, chosen)
 
 
-def _strays(config: Config, lake: LakeBeside, chosen: Sequence[tuple[Source, SourceTableSpec]]) -> list[Report]:
+def _strays(config: Config, lake: ReadOnlyLake, chosen: Sequence[tuple[Source, SourceTableSpec]]) -> list[Report]:
     """Return a report for each table that has rows of no source."""
     sids: dict[str, dict[str, str | None]] = {}
     for source in config_sources.resolve(config):

@@ -26,7 +26,7 @@ _UNTOUCHED, _ROW, _DELETED, _UNKNOWN = range(4)
 _WAITING_BYTES = 8 << 20
 
 
-class Moved:
+class KeyHistory:
     """The state of some keys after the changes taken so far.
 
     Args:
@@ -173,4 +173,4 @@ class _Consume:
         return changes(self.shape, np.frombuffer(self.data, np.uint8), self.lengths, evaluated)
 
 
-__all__ = ["KeyChanges", "Moved", "changes"]
+__all__ = ["KeyChanges", "KeyHistory", "changes"]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class LakeBeside:
+class ReadOnlyLake:
     """Tables to be looked at. Use as a context manager.
 
     Args:
@@ -57,7 +57,7 @@ class LakeBeside:
         self._owns_session = session is None
         self._properties = config.lake.properties
 
-    def __enter__(self) -> LakeBeside:
+    def __enter__(self) -> ReadOnlyLake:
         """Start Spark and reach the catalog.
 
         Raises:
@@ -293,4 +293,4 @@ def _no_keys(table: LakeTable) -> ReadKeys:
     return read  # type: ignore[return-value]
 
 
-__all__ = ["LakeBeside", "look", "mend"]
+__all__ = ["ReadOnlyLake", "look", "mend"]

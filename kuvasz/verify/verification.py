@@ -60,8 +60,8 @@ from kuvasz.sync.rules import eligibility, keyless
 from kuvasz.sync.rules.copy_plan import copy_ranges
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch.renames import located
-from kuvasz.verify.moved import Moved
-from kuvasz.verify.read_only import LakeBeside, look, mend
+from kuvasz.verify.moved import KeyHistory
+from kuvasz.verify.read_only import ReadOnlyLake, look, mend
 from kuvasz.verify.report import SHOWN, DifferingKey, Report
 
 BoolMask: TypeAlias = npt.NDArray[np.bool_]
@@ -135,7 +135,7 @@ class Verification:
         on_progress: Told how far it is.
     """
 
-    def __init__(self, source: Source, lake: LakeBeside, *, is_fixing: bool, on_progress: OnProgress) -> None:
+    def __init__(self, source: Source, lake: ReadOnlyLake, *, is_fixing: bool, on_progress: OnProgress) -> None:
         self._source = source
         self._url = source.url.get()
         self._lake = lake
@@ -262,7 +262,7 @@ class Verification:
             fetched = comparison.fetch(wanted_keys(found), table)
             stack.callback(lambda: comparison.discard(fetched))
         feed = feed_of(self._source, one.spec)
-        moved = Moved(found, lambda relation: table.columns.shape_now(feed, relation), self._lake.session)
+        moved = KeyHistory(found, lambda relation: table.columns.shape_now(feed, relation), self._lake.session)
         window = self._window(stack, one)
         is_followed = one.at >= one.taken.consistent_point
         done = _decide(done, moved, window, one) if is_followed else _leave_waiting(done, moved, window, one)
@@ -340,7 +340,7 @@ class Verification:
         return lambda phase, done, total: self._on_progress(self._source.name, spec.identifier, phase, done, total)
 
     def _mend(
-        self, one: _Compared, done: _SnapshotRound, moved: Moved, window: Window | None, fetched: list[Fetched]
+        self, one: _Compared, done: _SnapshotRound, moved: KeyHistory, window: Window | None, fetched: list[Fetched]
     ) -> _SnapshotRound:
         """Commit the source's rows of the differing keys that have not changed since its snapshot.
 
@@ -441,7 +441,7 @@ def _mendable(done: _SnapshotRound, table: LakeTable) -> BoolMask:
     return mask
 
 
-def _unmoved(done: _SnapshotRound, moved: Moved, table: LakeTable) -> Difference:
+def _unmoved(done: _SnapshotRound, moved: KeyHistory, table: LakeTable) -> Difference:
     """Return what can be mended of keys that did not change since the snapshot."""
     mask = ~moved.touched[find(done.found.keys, done.certain.keys)]
     if table.target.type is TableType.HISTORY:
@@ -458,7 +458,7 @@ def _with_faults(done: _SnapshotRound, comparison: Comparison) -> _SnapshotRound
     return dataclasses.replace(done, faults=len(keys), shown=(*done.shown, *told))
 
 
-def _decide(done: _SnapshotRound, moved: Moved, window: Window, one: _Compared) -> _SnapshotRound:
+def _decide(done: _SnapshotRound, moved: KeyHistory, window: Window, one: _Compared) -> _SnapshotRound:
     """Correct what was found by what changed at the source between its snapshot and what the lake shows."""
     _take(moved, window, one.taken.consistent_point, done.at)
     unknown = moved.unknown
@@ -472,7 +472,7 @@ def _decide(done: _SnapshotRound, moved: Moved, window: Window, one: _Compared) 
     return dataclasses.replace(done, certain=one.comparison.judged(certain), undecided=unknown)
 
 
-def _leave_waiting(done: _SnapshotRound, moved: Moved, window: Window, one: _Compared) -> _SnapshotRound:
+def _leave_waiting(done: _SnapshotRound, moved: KeyHistory, window: Window, one: _Compared) -> _SnapshotRound:
     """Leave out what a stopped kuvasz has still to apply."""
     _take(moved, window, done.at, one.taken.consistent_point)
     touched = moved.touched
@@ -480,7 +480,7 @@ def _leave_waiting(done: _SnapshotRound, moved: Moved, window: Window, one: _Com
     return dataclasses.replace(done, certain=done.found.keep(~touched), waiting=waiting)
 
 
-def _take(moved: Moved, window: Window, start: int, end: int) -> None:
+def _take(moved: KeyHistory, window: Window, start: int, end: int) -> None:
     for change in window.read(end):
         _, wanted = split(change, start)
         if wanted is not None:

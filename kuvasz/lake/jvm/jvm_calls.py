@@ -168,7 +168,7 @@ class CurrentState(NamedTuple):
     schema_id: int
 
 
-class Inside:
+class JvmCalls:
     """Made by `install`. What goes wrong is a `Py4JError`.
 
     Args:
@@ -215,16 +215,16 @@ class Inside:
         return _state(self._compiled.commit(handle, _json(commit), direct))
 
 
-def install(jvm: Any, direct: Any) -> Inside | None:  # noqa: ANN401
+def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401
     """Compile the class; None if that cannot be, and all is done call by call."""
     try:
         # Iceberg has Jackson under a name of its own.
         mapper = str(jvm.org.apache.iceberg.util.JsonUtil.mapper().getClass().getPackageName())
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        name = f"Inside{next(_NUMBERS)}"
+        name = f"JvmCalls{next(_NUMBERS)}"
         compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
-        return Inside(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
+        return JvmCalls(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
         _log.debug("the class for the JVM was not compiled", extra={"event": "inside_failed"}, exc_info=True)
         return None
@@ -261,4 +261,4 @@ def _number(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-__all__ = ["CurrentState", "Inside", "install"]
+__all__ = ["CurrentState", "JvmCalls", "install"]

@@ -8,7 +8,7 @@ from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.keys import Keys
 from kuvasz.model import TableType
 from kuvasz.modes.shape import Shape
-from kuvasz.verify.moved import Moved, changes
+from kuvasz.verify.moved import KeyHistory, changes
 from tests.contract.changes import SAME, Sender, delete, insert, update
 from tests.unit.decode.wires import joined, message
 from tests.unit.modes.test_append import KEYLESS, shape
@@ -29,10 +29,10 @@ def listed(of: Shape, *messages: bytes) -> Listing:
     return Listing(keys=keys, prints=prints, files=none, places=none)
 
 
-def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[Moved, list[tuple[int, int]]]:
+def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[KeyHistory, list[tuple[int, int]]]:
     """Source and lake rows of each key that differs after changes; None stands for a TRUNCATE."""
     sender = Sender()
-    moved = Moved(found, lambda _: of, None)
+    moved = KeyHistory(found, lambda _: of, None)
     for step in steps:
         moved.take(sender.truncation() if step is None else sender.one(step))
     moved.settle()

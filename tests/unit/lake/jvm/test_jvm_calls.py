@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kuvasz.lake.files.commit import TableCommit
-from kuvasz.lake.jvm.jvm_calls import CurrentState, Inside
+from kuvasz.lake.jvm.jvm_calls import CurrentState, JvmCalls
 
 
 class Compiled:
@@ -28,7 +28,7 @@ class Compiled:
 
 def told(commit: TableCommit) -> dict[str, object]:
     compiled = Compiled("7 - 0")
-    assert Inside(compiled, "direct").commit(None, commit, is_local=True) == CurrentState(7, None, 0)
+    assert JvmCalls(compiled, "direct").commit(None, commit, is_local=True) == CurrentState(7, None, 0)
     assert compiled.direct == "direct"
     return compiled.told
 
@@ -37,7 +37,7 @@ def told(commit: TableCommit) -> dict[str, object]:
     ("answer", "state"), [("- - 3", CurrentState(None, None, 3)), ("12 11 0", CurrentState(12, 11, 0))]
 )
 def test_what_a_table_is_now(answer: str, state: CurrentState) -> None:
-    assert Inside(Compiled(answer), None).look(None) == state
+    assert JvmCalls(Compiled(answer), None).look(None) == state
 
 
 def test_properties_alone_have_no_files() -> None:
@@ -67,7 +67,7 @@ def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
 def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
     compiled = Compiled("1 - 0")
     commit = TableCommit(snapshot_id=None, properties={}, summary={})
-    Inside(compiled, "direct").commit(None, commit, is_local=False)
+    JvmCalls(compiled, "direct").commit(None, commit, is_local=False)
     assert compiled.direct is None
 
 
@@ -102,11 +102,11 @@ class Scanning(Compiled):
 
 def test_files_come_in_some_pieces_and_the_scan_is_closed() -> None:
     compiled = Scanning()
-    assert [(number, data["file-path"], len(deletes)) for number, data, deletes in Inside(compiled, None).files(
+    assert [(number, data["file-path"], len(deletes)) for number, data, deletes in JvmCalls(compiled, None).files(
         None, "sid")] == [(3, "a", 0), (4, "b", 1), (5, "d", 0)]  # fmt: skip
     assert compiled.scanned.is_closed
     compiled = Scanning()
-    rest = Inside(compiled, None).files(None, "sid")
+    rest = JvmCalls(compiled, None).files(None, "sid")
     next(rest)
     rest.close()
     assert compiled.scanned.is_closed, "also when nobody asks for the rest"

@@ -1,0 +1,78 @@
+"""Whoever reads a class's name finds what it means: in the field's words, ordinary ones, or docs/glossary.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: Words of PostgreSQL, Iceberg, Spark and Python, and of everyday English, that mean here what they mean there.
+ORDINARY = frozenset(
+    """
+    add admin answer app applied apply armed assembler begin binding blocker body buckets builder busy calls
+    candidate catalog cells change changes check checkpoints classes clone close closed column columns commit
+    compare compared comparison complete computed config connection consume context copied copies copy count
+    counter counts current damaged data database dead decode delete difference different differing document done
+    drain edit elements embedded entry error evaluated events evolution exported expression expressions failed
+    failure fetch fetched field fields file files filled filter finding flat float flush folded foreign form
+    formatter full gathered gatherer gathering globals gone group held history iceberg index input int internal
+    interruption job jobs json jvm keepalive kernel key keys kind kuvasz lake late layout lifetime line list
+    listing live load loaded lock log logical logs lost maintainer maintenance manifest map mapped mask membership
+    memory message messages metrics mismatch move name needed neighbours node not numbered observer of on one only
+    open operations option options order ordering origin orphans out outcome output own ownership park parking
+    part partition partitions parts pause pg pipeline plain plan planning policy position postgres preflight
+    preparation problem progress projecting projection publication publications range rates read reader readers
+    reading recovery redactor refused rejoin relation relax removed rename renames repair replaced replay
+    replaying replica replication report request requests reset retry rewrite rights round row rows rule run
+    running schema scope secret section seen selection sent server setting settings setup severity share shared
+    show slice slot snapshot source spark spec stage start state states stderr step store stream stuck summarize
+    swapped sync system table tables taken taking task time to too track transaction transactions transform
+    truncate truncated truncation type unclear undurable unique unknown unlogged up url value variable vector verb
+    verification versions view waiting warm watch when widen window worker write writer writing written
+    """.split()  # noqa: SIM905 (read as a text)
+)
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
+
+
+def names() -> set[str]:
+    """Return the names of all classes."""
+    return {
+        node.name
+        for file in (ROOT / "kuvasz").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def rows() -> dict[str, str]:
+    """Return word -> file of the glossary."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| ([a-z, ]+) \| .* \| `(\S+)` \|$", page, re.MULTILINE)
+    return {word: file for entry, file in found for word in entry.split(", ")}
+
+
+def singular(word: str) -> str:
+    """Return a word without the s of its plural."""
+    return word if word.endswith("ss") else word.removesuffix("s")
+
+
+def test_every_word_of_a_class_is_known() -> None:
+    known = {singular(word) for word in (*ORDINARY, *rows())}
+    unknown = {
+        name: words
+        for name in names()
+        if (words := [word for word in map(str.lower, _WORD.findall(name)) if singular(word) not in known])
+    }
+    assert unknown == {}, "a row of docs/glossary.md, or an ordinary word"
+
+
+def test_the_glossary_names_files_that_are_there() -> None:
+    assert len(rows()) > 50
+    assert [file for file in rows().values() if not (ROOT / "kuvasz" / file).is_file()] == []
+
+
+def test_no_word_is_both_ours_and_ordinary() -> None:
+    assert sorted(ORDINARY & rows().keys()) == []
