@@ -220,7 +220,7 @@ class App:
         return False
 
     def _death(self) -> LakeError | None:
-        return self._lake.why_dead() if isinstance(self._lake, IcebergLake) else None
+        return self._lake.why_dead()
 
     async def _watch(self) -> None:
         """Wait until told to stop, until there is nothing left to do, or until a worker dies."""

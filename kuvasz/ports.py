@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Delivery, Operations, Relation, Segment, SourcePosition, TableName, TableType, Truncation
 
@@ -184,6 +184,9 @@ class Lake(Protocol):
         Raises:
             LakeError: They cannot be reached or written.
         """
+
+    def why_dead(self) -> LakeError | None:
+        """Say why nothing can be committed any more in this process; None while something can."""
 
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """Create the target, or make it follow what changed at the source; see docs/schema-changes.md.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from kuvasz.config import names as config_names
 from kuvasz.config.model import Config
@@ -51,7 +52,7 @@ from kuvasz.lake.table.readers import Readers
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Relation, SourcePosition, TableType
-from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Pending, Receipt, TableWork, Target, Upkeep
+from kuvasz.ports import CopyRequest, Failure, Feed, Gap, Lake, Pending, Receipt, TableWork, Target, Upkeep
 from kuvasz.state.witness import Witness
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ _TABLE_PROPERTIES = {
 }
 
 
-class IcebergLake:
+class IcebergLake(Lake):
     """Tables of one namespace of one catalog.
 
     Args:
@@ -108,6 +109,7 @@ class IcebergLake:
         self._state = config.pipeline.state_folder
         self._witness = Witness(self._state)
 
+    @override
     def open(self) -> None:
         """Start Spark, reach the catalog, and prove that the warehouse can be written."""
         if self._session is None:
@@ -186,6 +188,7 @@ class IcebergLake:
 
     # Tables
 
+    @override
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
         with self._lock:
@@ -209,6 +212,7 @@ class IcebergLake:
             self._pool.submit(self._read_index, table)
         return done
 
+    @override
     def attach(self, target: Target, feed: Feed) -> bool:
         """See `kuvasz.ports.Lake.attach`."""
         with self._lock:
@@ -246,6 +250,7 @@ class IcebergLake:
         self._catalog.ensure_namespace(self._config.lake.namespace)
         self._prove_warehouse()
 
+    @override
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.Lake.columns`."""
         table = self._tables.get(target)
@@ -295,11 +300,13 @@ class IcebergLake:
         """Return a prepared table."""
         return self._tables[name]
 
+    @override
     def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.positions`."""
         table = self._tables.get(target)
         return {} if table is None else dict(table.positions)
 
+    @override
     def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.recorded`."""
         table = self._tables.get(target)
@@ -310,21 +317,25 @@ class IcebergLake:
 
     # The two stages
 
+    @override
     def write(self, works: Sequence[TableWork]) -> Written:
         """See `kuvasz.ports.Lake.write`."""
         assert self._write_stage is not None
         return self._write_stage.write(works)
 
+    @override
     def commit(self, written: Written) -> Iterable[Receipt | Failure | Pending]:
         """See `kuvasz.ports.Lake.commit`."""
         assert self._commit_stage is not None
         return self._commit_stage.commit(written)
 
+    @override
     @property
     def commit_conflicts(self) -> int:
         """See `kuvasz.ports.Lake`."""
         return 0 if self._commit_stage is None else self._commit_stage.conflicts
 
+    @override
     def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         with self._lock:  # or another source might load it meanwhile, with the position
@@ -341,33 +352,39 @@ class IcebergLake:
                 raise error
             table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
 
+    @override
     def gap(self, target: str, source: str) -> Gap | None:
         """See `kuvasz.ports.Lake.gap`."""
         table = self._tables[target]
         with table.lock:
             return None if source in table.positions else gaps.open_one(table.notes.gaps(source))
 
+    @override
     def parts(self, target: str, source: str) -> frozenset[str] | None:
         """See `kuvasz.ports.Lake.parts`."""
         table = self._tables.get(target)
         return None if table is None else table.notes.parts(source)
 
+    @override
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """See `kuvasz.ports.Lake.remember_parts`."""
         table = self._tables[target]
         with table.lock:
             table.notes.remember_parts(source, parts)
 
+    @override
     def published(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.Lake.published`."""
         return self._tables[target].notes.published(source)
 
+    @override
     def remember_published(self, target: str, source: str, published: str) -> None:
         """See `kuvasz.ports.Lake.remember_published`."""
         table = self._tables[target]
         with table.lock:
             table.notes.remember_published(source, published)
 
+    @override
     def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
         """See `kuvasz.ports.Lake.unmapped`."""
         targets = {target for fed in feeds.values() for target in fed}
@@ -386,16 +403,19 @@ class IcebergLake:
         found = self._catalog.load(target)
         return [] if found is None else sorted(position_properties.parse(found.properties, target))
 
+    @override
     def parked(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.Lake.parked`."""
         return self._tables[target].notes.parked(source)
 
+    @override
     def park(self, target: str, source: str, log_id: str | None) -> None:
         """See `kuvasz.ports.Lake.park`."""
         table = self._tables[target]
         with table.lock:
             table.notes.park(source, log_id)
 
+    @override
     def resume(self, target: str) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]
@@ -403,12 +423,14 @@ class IcebergLake:
             if table.era.error is not None:
                 table.era = WriteEra.begin(table.positions)
 
+    @override
     def failure(self, target: str) -> KuvaszError | None:
         """See `kuvasz.ports.Lake.failure`."""
         return self._tables[target].era.error
 
     # Copy
 
+    @override
     def copy(
         self,
         feed: Feed,
@@ -421,6 +443,7 @@ class IcebergLake:
         with self._order(feed, relation, "copy") as order:
             return CopyJob(order).run(requests, position, on_progress)
 
+    @override
     def repair(
         self,
         feed: Feed,
@@ -451,15 +474,18 @@ class IcebergLake:
 
     # Maintenance
 
+    @override
     def upkeep(self) -> Mapping[str, Upkeep]:
         """See `kuvasz.ports.Lake.upkeep`."""
         return {} if self._maintainer is None else self._maintainer.upkeep()
 
+    @override
     def maintain(self, target: str, *, full: bool) -> Upkeep:
         """See `kuvasz.ports.Lake.maintain`."""
         assert self._maintainer is not None
         return self._maintainer.run(self._tables[target], full=full)
 
+    @override
     def close(self) -> None:
         """Save the indexes and stop Spark if it was ours."""
         if self._commit_stage is not None:
@@ -473,8 +499,9 @@ class IcebergLake:
         if self._owns_session and self._session is not None and self.why_dead() is None:
             self._session.stop()
 
+    @override
     def why_dead(self) -> LakeError | None:
-        """Say why nothing can be committed any more in this process; None while Spark's JVM lives."""
+        """See `kuvasz.ports.Lake.why_dead`: as long as Spark's JVM lives."""
         process = getattr(self.session.sparkContext._gateway, "proc", None)
         code = None if process is None else process.poll()
         if code is None:

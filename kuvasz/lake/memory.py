@@ -252,6 +252,11 @@ class MemoryLake(Lake):
             table.open.clear()
 
     @override
+    def why_dead(self) -> LakeError | None:
+        """See `kuvasz.ports.Lake.why_dead`: never."""
+        return None
+
+    @override
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
         if target.type is TableType.HISTORY:
