@@ -26,7 +26,7 @@ from benchmarks import reference
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation
 from kuvasz.source.conninfo import replication_conninfo
-from kuvasz.source.reader import Reader, ReaderOptions
+from kuvasz.source.reader import Downstream, Reader, ReaderOptions, Upstream
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 
@@ -126,9 +126,12 @@ def own_cpu_s() -> float:
 async def drain_reader(url: str, name: str, end_lsn: int, options: ReaderOptions) -> tuple[float, float, Reader]:
     progress, budget = Progress(), Budget(1 << 30)
     reader = Reader(
-        "bench", replication_conninfo(url), name, "bench", routes=OneWorker(),
-        inboxes=[Discard(progress, budget, 0), Discard(progress, budget, 1)], progress=progress, budget=budget,
-        types=lambda oids: {oid: PgType(oid=oid, name=str(oid)) for oid in oids}, options=options,
+        Upstream(source="bench", conninfo=replication_conninfo(url), slot=name, publications=["bench"]),
+        Downstream(
+            routes=OneWorker(), inboxes=[Discard(progress, budget, 0), Discard(progress, budget, 1)],
+            progress=progress, budget=budget,
+        ),
+        lambda oids: {oid: PgType(oid=oid, name=str(oid)) for oid in oids}, options=options,
     )  # fmt: skip
     began, cpu = time.perf_counter(), own_cpu_s()
     task = asyncio.create_task(reader.run())

@@ -106,23 +106,37 @@ class _Pause:
         return self._pause_s if self._pause_s > _SHORTEST_PAUSE_S else 0.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """Where a reader's changes come from."""
+
+    source: str  #: name of the source
+    conninfo: str = dataclasses.field(repr=False)  #: libpq's, of a replication session (`kuvasz.source.conninfo`)
+    slot: str
+    publications: Sequence[str]
+    system_id: str | None = None  #: the cluster the lake's positions belong to; None accepts any
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Downstream:
+    """Where they go."""
+
+    routes: Routes  #: says which worker applies a relation; may be called from a thread
+    inboxes: Sequence[Inbox]  #: one per worker
+    progress: Progress  #: where deliveries are registered and what may be confirmed is read
+    budget: Budget  #: bytes in flight; the reader adds each delivery's bytes, the worker removes them
+
+
 class Reader:
     """One source's reader. `run` is its task; everything else is called from the same loop.
 
     Args:
-        source: Name of the source.
-        conninfo: libpq's connection string of a replication session (`kuvasz.source.conninfo`).
-        slot: Name of the slot.
-        publication: Name of the publication, or several names separated by commas.
-        routes: Says which worker applies a relation. May be called from a thread.
-        inboxes: One per worker.
-        progress: Where deliveries are registered and what may be confirmed is read.
-        budget: Bytes in flight; the reader adds each delivery's bytes, the worker removes them.
+        upstream: Where changes come from.
+        downstream: Where they go.
         types: Resolves type oids; may block, a Relation message is routed in a thread.
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
         on_truncate: Told of every TRUNCATE, in the same thread.
         on_described: Called in the same thread when all Relation messages of a gulp were taken.
-        system_id: The cluster the lake's positions belong to; None accepts any.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
         applied: Tells the last transaction that each of its tables has in the lake.
@@ -131,26 +145,19 @@ class Reader:
 
     def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
         self,
-        source: str,
-        conninfo: str,
-        slot: str,
-        publication: str,
-        *,
-        routes: Routes,
-        inboxes: Sequence[Inbox],
-        progress: Progress,
-        budget: Budget,
+        upstream: Upstream,
+        downstream: Downstream,
         types: TypeLookup,
+        *,
         follow: Follow | None = None,
         on_truncate: OnTruncate | None = None,
         on_described: Callable[[], None] = lambda: None,
-        system_id: str | None = None,
         standing: SourceRecordFile | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
         applied: Callable[[], Iterable[Applied]] = lambda: (),
         options: ReaderOptions | None = None,
     ) -> None:
-        self.source = source
+        self.source = upstream.source
         self.state = ReaderState.CONNECTING
         self.error: errors.KuvaszError | None = None  #: the last one; None once the stream flows again
         self.bytes = 0  #: received, with the protocol's headers
@@ -162,21 +169,18 @@ class Reader:
         self.timeline: int | None = None
         self.is_paused = False  #: blocked by the memory budget
         self.retry_at: float | None = None  #: monotonic time of the next attempt, while waiting for it
-        self._conninfo = conninfo
-        self._slot = slot
-        self._publication = publication
-        self._inboxes = inboxes
-        self._progress = progress
-        self._budget = budget
+        self._upstream = upstream
+        self._inboxes = downstream.inboxes
+        self._progress = downstream.progress
+        self._budget = downstream.budget
         self._on_described = on_described
-        self._system_id = system_id
         self._standing = standing
         self._applied_lsn = applied_lsn
         self._applied = applied
         self._options = options or ReaderOptions()
         self._random = random.Random()  # noqa: S311 - jitter
         self._assembler = Assembler(
-            source, routes, types, self._options.spill_bytes, follow=follow, on_truncate=on_truncate
+            self.source, downstream.routes, types, self._options.spill_bytes, follow=follow, on_truncate=on_truncate
         )
         self._connection: Connection | None = None
         self._clock: asyncio.TimerHandle | None = None
@@ -290,7 +294,7 @@ class Reader:
         self._assembler.reset(self.epoch)
         self._progress.restarted(self.source, self.epoch)
         self._failure = None
-        connection = await self._unless_stopped(Connection.open(self._conninfo, self.source))
+        connection = await self._unless_stopped(Connection.open(self._upstream.conninfo, self.source))
         try:
             async with asyncio.timeout(self._options.silence_timeout_s):
                 await self._unless_stopped(self._greet(connection))
@@ -325,9 +329,10 @@ class Reader:
 
     async def _greet(self, connection: Connection) -> None:
         identity = await connection.identify_system()
-        if self._system_id is not None and identity.system_id != self._system_id:
+        expected = self._upstream.system_id
+        if expected is not None and identity.system_id != expected:
             raise errors.SourceReplaced(
-                f"{self.source}: cluster {identity.system_id} answers, not {self._system_id}",
+                f"{self.source}: cluster {identity.system_id} answers, not {expected}",
                 hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
             )
         await self._compare(connection, identity)
@@ -336,7 +341,7 @@ class Reader:
         wanted_s = self._options.status_interval_s
         # The server drops who is silent for its wal_sender_timeout; while paused we do not hear it ask.
         self._status_interval_s = min(wanted_s, timeout_s / 3) if timeout_s > 0 else wanted_s
-        await connection.start_replication(self._slot, *self._publication.split(","))
+        await connection.start_replication(self._upstream.slot, *self._upstream.publications)
 
     async def _compare(self, connection: Connection, identity: SystemIdentity) -> None:
         """Make sure that the source goes on from where it was left.
@@ -354,8 +359,8 @@ class Reader:
             system_id=identity.system_id,
             timeline=identity.timeline,
             wal_lsn=identity.flush_lsn,
-            slot_name=self._slot,
-            slot=await connection.slot(self._slot),
+            slot_name=self._upstream.slot,
+            slot=await connection.slot(self._upstream.slot),
             switches=await connection.timeline_switches(identity.timeline) if is_later else None,
         )
         # What is on its way to the lake counts as there: it will be.
@@ -519,4 +524,4 @@ class Reader:
         self._wake.set()
 
 
-__all__ = ["Reader", "ReaderOptions", "ReaderState"]
+__all__ = ["Downstream", "Reader", "ReaderOptions", "ReaderState", "Upstream"]

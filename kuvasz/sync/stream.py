@@ -15,7 +15,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
-from kuvasz.source.reader import Reader, ReaderOptions
+from kuvasz.source.reader import Downstream, Reader, ReaderOptions, Upstream
 from kuvasz.state.source_record import SourceRecordFile
 from kuvasz.state.tables import State
 from kuvasz.sync.context.slot import Slot
@@ -124,19 +124,18 @@ class Stream:
         shared = self._shared
         types = TypeCatalog(self._url)
         reader = Reader(
-            self._source,
-            conninfo.replication_conninfo(self._url),
-            self._slot.name,
-            ",".join(publications),
-            routes=shared.routes,
-            inboxes=shared.inboxes,
-            progress=shared.progress,
-            budget=shared.budget,
-            types=types,
+            Upstream(
+                source=self._source,
+                conninfo=conninfo.replication_conninfo(self._url),
+                slot=self._slot.name,
+                publications=publications,
+                system_id=system_id,
+            ),
+            Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
+            types,
             follow=self._follow,
             on_truncate=self._on_truncate,
             on_described=types.close,
-            system_id=system_id,
             standing=self._standing,
             applied_lsn=self._slot.applied_lsn,
             applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),

@@ -24,7 +24,7 @@ from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.connection import Connection
 from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.drain import PlainDrain
-from kuvasz.source.reader import Reader, ReaderOptions, ReaderState
+from kuvasz.source.reader import Downstream, Reader, ReaderOptions, ReaderState, Upstream
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from tests.fix_postgres import Database, create_database, drop_database
@@ -114,10 +114,17 @@ class House:
 
     def reader(self, slot: str = "s", publication: str = "p") -> Reader:
         return Reader(
-            "eu", replication_conninfo(self.database.url), slot, publication, routes=self.routes,
-            inboxes=self.workers, progress=self.progress, budget=self.budget, types=types,
-            system_id=self.system_id, options=self.options,
-        )  # fmt: skip
+            self.upstream(slot=slot, publication=publication), self.downstream(), types, options=self.options
+        )
+
+    def upstream(self, conninfo: str = "", *, slot: str = "s", publication: str = "p") -> Upstream:
+        conninfo = conninfo or replication_conninfo(self.database.url)
+        return Upstream(
+            source="eu", conninfo=conninfo, slot=slot, publications=[publication], system_id=self.system_id
+        )
+
+    def downstream(self) -> Downstream:
+        return Downstream(routes=self.routes, inboxes=self.workers, progress=self.progress, budget=self.budget)
 
     def confirmed(self) -> int:
         return int(self.database.execute(CONFIRMED, ("s",))[0][0])
@@ -421,9 +428,8 @@ async def test_another_cluster_is_refused(house: House):
 async def test_a_dead_host_is_tried_again_and_can_be_stopped():
     house = House(Database.__new__(Database))
     reader = Reader(
-        "eu", "host=127.0.0.1 port=1 dbname=x user=y password=secret replication=database", "s", "p",
-        routes=house.routes, inboxes=house.workers, progress=house.progress, budget=house.budget, types=types,
-        options=QUICK,
+        house.upstream("host=127.0.0.1 port=1 dbname=x user=y password=secret replication=database"),
+        house.downstream(), types, options=QUICK,
     )  # fmt: skip
     async with running(reader):
         await until(lambda: reader.epoch >= 3)
@@ -501,10 +507,7 @@ async def test_the_loop_is_not_held_up_by_a_type_look_up(house: House):
         assert release.wait(10)
         return types(oids)
 
-    reader = Reader(
-        "eu", replication_conninfo(house.database.url), "s", "p", routes=house.routes, inboxes=house.workers,
-        progress=house.progress, budget=house.budget, types=slow_types, options=QUICK,
-    )  # fmt: skip
+    reader = Reader(house.upstream(), house.downstream(), slow_types, options=QUICK)
     async with running(reader):
         await in_thread(house.database.execute, "INSERT INTO m VALUES (1, 'ok')")
         await until(entered.is_set)
@@ -528,10 +531,7 @@ async def test_many_tables_are_described_on_few_connections(house: House, monkey
         )
     house.database.execute(";".join(f"INSERT INTO {name} VALUES (1, 'x')" for name in names))
     catalog = TypeCatalog(house.database.url)
-    reader = Reader(
-        "eu", replication_conninfo(house.database.url), "s", "p", routes=house.routes, inboxes=house.workers,
-        progress=house.progress, budget=house.budget, types=catalog, on_described=catalog.close, options=QUICK,
-    )  # fmt: skip
+    reader = Reader(house.upstream(), house.downstream(), catalog, on_described=catalog.close, options=QUICK)
     async with running(reader):
         await until(lambda: all(house.workers[0].values(name) == [1] for name in names))
     assert 1 <= len(asked) < len(names) // 2  # they may come in a few gulps
@@ -558,10 +558,7 @@ async def test_a_silent_server_is_left(house: House):
     options = ReaderOptions(
         silence_timeout_s=0.6, status_interval_s=0.1, confirm_interval_s=0.05, first_backoff_s=0.05
     )
-    reader = Reader(
-        "eu", replication_conninfo(url), "s", "p", routes=house.routes, inboxes=house.workers,
-        progress=house.progress, budget=house.budget, types=types, options=options,
-    )  # fmt: skip
+    reader = Reader(house.upstream(replication_conninfo(url)), house.downstream(), types, options=options)
     async with running(reader):
         await until(lambda: reader.state is ReaderState.STREAMING)
         began = time.monotonic()

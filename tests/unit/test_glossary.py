@@ -15,6 +15,7 @@ ORDINARY = frozenset(
     candidate catalog cells change changes check checkpoints classes clone close closed column columns commit
     compare compared comparison complete computed config connection consume context copied copies copy count
     counter counts current damaged data database dead decode delete difference different differing document done
+    downstream
     drain edit elements embedded entry error evaluated events evolution exported expression expressions failed
     failure fetch fetched field fields file files filled filter finding flat float flush folded foreign form
     formatter full gathered gatherer gathering globals gone group held history iceberg index input int internal
@@ -29,7 +30,8 @@ ORDINARY = frozenset(
     running schema scope secret section seen selection sent server setting settings setup severity share shared
     show slice slot snapshot source spark spec stage start state states stderr step store stream stuck summarize
     swapped sync system table tables taken taking task time to too track transaction transactions transform
-    truncate truncated truncation type unclear undurable unique unknown unlogged up url value variable vector verb
+    truncate truncated truncation type unclear undurable unique unknown unlogged up upstream url value
+    variable vector verb
     verification versions view waiting warm watch when widen window worker write writer writing written
     """.split()  # noqa: SIM905 (read as a text)
 )
