@@ -17,9 +17,12 @@ RUN apt-get update \
  && install -d -o kuvasz -g kuvasz /var/lib/kuvasz
 
 WORKDIR /opt/kuvasz
+COPY requirements requirements
+RUN pip install --no-cache-dir --no-compile --require-hashes -r requirements/build.lock \
+ && pip install --no-cache-dir --no-compile --require-hashes --no-build-isolation -r requirements/run.lock
 COPY pyproject.toml README.md ./
 COPY kuvasz kuvasz
-RUN pip install --no-cache-dir --no-compile . && rm -rf /opt/kuvasz
+RUN pip install --no-cache-dir --no-compile --no-deps --no-build-isolation . && rm -rf /opt/kuvasz
 
 # As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home.
 USER kuvasz

@@ -9,7 +9,11 @@ MAP ?= config/map.yaml
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars fuzz neglect soak bench bench-quick clean
+=======
+.PHONY: help run test test-all check setup-demo setup-dev jars lock fuzz neglect soak bench bench-quick clean
+>>>>>>> 7e16c97 (Install from locks with the hashes of all files)
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -63,6 +67,9 @@ check: setup-dev ## lint, format, types, import layers
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
+
+lock: setup-dev ## the newest versions that fit pyproject.toml, with hashes, into requirements/; KEEP=1 moves no more than it must
+	@scripts/lock.sh $(if $(KEEP),keep)
 
 bench-quick: setup-dev ## ratios to bare COPY and pg_recvlogical, and visible lag, in under 3 minutes
 	@$(MAKE) --no-print-directory jars

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Make .venv and install kuvasz with one extra into it: venv.sh demo|dev
 #
-# Done again only when pyproject.toml changed, the folder was moved or the interpreter is another one; a stamp per
-# extra holds what it was done for. Two calls at a time wait for each other.
+# The versions are those of requirements/*.lock, each file checked against its hash. Done again only when those or
+# pyproject.toml changed, the folder was moved or the interpreter is another one; a stamp per extra holds what it was done
+# for. Two calls at a time wait for each other.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/say.sh
@@ -16,7 +17,7 @@ fi
 wanted() {
   printf '%s\n' "$PWD"
   .venv/bin/python -c 'import sys; print(sys.version)'
-  cksum <pyproject.toml
+  cat pyproject.toml requirements/*.lock | cksum
 }
 
 is_done() { # STAMP
@@ -53,6 +54,12 @@ fi
 printf '%s' "$PWD" >.venv/.kuvasz-folder
 say "installing kuvasz[$extra] into .venv (about 500 MB at the first time, most of it Spark)"
 began=$(date +%s)
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extra]" </dev/null >&2
+install() {
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" </dev/null >&2
+}
+# Nothing is built with tools that are not locked, too.
+install --require-hashes -r requirements/build.lock
+install --require-hashes --no-build-isolation -r "requirements/$extra.lock"
+install --no-deps --no-build-isolation -e .
 say "installed in $(($(date +%s) - began)) s"
 wanted >".venv/.kuvasz-$extra"
