@@ -9,11 +9,7 @@ MAP ?= config/map.yaml
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars fuzz neglect soak bench bench-quick clean
-=======
-.PHONY: help run test test-all check setup-demo setup-dev jars lock fuzz neglect soak bench bench-quick clean
->>>>>>> 7e16c97 (Install from locks with the hashes of all files)
+.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars lock fuzz neglect soak bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16

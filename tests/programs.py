@@ -96,7 +96,7 @@ def plan(seed: int) -> Plan:
         "interval": "50ms", "min_files": 2, "max_dead_percent": draw.choice((1, 30)),
         "order": draw.choice(("arrival", "key")),
     } if draw.random() < 0.5 else None  # fmt: skip
-    # Which version of a row is the newest cannot always be told without the index (ARCHITECTURE, "append").
+    # Which version of a row is the newest cannot always be told without the index (docs/internals.md, "append").
     grows = any(target.type in ("append", "changelog") for target in targets)
     is_laid_out = maintenance is not None or any(
         target.options.keys() & {"partition_by", "sort_by"} for target in targets

@@ -19,7 +19,8 @@ EXTRAS = {"run": [], **PROJECT["optional-dependencies"]}
 
 def _pins(lock: Path) -> dict[str, set[Version]]:
     pins: dict[str, set[Version]] = {}
-    for name, version in re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*])?==([^ ;\\]+)", lock.read_text("utf-8"), re.MULTILINE):
+    text = lock.read_text("utf-8")
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*])?==([^ ;\\]+)", text, re.MULTILINE):
         pins.setdefault(canonicalize_name(name), set()).add(Version(version))
     return pins
 

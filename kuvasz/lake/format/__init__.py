@@ -1,1 +1,1 @@
-"""What a lake table looks like: schema, layout, names, and the properties that kuvasz keeps.."""
+"""What a lake table looks like: schema, layout, names, and the properties that kuvasz keeps."""

@@ -28,7 +28,7 @@ _SECRET = re.compile(
 #: Settings that may hold secrets under any name.
 _PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")
 
-#: Settings that a user may override. Most were measured, see ARCHITECTURE.md.
+#: Settings that a user may override. Most were measured, see docs/decisions.md.
 DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "kuvasz",
     "spark.ui.enabled": "false",

@@ -1,0 +1,72 @@
+"""What the documents say of modules, tests, layers and each other is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import rooms
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+OF_THE_CODE = [
+    ROOT / "ARCHITECTURE.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("internals", "decisions", "limits")),
+]
+
+#: `lake/table/past`, `unit/state/test_progress.py`, `integration/test_evolve*.py`, `verify/read_only.mend`.
+_PATH = re.compile(r"([a-z_]+(?:/[a-z_*]+)+(?:\.(?:py|md))?)(?:\.([A-Za-z_]+))?")
+
+
+def _finds(path: str, name: str | None) -> bool:
+    files = [
+        file
+        for root in (ROOT / "kuvasz", ROOT / "tests", ROOT)
+        for suffix in ("", ".py")
+        for file in root.glob(path + suffix)
+    ]
+    return any(
+        name is None or (file.is_file() and re.search(rf"\b{name}\b", file.read_text("utf-8"))) for file in files
+    )
+
+
+@pytest.mark.parametrize("page", OF_THE_CODE, ids=lambda page: page.stem)
+def test_every_path_in_a_document_exists(page: Path) -> None:
+    words = re.findall(r"`([^`\s]+)`", page.read_text("utf-8"))
+    paths = [match for match in map(_PATH.fullmatch, words) if match]
+    assert [match[0] for match in paths if not _finds(match[1], match[2])] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} of {page.name}"
+        assert not anchor or anchor in _anchors(target), f"{link} of {page.name}"
+
+
+@pytest.mark.parametrize("package", ["kuvasz", "kuvasz.lake", "kuvasz.source", "kuvasz.sync"])
+def test_the_page_shows_the_floors_that_imports_are_held_to(package: str) -> None:
+    assert rooms.table(package) in rooms.PAGE.read_text("utf-8"), "python -m tests.rooms writes them"
+
+
+def test_every_room_says_what_lives_there() -> None:
+    modules = {module for package in ("kuvasz", "kuvasz.lake", "kuvasz.source", "kuvasz.sync")
+               for floor in rooms.floors(package) for module in floor}  # fmt: skip
+    assert [module for module in sorted(modules) if not rooms.first_line(module)] == []
+
+
+def test_a_table_that_is_old_is_written_anew() -> None:
+    page = "before\n<!-- floors of kuvasz.sync: old -->\nanything\n<!-- end -->\nafter"
+    assert rooms.with_tables(page) == f"before\n{rooms.table('kuvasz.sync')}\nafter"
