@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import ExpressionRefused, MapMismatch, ParkedLost, SchemaError, SchemaHeld, TableError
+from kuvasz.errors import ExpressionRefused, LakeError, MapMismatch, ParkedLost, SchemaError, SchemaHeld, TableError
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.tables.preparation import Preparation
@@ -90,6 +90,20 @@ def test_what_nobody_thought_of_stops_the_table_alone(world: World, monkeypatch:
     assert (state.state, state.retry_at is not None) == (State.ERROR, True)
     assert "ZeroDivisionError: nobody thought of it" in str(state.error)
     assert world.prepare()
+
+
+def test_a_lake_that_closes_under_the_last_look_is_no_table_s_fault(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(world.lake, "prepare", prepare)
+    before = world.source_tables.look(world.items)
+    world.lifetime.end()
+    with pytest.raises(LakeError, match="ends while a table is looked at: cannot schedule new futures"):
+        world.prepare()
+    assert world.source_tables.look(world.items) == before
 
 
 def test_who_saw_a_table_go_knows_more_of_it(world: World) -> None:
