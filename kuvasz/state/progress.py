@@ -50,17 +50,21 @@ class _Source:
         self.confirmable = 0
         self.lanes: dict[int, _WorkerShare] = {}
         self.holds: set[str] = set()
-        self.pending: dict[str, int] = {}  # what stepped aside -> how often
+        self.pending: dict[str, collections.deque[int]] = {}  # what stepped aside -> what is durable before each
 
     def lane(self, worker: int) -> _WorkerShare:
         return self.lanes.setdefault(worker, _WorkerShare())
 
     def advance(self) -> None:
         """Move `confirmable` to where it may stand now."""
-        if self.holds or self.pending:
-            return
+        if not self.holds:
+            aside = [pending[0] for pending in self.pending.values()]
+            self.confirmable = max(self.confirmable, min([self.floor(), *aside]))
+
+    def floor(self) -> int:
+        """Return the LSN before which workers call everything durable, but for what stepped aside."""
         floors = [lane.undurable[0].floor for lane in self.lanes.values() if lane.undurable]
-        self.confirmable = max(self.confirmable, min(floors, default=self.received))
+        return min(floors, default=self.received)
 
 
 class Progress:
@@ -170,21 +174,23 @@ class Progress:
             return bool(entry.pending) or any(lane.undurable for lane in entry.lanes.values())
 
     def step_aside(self, source: str, target: str) -> None:
-        """Keep the confirmable LSN where it is until what was given to a worker for a target `came_through`.
+        """Confirm nothing of what a worker is about to call durable until its part of a target `came_through`.
 
-        So that all else may count as durable meanwhile. It counts: each call needs its own.
+        So that all else may count as durable meanwhile. It counts: each call needs its own, in the same order.
         """
         with self._lock:
-            pending, name = self._source(names.source_of(source)).pending, _hold(source, target)
-            pending[name] = pending.get(name, 0) + 1
+            entry, name = self._source(names.source_of(source)), _hold(source, target)
+            entry.pending.setdefault(name, collections.deque()).append(entry.floor())
 
     def came_through(self, source: str, target: str) -> None:
-        """Undo one `step_aside`."""
+        """Undo the oldest `step_aside`."""
         with self._lock:
             entry, name = self._source(names.source_of(source)), _hold(source, target)
-            left = entry.pending.pop(name, 0) - 1
-            if left > 0:
-                entry.pending[name] = left
+            pending = entry.pending.get(name)
+            if pending:
+                pending.popleft()
+            if not pending:
+                entry.pending.pop(name, None)
             entry.advance()
 
     def forget(self, source: str) -> None:

@@ -3,7 +3,7 @@
 Each table has a lane. A commit that catalog or store refuse is tried again there, as is one that they do not answer.
 After a moment it *steps aside*: whoever waits for the commits of a mini-transaction gets those that are there, and
 later mini-transactions of the table wait in its lane behind it. Those become one commit once the lane moves again,
-so that it catches up whatever a commit takes.
+and whoever brings more waits for them.
 
 What is stuck for `BOUND_S` is given up, which puts the table into error, but only where it is the table's own
 trouble: others were committed meanwhile, or no other is stuck and catalog and store answer. If all of them are away,
@@ -191,8 +191,8 @@ class Lanes:
                     lane.tickets.popleft()
                 lane.given_up_at = 0.0
                 following = lane.tickets[0] if lane.tickets else None
-                if len(lane.tickets) <= 1:  # whoever brings more waits for one commit beside its own
-                    lane.is_aside = False
+                if following is None or any(isinstance(outcome, Receipt) for outcome in outcomes):
+                    lane.is_aside = False  # whoever brings more waits until the lane has caught up
             for done, outcome in zip(tickets, outcomes, strict=False):
                 done.finish(outcome)
             if following is None:
@@ -230,10 +230,12 @@ class Lanes:
         return is_done
 
     def _is_late(self, ticket: Ticket, now: float) -> bool:
-        if self._lanes[ticket.target].is_aside or ticket.refusal is not None:
-            return True
-        since = ticket.waits_since
-        return since is not None and now - since > PATIENCE_S
+        lane = self._lanes[ticket.target]
+        heads = (ticket, *itertools.islice(lane.tickets, 1))  # who is behind a late one is late, too
+        return lane.is_aside or any(
+            head.refusal is not None or (head.waits_since is not None and now - head.waits_since > PATIENCE_S)
+            for head in heads
+        )
 
     def _has_room(self) -> bool:
         return sum(lane.bytes for lane in self._lanes.values() if lane.is_aside) <= self._room_bytes

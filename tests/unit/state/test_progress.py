@@ -55,6 +55,28 @@ def test_hold_freezes_and_release_frees():
     assert progress.confirmable("a") == 20
 
 
+def test_what_stepped_aside_holds_back_itself_and_nothing_before_it():
+    progress = Progress()
+    progress.received("a", 10)
+    for end in (20, 30, 40):
+        progress.routed("a", 0, end)
+        progress.received("a", end)
+        progress.step_aside("a", "t")
+        progress.durable("a", 0, end, 0)
+        assert progress.confirmable("a") == 10
+    progress.came_through("a", "t")
+    assert progress.confirmable("a") == 20, "whatever comes behind it all the time"
+    progress.routed("a", 0, 50)
+    progress.step_aside("a", "t")
+    progress.came_through("a", "t")
+    assert progress.confirmable("a") == 30
+    progress.came_through("a", "t")
+    progress.came_through("a", "t")
+    assert (progress.confirmable("a"), progress.pending("a")) == (40, True)
+    progress.durable("a", 0, 50, 0)
+    assert not progress.pending("a")
+
+
 def test_sources_do_not_touch_each_other_and_can_be_forgotten():
     progress = Progress()
     progress.routed("a", 0, 10)
