@@ -345,12 +345,23 @@ class SchemaWatch:
         """Have the lake go to what the catalog shows."""
         assert seen.table is not None
         relation = seen.table.relation
+        if not self._is_as_before(seen.table):
+            self._prepare(spec, relation, at)
+        self._refuse_partial(spec, seen.table)
+        self._looks[relation.oid], self._spec_of[relation.oid] = seen, spec
+
+    def _is_as_before(self, table: SourceTable) -> bool:
+        """Whether the lake is where a table is: it need not be asked then, which may not answer for the moment."""
+        before = self._looks.get(table.relation.oid)
+        return (
+            before is not None and before.table is not None and fingerprint.of(before.table) == fingerprint.of(table)
+        )
+
+    def _prepare(self, spec: SourceTableSpec, relation: Relation, at: int) -> None:
         done = self._lake.prepare(self._target_of(spec), feed_of(self._source, spec), relation, is_streaming=True)
         tell(self._source, spec, done, at)
         if done:
             self._on_followed(spec)
-        self._refuse_partial(spec, seen.table)
-        self._looks[relation.oid], self._spec_of[relation.oid] = seen, spec
 
 
 def _key(relation: Relation) -> set[int]:
