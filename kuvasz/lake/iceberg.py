@@ -198,7 +198,7 @@ class IcebergLake(Lake):
                 table = self._load(target, feed, relation)
                 self._tables[target.name] = table
         self._try(table)
-        with table.lock:
+        with table.lock.asking():
             if not is_streaming:
                 table.table.refresh()
                 table.past.check()
@@ -345,7 +345,7 @@ class IcebergLake(Lake):
                 if found is not None:
                     Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
                 return
-        with table.lock:
+        with table.lock.asking():
             if found is None:  # a table that was loaded before does not say so twice
                 error = gone(target)
                 table.era = WriteEra(accepted={}, error=error)
@@ -369,7 +369,7 @@ class IcebergLake(Lake):
     def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
         """See `kuvasz.ports.Lake.remember_parts`."""
         table = self._tables[target]
-        with table.lock:
+        with table.lock.asking():
             table.notes.remember_parts(source, parts)
 
     @override
@@ -381,7 +381,7 @@ class IcebergLake(Lake):
     def remember_published(self, target: str, source: str, published: str) -> None:
         """See `kuvasz.ports.Lake.remember_published`."""
         table = self._tables[target]
-        with table.lock:
+        with table.lock.asking():
             table.notes.remember_published(source, published)
 
     @override
@@ -412,7 +412,7 @@ class IcebergLake(Lake):
     def park(self, target: str, source: str, log_id: str | None) -> None:
         """See `kuvasz.ports.Lake.park`."""
         table = self._tables[target]
-        with table.lock:
+        with table.lock.asking():
             table.notes.park(source, log_id)
 
     @override

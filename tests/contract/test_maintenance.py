@@ -293,6 +293,25 @@ def test_a_commit_that_nobody_knows_of_leaves_the_table_right(
     assert hands.files == (2 if is_made else 5)
 
 
+def test_a_commit_without_an_answer_is_known_to_those_who_wait_for_the_table(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = prepared(world)
+    spread(world, Sender(), 8)
+    rewrite = hands.begin()
+    made, since = IcebergTable.commit, []
+
+    def commit(table: IcebergTable, asked: TableCommit) -> object:
+        since.append(hands.table.lock.doubtful_since)
+        return made(table, asked)
+
+    monkeypatch.setattr(IcebergTable, "commit", commit)
+    hands.end(rewrite)
+    assert None not in since
+    assert since, "it was made"
+    assert hands.table.lock.doubtful_since is None
+
+
 def _silent(*_: object) -> bool:
     raise LakeError("the catalog is down")
 

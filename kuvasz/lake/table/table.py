@@ -411,12 +411,17 @@ class LakeTable:
     def commit(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> int | None:
         """Make a changeset visible together with the positions; returns the snapshot's id.
 
-        Returns None without a commit if no row changes and no source is new.
+        Returns None without a commit if no row changes and no source is new. Whoever waits for the lock meanwhile
+        does not wait for ever.
 
         Raises:
             ForeignChange: Another writer changed the table at the same time.
             OutcomeUnknown, LakeError: See `IcebergTable.commit`.
         """
+        with self.lock.doubtful():
+            return self._commit(changeset, positions)
+
+    def _commit(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> int | None:
         sent = changeset.sent
         if sent is None:
             draft = CommitBuilder(self, changeset)

@@ -60,5 +60,11 @@ class TableLock:
         finally:
             self._doubtful_since = before
 
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Hold the lock for nothing but to ask catalog or store."""
+        with self, self.doubtful():
+            yield
+
 
 __all__ = ["TableLock"]

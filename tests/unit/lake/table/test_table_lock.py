@@ -47,5 +47,8 @@ def test_any_other_holder_is_waited_for(lock: TableLock) -> None:
     with lock, lock, lock.doubtful():
         assert lock.doubtful_since is not None
     assert lock.doubtful_since is None
+    with lock.asking():
+        assert lock.doubtful_since is not None
+    assert lock.doubtful_since is None
     assert lock.acquire(timeout=0)
     lock.release()
