@@ -34,7 +34,7 @@ class Store:
             time.sleep(0.01)
         while ticket.target in self.broken:
             ticket.refusal = LakeError("refused")
-            if ticket.is_given_up.wait(0.01):
+            if ticket.is_given_up.wait(0.01) and ticket.target in self.broken:  # tried a last time
                 return [Failure(target=ticket.target, error=ticket.refusal)]
         time.sleep(self.seconds)
         self.made.append((ticket.target, [ticket.written.number for ticket in tickets]))
@@ -139,9 +139,10 @@ def test_many_that_are_stuck_leave_their_turns_to_others(store: Store) -> None:
 
 
 def test_if_all_are_away_everything_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "BOUND_S", 0.1)
     store.broken.update("ab")
     tickets = store.put(1, "a", "b")
+    wait_until(lambda: all(ticket.refusal for ticket in tickets), "none of them gets through")
+    monkeypatch.setattr(lanes, "BOUND_S", 0.1)
     time.sleep(0.5)
     assert done(tickets) == [False, False]
     store.broken.clear()
