@@ -113,7 +113,7 @@ def test_what_an_earlier_connection_made_durable_proves_nothing_for_this_one():
 
 
 class Invariant1(RuleBasedStateMachine):
-    """A source, three workers, reconnects and holds, against a list of all transactions."""
+    """A source, three workers, what steps aside, reconnects and holds, against a list of all transactions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,6 +121,7 @@ class Invariant1(RuleBasedStateMachine):
         self.transactions: list[tuple[int, frozenset[int]]] = []  # end LSN, workers
         self.routed: dict[int, list[tuple[int, int]]] = {0: [], 1: [], 2: []}  # (through, epoch) in the inboxes
         self.durable = {0: 0, 1: 0, 2: 0}
+        self.aside: dict[int, list[tuple[int, int]]] = {0: [], 1: [], 2: []}  # what is not, after an LSN up to one
         self.epoch = 0
         self.end = 0
         self.sent = 0  # transactions the reader has routed on this connection
@@ -150,12 +151,24 @@ class Invariant1(RuleBasedStateMachine):
         self.end += gap
         self.progress.received("a", self.end)
 
-    @rule(worker=st.integers(0, 2), count=st.integers(1, 3))
-    def apply(self, worker: int, count: int) -> None:
+    @rule(worker=st.integers(0, 2), count=st.integers(1, 3), is_late=st.booleans())
+    def apply(self, worker: int, count: int, is_late: bool) -> None:
         taken, self.routed[worker] = self.routed[worker][:count], self.routed[worker][count:]
+        if taken and is_late:  # a target's part of it
+            self.progress.step_aside("a", f"t{worker}")
+            self.aside[worker].append((self.durable[worker], taken[-1][0]))
         for through, epoch in taken:
             self.progress.durable("a", worker, through, epoch)
             self.durable[worker] = max(self.durable[worker], through)
+
+    @rule(worker=st.integers(0, 2))
+    def come_through(self, worker: int) -> None:
+        if self.aside[worker]:
+            del self.aside[worker][0]
+            self.progress.came_through("a", f"t{worker}")
+
+    def is_durable(self, worker: int, end: int) -> bool:
+        return self.durable[worker] >= end and not any(after < end <= to for after, to in self.aside[worker])
 
     @rule(loses_inboxes=st.booleans())
     def reconnect(self, loses_inboxes: bool) -> None:
@@ -185,7 +198,7 @@ class Invariant1(RuleBasedStateMachine):
         assert confirmable >= self.confirmed
         assert self.frozen is None or confirmable == self.frozen
         for end, workers in self.transactions:
-            assert end > confirmable or all(self.durable[worker] >= end for worker in workers)
+            assert end > confirmable or all(self.is_durable(worker, end) for worker in workers)
         self.confirmed = confirmable
 
     @invariant()
