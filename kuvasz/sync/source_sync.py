@@ -104,6 +104,7 @@ class SourceSync:
             on_followed=approvals.followed,
             on_renamed=self._on_renamed,
             is_believed=approvals.is_believed,
+            is_ending=lambda: self._lifetime.is_ending,
         )
         members = MemberWatch(
             source, shared.lake, shared.states, shared.progress, settle=context.settle, readmit=self._requests.send

@@ -135,8 +135,10 @@ class Copies:
             raise SourceError(error.message, hint=error.hint) from error
         except KuvaszError:
             raise
-        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
-            self._source_tables.fail(spec, unforeseen(self._source.name, spec, error))
+        except Exception as error:
+            if self._lifetime.is_ending:  # the lake may have been closed under it
+                raise SourceError(f"source {self._source.name}: stopped while copying") from error
+            self._source_tables.fail(spec, unforeseen(self._source.name, spec, error, is_ending=False))
 
     # In threads
 

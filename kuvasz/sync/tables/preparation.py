@@ -13,7 +13,6 @@ from kuvasz.config.model import OnLakeRewound, OnSlotLost
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
     KuvaszError,
-    LakeError,
     LakeRewound,
     MapMismatch,
     OptionRefused,
@@ -147,14 +146,10 @@ class Preparation:
             return False
         except KuvaszError:
             raise
-        except Exception as error:
-            if self._context.lifetime.is_ending:  # a thread is not cut off: the lake may have been closed under it
-                message = (
-                    f"source {self._map.name}, table {spec.table}: kuvasz ends while a table is looked at: {error}"
-                )
-                raise LakeError(message, hint="nothing is lost: the next start looks at it again") from error
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            contained = unforeseen(self._map.name, spec, error, is_ending=self._context.lifetime.is_ending)
             self._unprepared.add(spec.key)
-            self.refuse(spec, unforeseen(self._map.name, spec, error))
+            self.refuse(spec, contained)
             return False
         self._unprepared.discard(spec.key)
         self._approvals.followed(spec)

@@ -70,6 +70,7 @@ class SchemaWatch:
         on_followed: Told of a table whose changes the lake has followed.
         on_renamed: Told of a table's new name; returns the table with it.
         is_believed: Whether a person has agreed to take a transaction's columns as they probably are.
+        is_ending: Whether the source ends.
     """
 
     def __init__(  # noqa: PLR0913 (whom it tells)
@@ -84,6 +85,7 @@ class SchemaWatch:
         on_followed: Callable[[SourceTableSpec], None],
         on_renamed: Callable[[SourceTableSpec, TableName], SourceTableSpec],
         is_believed: Callable[[SourceTableSpec, int], bool] = lambda _, __: False,
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source = source
         self._lake = lake
@@ -94,6 +96,7 @@ class SchemaWatch:
         self._on_followed = on_followed
         self._on_renamed = on_renamed
         self._is_believed = is_believed
+        self._is_ending = is_ending
         self._specs: dict[TableName, SourceTableSpec] = {}
         self._members: dict[int, SourceTableSpec] = {}  # by OID: whatever they are called
         self._looks: dict[int, Look] = {}
@@ -140,7 +143,7 @@ class SchemaWatch:
             raise
         except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
             self._looks.pop(relation.oid, None)
-            self._on_trouble(spec, unforeseen(self._source.name, spec, error))
+            self._on_trouble(spec, unforeseen(self._source.name, spec, error, is_ending=self._is_ending()))
             return relation
 
     def patrol(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
@@ -157,6 +160,7 @@ class SchemaWatch:
 
         Raises:
             SourceError: The catalog cannot be read.
+            LakeError: The source ends meanwhile.
         """
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
             looks = dict(self._looks)  # first: what is looked at meanwhile is newer than what is found here
@@ -202,7 +206,7 @@ class SchemaWatch:
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
-            self._on_trouble(spec, unforeseen(self._source.name, spec, error))
+            self._on_trouble(spec, unforeseen(self._source.name, spec, error, is_ending=self._is_ending()))
             return False
         return is_unfit
 

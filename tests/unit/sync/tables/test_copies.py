@@ -155,6 +155,17 @@ def test_nothing_begins_when_the_source_ends(world: World) -> None:
     assert world.source_tables.state(world.items) is State.NEW
 
 
+def test_a_lake_that_closes_under_a_copy_is_no_table_s_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(*_: object) -> None:
+        world.lifetime.end()
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(MemoryLake, "copy", copy)
+    with pytest.raises(SourceError, match="stopped while copying"):
+        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+    assert world.source_tables.look(world.items).error is None
+
+
 def test_a_copy_that_is_given_up_ends_before_anything_else_begins(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
