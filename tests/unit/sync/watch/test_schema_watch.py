@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import CopyNeeded, TableError
@@ -34,6 +34,7 @@ from tests.unit.sync.scene import CATALOG, Scene
 NAME = "shop.items"
 SOURCE = "shop"
 UNIT = 1_000_000
+UNKNOWN = "which of its columns a message means was not found out"
 HISTORIES = int(os.environ.get("HISTORIES", "100"))
 
 Step = tuple[str, int, str]
@@ -287,10 +288,16 @@ class Kuvasz:
             self.confirmed += 1
 
     def check(self) -> None:
-        """No field has values of two columns; with a clone every value is under its column's name."""
+        """No field has values of two columns; with a clone every value is under its column's name.
+
+        A clone may also stop and ask to be copied again (docs/limits.md).
+        """
         names = {field.name: field.field_id for field in self.iceberg.now.fields}
         live = {number: column.name for number, column in self.server.table.live.items() if number > 1}
         if self.kind is TableType.CLONE:
+            if self.error is not None and self.error.message.endswith(UNKNOWN):
+                assert "kuvasz resync" in self.error.hint
+                return
             assert self.error is None
             held = dict(self.rows)
             for number, values in self.server.rows.items():
@@ -363,6 +370,16 @@ def live(kind: TableType, steps: list[Step], folder: Path) -> Kuvasz:
 
 @settings(max_examples=HISTORIES, deadline=None)
 @given(steps=_steps)
+@example(
+    steps=[
+        ("instead", 0, "a"),
+        ("insert", 0, "a"),
+        ("read", 1, "a"),
+        ("insert", 0, "a"),
+        ("add", 0, "d"),
+        ("drop", 2, "a"),
+    ]
+)
 def test_a_clone_is_right_after_any_history(steps: list[Step], tmp_path_factory: pytest.TempPathFactory) -> None:
     live(TableType.CLONE, steps, tmp_path_factory.mktemp("h")).check()
 
