@@ -246,6 +246,12 @@ def test_a_source_restored_while_it_streams_is_copied_once(
             scene.wait_equal(pipeline)
         assert times_lost(caplog) == 1
         assert pipeline.app.states.get("shop.items", "shop_eu").copies == (2 if policy == "resync" else 1)
+    with scene.pipeline(policy) as pipeline:
+        pipeline.wait_streaming()
+        scene.database.execute("INSERT INTO items VALUES (1004, 4)")
+        scene.wait_equal(pipeline)
+        assert times_lost(caplog) == 1
+        assert not pipeline.app.states.get("shop.items", "shop_eu").copies, "its rows are of this past"
 
 
 def test_an_older_backup_that_has_grown_beyond_what_the_lake_has(
