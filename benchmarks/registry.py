@@ -13,6 +13,7 @@ from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
 from benchmarks.scenarios.steady import Steady
+from benchmarks.scenarios.stuck import Stuck
 from benchmarks.scenarios.truncating import Truncating
 
 if TYPE_CHECKING:
@@ -140,6 +141,13 @@ _ENTRIES = (
         fixed={"rate": 10_000.0, "per_transaction": 100},
         tiny=_TINY_PACE,
         full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="steady-stuck",
+        summary="visible lag of a table beside one that the store refuses, in the same worker",
+        build=Stuck,
+        tiny={"rows": 4000, "seconds": 3.0, "rate": 100.0},
+        full={"seconds": 180.0},
     ),
     Entry(
         name="growth",

@@ -84,26 +84,26 @@ def paced(stand: Stand, subject: Subject, pace: Pace, watch: Watch, run: Run, sa
     [place] = places = subject.places({url: marks[-1].lsn})
     watch.wait_for(places, timeout_s=_PATIENCE_S, is_alive=run.check)
     last = sampler.mark()
-    lags = _lags(marks, watch.seen[place])
+    late = lags(marks, watch.seen[place])
     at = [mark.at for mark in marks]
     seconds, rows = marks[-1].at - first.at, sum(mark.rows for mark in marks)
     cpu = sampler.cpu_between(first.at, last.at)
     commits = [event["seconds"] for event in run.named("committed") if first.at <= event["seen_at"] <= last.at]
     outcome = Outcome()
     outcome.add("changes made", rows / seconds, "rows/s")
-    for name, value in zip(("p50", "p95", "p99", "worst"), percentiles(lags, 50, 95, 99, 100), strict=True):
+    for name, value in zip(("p50", "p95", "p99", "worst"), percentiles(late, 50, 95, 99, 100), strict=True):
         outcome.add(f"lag {name}", value, "s")
-    outcome.add("lag drift", _drift(lags), "")
+    outcome.add("lag drift", _drift(late), "")
     outcome.add("commit time", percentiles(commits, 50)[0], "s")
     outcome.add("CPU per row", sum(cpu[kind] for kind in OURS) / rows * 1e6, "µs")
     outcome.add("CPU of one core", sum(cpu[kind] for kind in OURS) / (last.at - first.at) * 100, "%")
     for event in run.named("compacted")[-1:]:
         outcome.add("rewritten to changed bytes", event["rewritten_bytes"] / event["changed_bytes"], "")
-    outcome.panels += [*panels.lags(at, lags), panels.cpu({"steady": cpu}, rows)]
+    outcome.panels += [*panels.lags(at, late), panels.cpu({"steady": cpu}, rows)]
     return outcome
 
 
-def _lags(marks: list[Mark], seen: list[tuple[float, int]]) -> list[float]:
+def lags(marks: list[Mark], seen: list[tuple[float, int]]) -> list[float]:
     """Return how long each transaction took to be seen, in seconds."""
     at = np.array([moment for moment, _ in seen])
     positions = np.maximum.accumulate(np.array([position for _, position in seen]))
