@@ -204,6 +204,7 @@ class SourceSetup:
                 source_tables.tables.pop(spec.key, None)
             else:
                 source_tables.tables[spec.key] = table
+                self._renames.take(connection, self._preparation.sharing(spec, table))
             is_ready = table is not None and self._preparation.prepare(spec, table, seen_at)
             if is_ready and table is not None:
                 self._watch.begin([(spec, table)], seen_at)

@@ -41,8 +41,13 @@ class Targets:
             return
         self._oids[key] = oid
         self._by_oid[source, oid] = spec
-        if before is not None:
+        if before is not None and self.is_bound(source, spec, before):  # else another entry has that table by now
             del self._by_oid[source, before]
+
+    def is_bound(self, source: str, spec: SourceTableSpec, oid: int) -> bool:
+        """Whether the changes of the table with this OID go to an entry's target."""
+        bound = self._by_oid.get((source, oid))
+        return bound is not None and bound.identifier == spec.identifier
 
     def find(self, source: str, relation: Relation) -> tuple[str, str] | None:
         """Return the target a relation feeds, and the name it knows the relation's source by; None: the map has none.

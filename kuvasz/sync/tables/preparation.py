@@ -88,6 +88,35 @@ class Preparation:
         known = self._lake.columns(spec.identifier, self._source_tables.name(spec)) if is_there else None
         return 0 if known is None else known.oid
 
+    def sharing(self, spec: SourceTableSpec, table: SourceTable) -> list[SourceTableSpec]:
+        """Return the other entries of whose targets the lake knows that the rows are of this table."""
+        if spec.member or spec.is_collapse:
+            return []
+        found = []
+        for other in self._source_tables.source.tables:
+            if other.key != spec.key and not other.member and not other.is_collapse:
+                known = self._lake.columns(other.identifier, self._source_tables.name(other))
+                if known is not None and known.oid == table.relation.oid:
+                    found.append(other)
+        return found
+
+    def _refuse_shared(self, spec: SourceTableSpec, table: SourceTable) -> None:
+        """Refuse a table that another entry follows, under the name that it has now: its rows go to one target.
+
+        Raises:
+            SchemaError: Another one does.
+        """
+        if self._context.shared.routes.is_bound(self._map.name, spec, table.relation.oid):
+            return
+        for other in self.sharing(spec, table):
+            if other.table == spec.table:
+                message = (
+                    f"source {self._map.name}, table {spec.table}: its rows go to {other.identifier},"
+                    f" which follows it under its new name"
+                )
+                hint = f"take the entry of {other.identifier} or that of {spec.identifier} out of the map"
+                raise SchemaError(message, hint=hint)
+
     def usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         """Return a table with its key; None if it cannot be replicated, which puts it into error.
 
@@ -126,6 +155,7 @@ class Preparation:
         """
         lake, source_tables = self._lake, self._source_tables
         try:
+            self._refuse_shared(spec, table)
             if source_tables.look(spec).is_resync_due and not source_tables.is_paused(spec):
                 known = lake.columns(spec.identifier, source_tables.name(spec)) if self.attach(spec) else None
                 is_other = known is not None and known.oid != table.relation.oid

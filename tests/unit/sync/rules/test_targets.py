@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -114,3 +116,17 @@ def test_columns_are_taken_or_left_out(
     spec = dataclasses.replace(spec, config=spec.config.model_copy(update=options))
     assert [column.name for column in narrowed(spec, relation()).columns] == names
     assert why_not_taken(spec, relation()) == why
+
+
+def test_names_that_are_swapped_leave_no_table_without_its_rows() -> None:
+    specs = {name: SimpleNamespace(identifier=f"shop.{name}", is_collapse=False, member="") for name in "ab"}
+    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name))
+    targets = Targets([source], 1)
+    for name, oid in (("a", 1), ("b", 2), ("a", 2), ("b", 1)):
+        targets.bind("shop", specs[name], oid)  # type: ignore[arg-type]
+    for name, oid in (("a", 2), ("b", 1)):
+        found = targets.find(
+            "shop", dataclasses.replace(relation(), oid=oid, table=TableName(schema="public", name=name))
+        )
+        assert found is not None
+        assert found[0] == f"shop.{name}"
