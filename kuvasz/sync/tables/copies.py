@@ -166,7 +166,6 @@ class Copies:
 
     def _seen(self, spec: SourceTableSpec, plain: str, taken: slots.ExportedSnapshot) -> SourceTable:
         """Return the table as the snapshot has it, with the columns that the map takes."""
-        before = self._source_tables.tables[spec.key]
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
@@ -174,17 +173,16 @@ class Copies:
         if found is not None:
             found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
         now = eligibility.checked(self._source.name, spec, found)
-        self._follow(spec, before, now, taken.consistent_point)
+        self._follow(spec, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
             self._notes.copied(spec, parts, horizon, taken.consistent_point)
         return dataclasses.replace(now, relation=narrowed(spec, now.relation))
 
-    def _follow(self, spec: SourceTableSpec, before: SourceTable, now: SourceTable, at: int) -> None:
-        """Have the lake follow what changed between the last look and the snapshot."""
-        if now.relation != before.relation:
-            done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._source, spec), now.relation)
-            tell(self._source, spec, done, at)
+    def _follow(self, spec: SourceTableSpec, now: SourceTable, at: int) -> None:
+        """Have the lake follow what the snapshot shows: the last look may have failed before it did."""
+        done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._source, spec), now.relation)
+        tell(self._source, spec, done, at)
         self._watch.begin([(spec, now)], at)
 
     def _progress(self, spec: SourceTableSpec, total: int, abandoned: threading.Event) -> OnProgress:
