@@ -259,7 +259,8 @@ class Worker:
         """Let all but one target count as durable: its sources are confirmed nothing until it came through."""
         target = pending.target
         (work,) = [work for work in gathered.works if work.target == target]
-        sources = [*{*work.through, *work.open_sources, *work.abandoned}]
+        # Of all that feed it: once it fails, nothing of any of them is written, and they are told behind that.
+        sources = [*{*work.through, *work.open_sources, *work.abandoned, *self._states.sources_of(target)}]
         for source in sources:
             self._progress.step_aside(source, target)
         with self._wake:
