@@ -68,7 +68,6 @@ ELSEWHERE = {
     "verify/read_only.py": "integration/test_verify.py",
     "lake/jvm/catalog.py": "contract/test_iceberg.py",
     "lake/commit/clone.py": "contract/test_lake.py",
-    "lake/commit/commit_stage.py": "contract/test_iceberg.py",
     "lake/executors/comparison_tasks.py": "integration/test_verify.py",
     "lake/compare/comparison.py": "integration/test_verify.py",
     "lake/executors/event_tasks.py": "integration/test_verify_types.py",

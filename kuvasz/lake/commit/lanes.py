@@ -76,15 +76,20 @@ class Ticket:
         self.refusal: KuvaszError | None = None  #: the last one
         self.is_given_up = threading.Event()
         self.has_turn = False
+        self._claim = threading.Lock()
 
     @property
     def target(self) -> str:
         """The table's name."""
         return self.written.work.target
 
+    def claim(self) -> bool:
+        """Be the one who says what came of it; returns False if someone else is."""
+        return self._claim.acquire(blocking=False)
+
     def finish(self, outcome: Outcome) -> None:
-        """Say what came of it, unless that was said before."""
-        if not self.outcome.done():
+        """Say what came of it, unless someone else does."""
+        if self.claim():
             self.outcome.set_result(outcome)
 
 
@@ -283,10 +288,12 @@ class Lanes:
 
     def _leave_hanging(self, lane: _Lane, ticket: Ticket) -> None:
         """Give up a commit that nobody answers; if it is made in the end, its position says so."""
+        if not ticket.claim():
+            return  # it was answered just now
         error = self._hangs(ticket)
         with self._lock:
             behind = [one for one in lane.tickets if one is not ticket]
-        ticket.finish(Failure(target=ticket.target, error=error))
+        ticket.outcome.set_result(Failure(target=ticket.target, error=error))
         for one in behind:
             one.finish(None)
 

@@ -1,0 +1,84 @@
+"""A commit that hangs returns at the moment at which it is given up."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kuvasz.lake.commit import lanes
+from kuvasz.lake.commit.commit_stage import CommitStage
+from kuvasz.lake.commit.lanes import Ticket
+from kuvasz.lake.commit.write_stage import WriteStage
+from kuvasz.lake.format.binding import Feeds
+from kuvasz.lake.table.table_lock import TableLock
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import SourcePosition, TableType
+from kuvasz.ports import Failure, TableWork
+from tests.contract.changes import TARGET, Sender
+from tests.fix_lake import wait_until
+
+
+class Table:
+    def __init__(self) -> None:
+        self.name, self.lock = TARGET, TableLock(TARGET)
+        self.positions = {"eu": SourcePosition(lsn=1000)}
+        self.era = WriteEra.begin(self.positions)
+        self.open, self.in_flight, self.generations, self.identities = {}, set(), {}, 0
+        self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True)
+        self.answers = threading.Event()
+
+    def follow(self) -> None:
+        assert self.answers.wait(30)
+
+    def check_open(self) -> None:
+        """Nothing is open."""
+
+    def discard(self, _: object) -> None:
+        """Nothing was written."""
+
+    def commit(self, _: object, positions: dict) -> int:
+        self.positions.update(positions)
+        return 1
+
+
+def test_a_commit_that_returns_as_it_is_given_up_has_one_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(lanes, "BOUND_S", 0.3)
+    monkeypatch.setattr(lanes, "_FAREWELL_S", 0.2)
+    table = Table()
+    tables = {TARGET: table}
+    config = SimpleNamespace(
+        lake=SimpleNamespace(properties={}, warehouse_location=""), pipeline=SimpleNamespace(chunk_bytes=1 << 20)
+    )
+    hangs = CommitStage._hangs
+
+    def hung(stage: CommitStage, ticket: Ticket) -> object:
+        table.answers.set()  # the answer comes just now
+        wait_until(lambda: table.positions["eu"].lsn > 1000, "the commit is made")
+        concurrent.futures.wait([ticket.outcome], timeout=0.5)
+        return hangs(stage, ticket)
+
+    monkeypatch.setattr(CommitStage, "_hangs", hung)
+    monkeypatch.setattr(CommitStage, "_resolve", lambda *_: None)
+    writes = WriteStage(None, SimpleNamespace(parallelism=1), None, tables, Feeds(), config)
+    commits = CommitStage(None, lambda: None, 1 << 20, tables, Feeds(), {}, Path())
+    sender = Sender()
+
+    def work() -> TableWork:
+        change = sender.truncation()
+        return TableWork(target=TARGET, changes=(change,), through={"eu": change.end_lsn})
+
+    try:
+        (pending,) = commits.commit(writes.write([work()]))
+        told = pending.outcome.result(30)
+        wait_until(lambda: table.era.error is not None, "given up", 10)
+        outcomes = commits.commit(writes.write([work()]))
+        assert isinstance(told, Failure) or outcomes, "nobody was told, and all that comes is dropped"
+    finally:
+        commits.close()
