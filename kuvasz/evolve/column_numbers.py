@@ -183,9 +183,29 @@ def _needed(places: Sequence[_Place]) -> list[int]:
 def _likely(
     message: Relation, ways: Sequence[Sequence[int]], before: Sight | None, after: Sight, time: Time
 ) -> list[int] | None:
-    """Return the one way that agrees with all names that looks have shown, and with the order of xids."""
+    """Return the one way that agrees with all names that looks have shown, and with the order of xids.
+
+    Names speak for nothing where a column may have been put in place of another: of two that are both gone by now,
+    the one whose name the message lacks may have been dropped, or have got the name of the other.
+    """
     good = [way for way in ways if way and _agrees(message, way, before, after, time)]
-    return list(good[0]) if len(good) == 1 else None
+    if len(good) != 1 or any(_is_replacing(message, way, good[0], before, after) for way in ways):
+        return None
+    return list(good[0])
+
+
+def _is_replacing(
+    message: Relation, way: Sequence[int], likely: Sequence[int], before: Sight | None, after: Sight
+) -> bool:
+    """Whether another way has a column that is gone by now under the name of one that is gone, too."""
+    if before is None:
+        return False
+    gone = before.columns.keys() - after.columns.keys()
+    names = {column.name for column in message.columns}
+    return any(
+        number != other and {number, other} <= gone and before.columns[number].name not in names
+        for number, other in zip(way, likely, strict=True)
+    )
 
 
 def _agrees(message: Relation, way: Sequence[int], before: Sight | None, after: Sight, time: Time) -> bool:

@@ -186,7 +186,8 @@ class Batch:
                 found = problems(one, mine, fields, is_whole=error is None, is_shared=name in self.others)
                 wrong += [f"{name} ({one.kind}, {sid}): {what}" for what in found[:3]]
                 if found:
-                    wrong.append("; ".join(one.told) + json.dumps(sorted(mine, key=lambda r: r["tag"]), default=str))
+                    held = sorted(mine, key=lambda row: row["tag"] or 0)  # a DELETE tells none
+                    wrong.append("; ".join(one.told) + json.dumps(held, default=str))
         assert not wrong, f"seed {self.seed}\n" + "\n".join(wrong)
 
 

@@ -108,6 +108,15 @@ def test_the_order_of_transactions_speaks_for_one_of_two_columns() -> None:
     assert history.likely(after) == [1, 2, 4]
 
 
+def test_names_do_not_speak_for_a_column_that_may_have_been_replaced() -> None:
+    history = History(SourceTable(("id", INT), ("n", TEXT), ("m", TEXT)))
+    history.table.drop(2)
+    history.table.alter(3, name="n")
+    message = history.message()
+    history.table.drop(3)
+    assert history.answer(message) == Answer(is_open=True)
+
+
 def test_a_column_behind_tells_where_the_dropped_one_was() -> None:
     history = History()
     before = history.message()
