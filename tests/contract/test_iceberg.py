@@ -171,6 +171,30 @@ def test_an_index_saved_in_the_middle_of_a_transaction_knows_only_what_is_visibl
     assert world.of("eu") == {1: (2, "x")}
 
 
+def test_what_cannot_be_read_behind_a_commit_is_an_error_of_the_lake(
+    world: IcebergWorld, lake_folder: LakeFolder
+) -> None:
+    world.prepare("eu")
+    world.applied(work(Sender().one(insert(1))))
+    table = world.lake.table(TARGET).table
+    other = world.lake._catalog.load(TARGET)
+    assert other is not None
+    other.set_properties({"a": "b"})
+    [folder] = lake_folder.folder.glob("**/items/metadata")
+    away = folder.rename(folder.with_name("away"))
+    folder.touch()
+    table._handle.operations().requestRefresh()  # as a commit does
+    for name in ("properties", "snapshot_id", "parent_id", "sequence", "schema_id", "snapshot_count", "oldest_ms"):
+        with pytest.raises(LakeError, match=r"table shop\.items: "):
+            getattr(table, name)
+    for read in (table.schema, table.layout, table.earlier_columns):
+        with pytest.raises(LakeError, match=r"table shop\.items: "):
+            read()
+    folder.unlink()
+    away.rename(folder)
+    assert table.schema().fields
+
+
 def test_another_process_goes_on_where_this_one_stopped(world: IcebergWorld, lake_folder: LakeFolder) -> None:
     world.prepare("eu")
     eu = Sender()

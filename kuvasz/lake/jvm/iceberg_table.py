@@ -10,9 +10,10 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from typing_extensions import ParamSpec
 
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.live_file import LiveFile
@@ -28,8 +29,22 @@ from kuvasz.model import LakeType
 if TYPE_CHECKING:
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 #: Iceberg's ids of snapshots are positive.
 _NO_SNAPSHOT = -1
+
+
+def _asking(read: Callable[Concatenate[IcebergTable, P], T]) -> Callable[Concatenate[IcebergTable, P], T]:
+    """Have a read of what is in memory fail as one of the catalog does: after a commit that failed it is one."""
+
+    @functools.wraps(read)
+    def asked(table: IcebergTable, /, *arguments: P.args, **options: P.kwargs) -> T:
+        with translated(f"table {table.name}"):
+            return read(table, *arguments, **options)
+
+    return asked
 
 
 class IcebergTable:
@@ -42,16 +57,19 @@ class IcebergTable:
         self.name = name
 
     @property
+    @_asking
     def uuid(self) -> str:
         """Identity of the table: another one after drop and create."""
         return str(self._handle.uuid().toString())
 
     @property
+    @_asking
     def location(self) -> str:
         """Where the table's files live."""
         return str(self._handle.location())
 
     @property
+    @_asking
     def format_version(self) -> int:
         """Iceberg format version."""
         return int(self._handle.operations().current().formatVersion())
@@ -64,31 +82,36 @@ class IcebergTable:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
         within = self._classes.calls
-        try:
-            return dict(self._handle.properties()) if within is None else within.properties(self._handle)
-        except Py4JJavaError as error:
-            if class_of(error).endswith("NullPointerException"):
-                raise gone(self.name) from error
-            raise
+        with translated(f"table {self.name}"):
+            try:
+                return dict(self._handle.properties()) if within is None else within.properties(self._handle)
+            except Py4JJavaError as error:
+                if class_of(error).endswith("NullPointerException"):
+                    raise gone(self.name) from error
+                raise
 
     @property
+    @_asking
     def snapshot_id(self) -> int | None:
         """Id of the current snapshot, None for an empty table."""
         snapshot = self._handle.currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
 
     @property
+    @_asking
     def sequence(self) -> int:
         """Sequence number of the current snapshot: that of the files it brought."""
         return int(self._handle.currentSnapshot().sequenceNumber())
 
     @property
+    @_asking
     def parent_id(self) -> int | None:
         """Id of the current snapshot's parent, None if there is none."""
         snapshot = self._handle.currentSnapshot()
         parent = None if snapshot is None else snapshot.parentId()
         return None if parent is None else int(parent)
 
+    @_asking
     def newest_of_summaries(self, entry: str) -> tuple[str | None, bool]:
         """Return an entry of the summary of the newest snapshot that has it, of the current one and its ancestors.
 
@@ -110,10 +133,12 @@ class IcebergTable:
         return None, True
 
     @property
+    @_asking
     def schema_id(self) -> int:
         """Id of the current schema."""
         return int(self._handle.schema().schemaId())
 
+    @_asking
     def earlier_columns(self) -> dict[str, str | None]:
         """Return names that columns had in earlier schemas -> the one that column has now; None: it is gone."""
         to_json = self._classes.schema_json
@@ -123,10 +148,12 @@ class IcebergTable:
         other = {name: now for name, now in pairs if now != name}
         return other | {name: None for name, now in pairs if now is None}
 
+    @_asking
     def schema(self) -> LakeSchema:
         """Return the current schema."""
         return parse(str(self._classes.schema_json(self._handle.schema())))
 
+    @_asking
     def layout(self) -> Layout:
         """Return the table's partitions and its order within files."""
         iceberg = self._classes.jvm.org.apache.iceberg
@@ -397,6 +424,7 @@ class IcebergTable:
         delta.commit()
 
     @property
+    @_asking
     def snapshot_count(self) -> int:
         """How many snapshots the table has."""
         return int(self._handle.operations().current().snapshots().size())
@@ -434,6 +462,7 @@ class IcebergTable:
             expiry.commit()
 
     @property
+    @_asking
     def oldest_ms(self) -> int | None:
         """Time of the oldest snapshot that no tag or branch names; None if there is none."""
         named = {int(ref.snapshotId()) for ref in self._handle.refs().values()}
