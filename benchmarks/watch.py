@@ -107,10 +107,10 @@ class Watch:
 
 
 def _positions(location: str) -> dict[str, int]:
-    """Return the sources' positions in a table's metadata file; none if newer ones have replaced it by now."""
+    """Return the sources' positions in a table's metadata file; none if it is not there."""
     try:
         content = Path(location.removeprefix("file://").removeprefix("file:")).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     if content[:2] == b"\x1f\x8b":
         content = gzip.decompress(content)
