@@ -14,7 +14,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && java --list-modules | grep -q '^jdk.incubator.vector' \
  && useradd --system --create-home --uid 10001 kuvasz \
- && install -d -o kuvasz -g kuvasz /var/lib/kuvasz
+ && install -d -o kuvasz -g kuvasz /var/lib/kuvasz /usr/local/share/kuvasz
 
 WORKDIR /opt/kuvasz
 COPY requirements requirements
@@ -24,10 +24,11 @@ COPY pyproject.toml README.md ./
 COPY kuvasz kuvasz
 RUN pip install --no-cache-dir --no-compile --no-deps --no-build-isolation . && rm -rf /opt/kuvasz
 
-# As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home.
+# As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home, archives of the jars'
+# classes in /usr/local/share/kuvasz.
 USER kuvasz
 ENV NUMBA_CACHE_DIR=/home/kuvasz/.cache/numba PYTHONUNBUFFERED=1
-RUN python -c "from kuvasz.lake.jvm.spark import prefetch; prefetch()"
+RUN python -m kuvasz.lake.iceberg.prefetch --aws
 
 WORKDIR /var/lib/kuvasz
 VOLUME /var/lib/kuvasz

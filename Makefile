@@ -7,6 +7,8 @@ PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
 # Processes that share the test files; each has servers and a Spark of its own: about 4 GB.
 WORKERS ?= 2
+# Whether `make test` ends with the lines that ran; nothing: no.
+COVERAGE ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars lock fuzz neglect soak bench bench-quick clean
@@ -27,14 +29,14 @@ run: setup-demo ## the demo, DEMO_SECONDS=60 long (Ctrl-C ends it earlier)
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m kuvasz.demo --config $(MAP)
 
-test: setup-dev ## the test suite without the slow tests; PYTEST_ARGS= adds options
+test: setup-dev ## the test suite without the slow tests, with the lines it ran; PYTEST_ARGS= adds options
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" COVERAGE=$(COVERAGE) exec $(PYTHON) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points and HISTORIES=2000 of schemas
+test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points, HISTORIES=2000 of schemas, PARKINGS=500
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) \
-		exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+		PARKINGS=$(or $(PARKINGS),500) exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars

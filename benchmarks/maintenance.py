@@ -31,11 +31,13 @@ import psutil
 from benchmarks import plots
 from benchmarks.outcome import Look, Panel
 from kuvasz.config.load import load
-from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.iceberg.engine import spool_folder
+from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Receipt
-from tests import oracle
-from tests.contract.changes import ITEMS, Sender, feed, insert, target, update, work
+from kuvasz.state.store import state_of
+from tests.support import oracle
+from tests.support.changes import ITEMS, Sender, feed, insert, target, update, work
 
 _COMMITS_PER_LOOK = 60
 
@@ -64,7 +66,8 @@ class Subject:
             "databases": [{"database": "x", "urls": [{"url": "postgresql:///x"}], "tables": {"items": None}}],
         }
         (folder / "map.yaml").write_text(json.dumps(document))
-        self.lake = IcebergLake(load(folder / "map.yaml", {}).config)
+        self.config = load(folder / "map.yaml", {}).config
+        self.lake = IcebergLake(self.config, state_of(self.config).witness)
         self.lake.open()
         self.rows = rows
         self.senders = {name: Sender() for name in _ARMS.values()}
@@ -107,7 +110,7 @@ class Subject:
     def look(self) -> None:
         """Let maintenance look at its table, beside the commits; the look before has ended."""
         self.join()
-        maintainer = self.lake._maintainer
+        maintainer = self.lake.maintenance.maintainer
         assert maintainer is not None
         self._look = threading.Thread(target=maintainer._visit, args=(self.lake.table(_ARMS["with"]),))
         self._look.start()
@@ -121,12 +124,12 @@ class Subject:
         """Return the figures of one table."""
         table = oracle.open_table(self.properties, name)
         begin = time.perf_counter()
-        found = self.lake.session.sql(f"SELECT count(*), sum(length(body)) FROM kuvasz.{name}").collect()[0][0]
+        found = self.lake.engine.session.sql(f"SELECT count(*), sum(length(body)) FROM kuvasz.{name}").collect()[0][0]
         scan = time.perf_counter() - begin
         assert found == self.rows, (found, self.rows)
         tasks = list(table.scan().plan_files())
         place = Path(urllib.parse.urlparse(table.location()).path)
-        index = self.lake.table(name)._index_folder
+        index = self.lake.table(name).index.folder
         p50, p95, most = np.percentile(seconds, (50, 95, 100)) * 1000
         return {
             "files": len(tasks),
@@ -142,12 +145,13 @@ class Subject:
     def memory(self) -> dict[str, float]:
         """Return MB of the driver's process, and of live objects in the JVM."""
         gc.collect()
-        runtime = self.lake.session._jvm.java.lang.Runtime.getRuntime()
+        jvm: Any = self.lake.engine.session._jvm
+        runtime = jvm.java.lang.Runtime.getRuntime()
         runtime.gc()
         return {
             "driver": psutil.Process().memory_info().rss / 1e6,
             "jvm": (runtime.totalMemory() - runtime.freeMemory()) / 1e6,
-            "spool": sum(1 for path in Path(self.lake._spool_folder()).rglob("*") if path.is_file()),
+            "spool": sum(1 for path in Path(spool_folder(self.config)).rglob("*") if path.is_file()),
         }
 
 
@@ -177,7 +181,7 @@ def run(commits: int, rows: int, changes: int, target_size: str, out: Path) -> d
         subject.join()
         subject.look()
         subject.join()
-        upkeep = subject.lake.upkeep()[_ARMS["with"]]
+        upkeep = subject.lake.maintenance.upkeep()[_ARMS["with"]]
         ratio = upkeep.rewritten_bytes / upkeep.changed_bytes
         print(
             f"rewritten for each byte that changed: {ratio:.2f} ({upkeep.rewrites} exchanges, {upkeep.files} files)"

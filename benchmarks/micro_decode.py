@@ -8,6 +8,7 @@ first run, which compiles or loads the kernels, is not counted.
 
 from __future__ import annotations
 
+import functools
 import random
 import struct
 import sys
@@ -85,7 +86,7 @@ def report_columns(cells: Cells, count: int) -> float:
     """Print each column's time and return their sum."""
     total = 0.0
     for index, (name, value_type) in enumerate(COLUMNS.items()):
-        spent = best_us(lambda index=index, value_type=value_type: columns.column(cells, index, value_type), count)
+        spent = best_us(functools.partial(columns.column, cells, index, value_type), count)
         print(f"  {name:22} {spent:7.4f}")
         total += spent
     return total
@@ -116,7 +117,7 @@ def main() -> None:
     print(f"  COPY of text(1000)     {best_us(lambda: copytext.split_copy(long_copy, 1), count // 10):7.4f}")
     for name, (value_type, value) in OTHERS.items():
         one = tuples.split_changes(insert((value,)) * count, np.full(count, len(insert((value,))), np.uint32), 1).new
-        print(f"  {name:22} {best_us(lambda one=one, kind=value_type: columns.column(one, 0, kind), count):7.4f}")
+        print(f"  {name:22} {best_us(functools.partial(columns.column, one, 0, value_type), count):7.4f}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ is busy with other things the wall clock says little. Compilation is done, and s
 from __future__ import annotations
 
 import argparse
+import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ def keys_and_fold(rows: int = 300_000) -> None:
         "hash text and bigint": [pa.array([f"order-{at:05}" for at in range(rows)]), pa.array(np.arange(rows))],
     }
     for name, one in columns.items():
-        show(name, best(lambda one=one: hash_keys(one, sid="eu", seed=SEED)), rows)
+        show(name, best(functools.partial(hash_keys, one, sid="eu", seed=SEED)), rows)
     rng = np.random.default_rng(1)
     tag = rng.choice(np.frombuffer(b"UUUUUUUUUUUUIIIIIDDD", np.uint8), rows)
     old_row = np.where(tag == ord("D"), np.arange(rows), -1).astype(np.int32)
@@ -91,7 +92,7 @@ def keys_and_fold(rows: int = 300_000) -> None:
         ("fold, integers, 1000 hot keys", sequence, rng.integers(0, 1000, rows)),
     ):
         keys = make(numbers)
-        show(name, best(lambda keys=keys: fold(tag, keys, keys, old_row)), rows)
+        show(name, best(functools.partial(fold, tag, keys, keys, old_row)), rows)
     unique = hashed(np.arange(rows))
     show("duplicates, hashed keys", best(lambda: duplicates(unique)), rows)
 

@@ -26,7 +26,9 @@ from benchmarks import reference
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation
 from kuvasz.source.conninfo import replication_conninfo
-from kuvasz.source.reader import Downstream, Reader, ReaderOptions, Upstream
+from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.reader import Reader
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 

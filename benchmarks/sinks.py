@@ -15,15 +15,15 @@ from typing_extensions import override
 
 from kuvasz import app, cli
 from kuvasz.decode import tuples
-from kuvasz.lake import iceberg
-from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit import chunks, write_stage
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
+from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.model import Truncation
 from kuvasz.modes import clone
 from kuvasz.ports import Failure, Receipt, TableWork
 
 
-class Reading(iceberg.IcebergLake):
+class Reading(IcebergLake):
     """Changes are taken and forgotten."""
 
     @override
@@ -51,7 +51,7 @@ class Writing(Reading):
 
     @override
     def write(self, works: Sequence[TableWork]) -> Any:
-        return iceberg.IcebergLake.write(self, works)
+        return IcebergLake.write(self, works)
 
     @override
     def commit(self, written: Any) -> Iterable[Receipt | Failure]:
@@ -86,12 +86,14 @@ class FoldChunks(ApplyChunks):
 
 
 def _raw(job: ApplyChunks, task: ChunkTask) -> tuple[np.ndarray, np.ndarray]:
+    assert task.lengths is not None, "a chunk of the stream"
+    assert task.data is not None
     lengths = np.frombuffer(task.lengths.read(job.properties), np.uint32)
     return np.frombuffer(task.data.read(job.properties), np.uint8), lengths
 
 
 #: Stage -> the lake, and the job on the executors where it is not kuvasz's own.
-STAGES: dict[str, tuple[type[iceberg.IcebergLake], type[ApplyChunks]]] = {
+STAGES: dict[str, tuple[type[IcebergLake], type[ApplyChunks]]] = {
     "reading": (Reading, ApplyChunks),
     "decoding": (Writing, DecodeChunks),
     "folding": (Writing, FoldChunks),
@@ -104,5 +106,5 @@ def run(stage: str, options: list[str]) -> None:
     lake, job = STAGES[stage]
     # The program composes itself; only what it makes its lake of, and its lake the job of, is put in place here.
     app.IcebergLake = lake  # type: ignore[attr-defined]
-    iceberg.ApplyChunks = job  # type: ignore[attr-defined]
+    write_stage.ApplyChunks = job  # type: ignore[attr-defined]
     cli.main(options)

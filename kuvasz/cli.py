@@ -25,8 +25,8 @@ from kuvasz import __version__, log
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
-from kuvasz.errors import ConfigError, KuvaszError, MapMismatch
-from kuvasz.state.ownership import Ownership
+from kuvasz.errors import ConfigError, KuvaszError, MapMismatch, StateTaken, first_of
+from kuvasz.state.store import state_of
 
 app = typer.Typer(
     add_completion=False,
@@ -75,7 +75,7 @@ def run(
     loaded = _loaded(context)
     log.set_up(log_format, loaded.secrets)
     # Until the process has ended: a thread that outlives the event loop may still write.
-    Ownership(loaded.config.pipeline.state_folder, "replicates").take()
+    state_of(loaded.config).own("replicates").take()
     raise typer.Exit(uvloop.run(_replicate(loaded, until_caught_up=until_caught_up, log_format=log_format)))
 
 
@@ -84,15 +84,18 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
     from kuvasz.app import App
     from kuvasz.console import show
 
-    application = App(loaded.config, until_caught_up=until_caught_up)
+    application = App(loaded.config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
-    async with serve(application, loaded.secrets), show(application, is_live=log.is_live(log_format)):
+    async with (
+        serve(application, state_of(loaded.config).address, loaded.secrets),
+        show(application, is_live=log.is_live(log_format)),
+    ):
         try:
-            return await application.run()
+            return await application.run(until_caught_up=until_caught_up)
         except* MapMismatch as group:
-            error = _ours(group)
+            error = first_of(group)
             assert isinstance(error, MapMismatch)
             place = loaded.place_of(error.database, error.table, error.option)
             raise ConfigError(f"{place}{error.message}", hint=error.hint) from error
@@ -255,10 +258,15 @@ def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, a
         raise ConfigError(f"kuvasz {verb}: which table?", hint="name it: --table items, or a source: --sid eu")
     try:
         answer = remote.command(loaded.config, verb, table=table, sid=sid)
-    except remote.NotRunning:
+    except (remote.NotRunning, ConfigError) as unasked:
         if verb not in offline.VERBS:
             raise
-        answer = offline.command(loaded.config, verb, table=table, sid=sid)
+        try:
+            answer = offline.command(loaded.config, verb, table=table, sid=sid)
+        except StateTaken:
+            if isinstance(unasked, ConfigError):  # one runs, and says nowhere that it can be asked
+                raise unasked from None
+            raise
     if as_json:
         _print_json(answer)
         return
@@ -367,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KuvaszError as error:
         _fail(error)
     except BaseExceptionGroup as group:
-        found = _ours(group)
+        found = first_of(group)
         if found is None:
             raise
         _fail(found)
@@ -380,15 +388,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(error: KuvaszError) -> None:
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
-
-
-def _ours(group: BaseExceptionGroup) -> KuvaszError | None:
-    for error in group.exceptions:
-        if isinstance(error, KuvaszError):
-            return error
-        if isinstance(error, BaseExceptionGroup) and (inner := _ours(error)) is not None:
-            return inner
-    return None
 
 
 __all__ = ["app", "main"]

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kuvasz import lsn
-from kuvasz.app import App, View
+from kuvasz.app import App
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.state.tables import State, TableState
+from kuvasz.view import View
 
 _STYLES = {State.STREAMING: "green", State.COPYING: "cyan", State.ERROR: "bold red", State.PAUSED: "yellow"}
 

@@ -31,13 +31,14 @@
     │   └── StateTaken           2   human   process   another process owns the state folder
     └── InternalError            1   never   process   a broken promise of our own code
 
-Messages are lower case, carry the value and the place (source, table, LSN, column), and end with a ``hint:`` line
-that names the next action. They never carry a password: see `kuvasz.config.secrets`.
+Messages are lower case, begin with the place (`place_of`), carry the value, and end with a ``hint:`` line that names
+the next action. They never carry a password: see `kuvasz.config.secrets`.
 """
 
 from __future__ import annotations
 
 import enum
+import shlex
 from typing import ClassVar
 
 from typing_extensions import override
@@ -272,3 +273,60 @@ class StateTaken(StateError):
 
 class InternalError(KuvaszError):
     """Our own code broke a promise."""
+
+
+def place_of(source: str = "", table: object = "", column: str = "") -> str:
+    """Return where something is wrong, as messages begin with it: ``source eu, table shop.items, column price``.
+
+    What is empty is left out. A name takes one line whatever is in it.
+    """
+    parts = ("source", source), ("table", table), ("column", column)
+    return ", ".join(f"{kind} {_on_one_line(str(name))}" for kind, name in parts if name)
+
+
+def _on_one_line(name: str) -> str:
+    return name if name.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+
+
+def resync_of(table: object) -> str:
+    """Return the command that copies a table again, as a shell takes it."""
+    return _command("resync", table)
+
+
+def retry_of(table: object) -> str:
+    """Return the command that has a table tried again, as a shell takes it."""
+    return _command("retry", table)
+
+
+def resume_of(table: object) -> str:
+    """Return the command that lets a paused table follow again, as a shell takes it."""
+    return _command("resume", table)
+
+
+def _command(verb: str, table: object) -> str:
+    return f"kuvasz {verb} --table {shlex.quote(str(table))}"
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> KuvaszError | None:
+    """Return the first error of ours in a group, however deep; None if it holds none."""
+    for error in group.exceptions:
+        if isinstance(error, KuvaszError):
+            return error
+        if isinstance(error, BaseExceptionGroup) and (inner := first_of(error)) is not None:
+            return inner
+    return None
+
+
+def ours_in(caught: BaseException, *telling: type[KuvaszError]) -> KuvaszError | None:
+    """Return the error of ours that says what a failure is; None if anything else is in it.
+
+    Args:
+        caught: An error, or a group of those that came together.
+        telling: Kinds that say more than the others, the most telling first.
+    """
+    group = caught if isinstance(caught, BaseExceptionGroup) else BaseExceptionGroup("", [caught])
+    ours, others = group.split(KuvaszError)
+    if ours is None or others is not None:
+        return None
+    found = (ours.subgroup(kind) for kind in telling)
+    return first_of(next((one for one in found if one is not None), ours))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing_extensions import override
 
 from kuvasz.config.secrets import SecretFilter
+from kuvasz.events import Event
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -40,7 +41,7 @@ class _Stderr:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Leave out, beside live lines, what they show: a commit per table and second."""
-    return getattr(record, "event", "") != "committed"
+    return getattr(record, "event", "") != Event.COMMITTED.code
 
 
 def is_live(log_format: str) -> bool:

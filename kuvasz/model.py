@@ -156,6 +156,27 @@ class Seen:
     running: frozenset[int] = frozenset()  #: xids that were not over, whatever the WAL says of them
 
 
+class Uniqueness(NamedTuple):
+    """What keeps two rows from having one key, by what the catalog calls it; all 0: nothing, or not known.
+
+    Names of columns do not tell a key from one that was dropped and made again, between which several rows may have
+    had one value.
+    """
+
+    constraint: int = 0  #: OID in pg_constraint, the same after any REINDEX; 0 for an index without one
+    index_oid: int = 0  #: the same after CLUSTER and VACUUM FULL
+    file: int = 0  #: of the index, which ALTER TYPE leaves to the next index if values stay; 0 if partitioned
+
+    def lapsed(self, now: Uniqueness) -> bool:
+        """Whether a later look shows another one, so that there may have been none between the two."""
+        is_known = bool(self.index_oid and now.index_oid)
+        return is_known and not any(before and before == after for before, after in zip(self, now, strict=True))
+
+
+#: Nothing keeps rows apart, or nobody knows what does.
+UNPROVED = Uniqueness()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """A source table's shape: what catalog or stream say of it."""
@@ -171,6 +192,7 @@ class Relation:
     generated: tuple[Column, ...] = ()  #: columns that COPY leaves out; empty in the stream
     sent: tuple[int, ...] | None = None  #: attnums that its messages have, if a publication says so; None: `columns`
     list_version: int = 0  #: of the publication's row that says so (xmin); 0 if there is none
+    uniqueness: Uniqueness = UNPROVED  #: of its key; nothing in the stream
     described_lsn: int = 0  #: in the stream: commit LSN of the transaction in which the message came, if that counts
     seen: Seen | None = dataclasses.field(default=None, compare=False)  #: when the catalog showed it
 
@@ -199,9 +221,11 @@ class SourcePosition:
     )
     xid: int = 0  #: of that transaction, 0 if not known: with its time it proves that a source has it
     commit_us: int = 0  #: when it committed, µs since 2000-01-01 UTC
+    #: of a copy that no transaction has followed: when its server was started, µs since 1970 UTC
+    started_us: int = 0
     taken_us: int = 0  #: of a snapshot to be copied: by the source's clock, µs since 1970 UTC; not stored
     #: of a snapshot to be copied: by which catalog rows the table was published before it was taken
-    #: (`kuvasz.source.catalog.membership`); stored beside the position (`kuvasz.ports.Lake.published`)
+    #: (`kuvasz.source.catalog.membership`); stored beside the position (`kuvasz.ports.SourceNotes.published`)
     published: str = ""
 
 

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Delivery, Operations, Relation, Segment, SourcePosition, TableName, TableType, Truncation
 
@@ -74,6 +74,11 @@ class Feed:
     source: str  #: or `kuvasz.config.names.member_name`, for one of several tables that are one target
     sid: str | None
     table: TableName
+
+    @property
+    def place(self) -> str:
+        """Where an error is."""
+        return place_of(self.source, self.table)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +176,75 @@ class CopyRequest(Protocol):
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
 
 
+class SourceNotes(Protocol):
+    """What a lake remembers of each source's table in a target, beside rows and position. Calls block.
+
+    The target was prepared or attached.
+    """
+
+    def columns(self, target: str, source: str) -> SourceColumns | None:
+        """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
+
+    def partitions(self, target: str, source: str) -> frozenset[str] | None:
+        """Return what `remember_partitions` was told last of a source's table; None: nothing yet."""
+
+    def remember_partitions(self, target: str, source: str, partitions: frozenset[str]) -> None:
+        """Store by what names a source's table has its partitions, of which the target has all rows.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+    def published(self, target: str, source: str) -> str | None:
+        """Return by which catalog rows a source's table was published since its rows are here; None: nobody said."""
+
+    def remember_published(self, target: str, source: str, published: str) -> None:
+        """Store that, for a table that was copied when nobody asked. A copy and a repair bring it with the position.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+    def parked(self, target: str, source: str) -> str | None:
+        """Return the id of the log that holds what a target lacks of a source; None: it lacks nothing."""
+
+    def park(self, target: str, source: str, log_id: str | None) -> None:
+        """Store that, before anything that is only in that log is confirmed; None: it has been replayed.
+
+        Without it nobody could tell that the log was lost: a position may lie far back because nothing happened.
+
+        Raises:
+            TableGone: Someone dropped the target from the lake.
+            LakeError: Catalog or storage failed.
+        """
+
+    def gap(self, target: str, source: str) -> Gap | None:
+        """Return the gap that is open between a source and a prepared target; None: there is none."""
+
+
+class Maintenance(Protocol):
+    """The files of a lake's tables, looked after beside the stream."""
+
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """Return the state of the files of each target that was looked at."""
+
+    def run(self, target: str, *, full: bool) -> Upkeep | None:
+        """Look after the files of a prepared target now; None if there is nothing to look after. Blocks.
+
+        Args:
+            target: It.
+            full: Leave no dead row and no delete file, whatever it costs.
+
+        Raises:
+            KuvaszError: It could not be done; the table is right all the same.
+        """
+
+
 class Lake(Protocol):
     """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
+
+    notes: SourceNotes  #: what it remembers of sources' tables beside their rows
+    maintenance: Maintenance  #: of its tables' files
 
     @property
     def commit_conflicts(self) -> int:
@@ -187,6 +259,15 @@ class Lake(Protocol):
 
     def why_dead(self) -> LakeError | None:
         """Say why nothing can be committed any more in this process; None while something can."""
+
+    def patrol(self) -> Sequence[Failure]:
+        """Look at the targets as others may have left them since their last commits.
+
+        Returns:
+            Those that someone set back, or dropped. Of one that cannot be asked for now nothing is said; a lake that
+            nobody else can write has none.
+        """
+        return ()
 
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """Create the target, or make it follow what changed at the source; see docs/schema-changes.md.
@@ -224,14 +305,18 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
-    def columns(self, target: str, source: str) -> SourceColumns | None:
-        """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
-
     def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """Return how far each source is in a target; a source that was never copied is missing."""
 
     def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """Return the same of any target, prepared or not: the catalog is asked, and nothing is changed.
+
+        Raises:
+            LakeError: The catalog failed, or a position was damaged.
+        """
+
+    def stored(self, target: str) -> Mapping[str, SourcePosition]:
+        """Return the same as the catalog has it now: also of a commit of which no answer came.
 
         Raises:
             LakeError: The catalog failed, or a position was damaged.
@@ -256,29 +341,29 @@ class Lake(Protocol):
         requests: Sequence[CopyRequest],
         position: SourcePosition,
         on_progress: Callable[[int, int], None],
+        *,
+        on_read: Callable[[], None] = lambda: None,
     ) -> Receipt:
         """Copy a source table and make it visible in one commit with its position.
 
         `relation` has the columns of the requests' rows: those that the target takes.
         Rows of this source that the target already has are replaced. `on_progress(requests done, rows)` is called
-        from any thread.
+        from any thread. `on_read()` is called when all requests have been read, before the commit: should it raise,
+        nothing was read that counts.
         """
 
     def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
         """Drop a source's position from a target, prepared or not: the source has to be copied again, or repaired.
 
-        Its rows stay until the copy replaces them; what `park` noted goes, too. What other sources have under way
-        goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in the same
-        commit, if there was a position; without, the target forgets the source's gaps. With `is_gone` it does
-        not come back as far as anybody knows, or as another one: its columns are forgotten in the same commit, too,
-        and bind nobody.
+        Its rows stay until the copy replaces them; what `SourceNotes.park` noted goes, too. What other sources have
+        under way goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in
+        the same commit, if there was a position; without, the target forgets the source's gaps. With `is_gone` it
+        does not come back as far as anybody knows, or as another one: its columns are forgotten in the same commit,
+        too, and bind nobody.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.
         """
-
-    def gap(self, target: str, source: str) -> Gap | None:
-        """Return the gap that is open between a source and a prepared target; None: there is none."""
 
     def repair(
         self,
@@ -289,6 +374,7 @@ class Lake(Protocol):
         on_progress: Callable[[str, int, int], None],
         *,
         at_us: int = 0,
+        on_read: Callable[[], None] = lambda: None,
     ) -> Receipt:
         """Change what differs from a snapshot of a source, and nothing else, in one commit with its position.
 
@@ -302,26 +388,6 @@ class Lake(Protocol):
             SourceError, LakeError: As `copy`.
         """
 
-    def parts(self, target: str, source: str) -> frozenset[str] | None:
-        """Return what `remember_parts` was told last of a source's table; None: nothing yet."""
-
-    def remember_parts(self, target: str, source: str, parts: frozenset[str]) -> None:
-        """Store by what names a source's table has its partitions, of which the target has all rows.
-
-        Raises:
-            LakeError: Catalog or storage failed.
-        """
-
-    def published(self, target: str, source: str) -> str | None:
-        """Return by which catalog rows a source's table was published since its rows are here; None: nobody said."""
-
-    def remember_published(self, target: str, source: str, published: str) -> None:
-        """Store that, for a table that was copied when nobody asked. A copy and a repair bring it with the position.
-
-        Raises:
-            LakeError: Catalog or storage failed.
-        """
-
     def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
         """Return targets with the name of a source each that has a position there and feeds them no more.
 
@@ -333,42 +399,19 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
-    def parked(self, target: str, source: str) -> str | None:
-        """Return the id of the log that holds what a target lacks of a source; None: it lacks nothing."""
-
-    def park(self, target: str, source: str, log_id: str | None) -> None:
-        """Store that, before anything that is only in that log is confirmed; None: it has been replayed.
-
-        Without it nobody could tell that the log was lost: a position may lie far back because nothing happened.
-
-        Raises:
-            TableGone: Someone dropped the target from the lake.
-            LakeError: Catalog or storage failed.
-        """
-
-    def resume(self, target: str) -> None:
+    def resume(self, target: str, failure: KuvaszError | None) -> None:
         """Let a target that failed be written again; its sources begin again at their positions.
 
-        After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap.
-        Without effect on a target that did not fail, so that each of its sources may call it.
+        After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap. So
+        nothing may be under way of it, and none of its sources follow.
+
+        Args:
+            target: It.
+            failure: What is undone. Without effect on another one, or none: each of its sources may call this.
         """
 
     def failure(self, target: str) -> KuvaszError | None:
         """Return why a target's writes are ignored; None if they are not."""
-
-    def upkeep(self) -> Mapping[str, Upkeep]:
-        """Return the state of the files of each target that maintenance has looked at."""
-
-    def maintain(self, target: str, *, full: bool) -> Upkeep | None:
-        """Look after the files of a prepared target now; None if there is nothing to look after.
-
-        Args:
-            target: It.
-            full: Leave no dead row and no delete file, whatever it costs.
-
-        Raises:
-            KuvaszError: It could not be done; the table is right all the same.
-        """
 
     def close(self) -> None:
         """Let go of everything; what was written and not committed is removed."""

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.fix_postgres", "tests.fix_lake", "tests.fix_process", "tests.fix_stores"]
+pytest_plugins = [
+    # First, so that it sees what modules of kuvasz do when they are imported.
+    *(["tests.support.line_coverage"] if os.environ.get("COVERAGE") else []),
+    "tests.support.postgres",
+    "tests.support.lake",
+    "tests.support.process",
+    "tests.support.stores",
+    "tests.support.evolving",
+    "tests.support.crash_scene",
+]
 
 # A run on main says whether main is right: it draws the same examples each time. New ones are found at the desk.
 settings.register_profile("ci", derandomize=True, deadline=None)

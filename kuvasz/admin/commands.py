@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.config import names
+from kuvasz.events import Event
 
 if TYPE_CHECKING:
     from kuvasz.state.tables import TableState
@@ -16,24 +17,38 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """A command; `kuvasz.sync.source_sync.SourceSync` has a method of its name."""
+    """A command; `kuvasz.sync.commands.Commands` has a method of its name."""
 
     name: str
+    event: Event  #: that a person gave it
     fits: Callable[[TableState], bool]  #: whether it changes anything for a table
     why_not: str  #: as in "table shop.items is …"
     done: str  #: as in "…: shop.items of shop_eu"
 
 
 VERBS = (
-    Verb(name="pause", fits=lambda state: not state.is_paused, why_not="paused already", done="paused"),
-    Verb(name="resume", fits=lambda state: state.is_paused, why_not="not paused", done="resumed"),
+    Verb(
+        name="pause",
+        event=Event.PAUSE,
+        fits=lambda state: not state.is_paused,
+        why_not="paused already",
+        done="paused",
+    ),
+    Verb(
+        name="resume",
+        event=Event.RESUME,
+        fits=lambda state: state.is_paused,
+        why_not="not paused",
+        done="resumed",
+    ),
     Verb(
         name="retry",
+        event=Event.RETRY,
         fits=lambda state: state.error is not None and not state.is_paused,
         why_not="not in error",
         done="tried again",
     ),
-    Verb(name="resync", fits=lambda _: True, why_not="", done="to be copied again"),
+    Verb(name="resync", event=Event.RESYNC, fits=lambda _: True, why_not="", done="to be copied again"),
 )
 
 
@@ -62,19 +77,14 @@ class Selection:
     def has(self, state: TableState, sid: str | None) -> bool:
         """Whether a table of a source with this sid is meant."""
         is_source = self.sid is None or self.sid in {sid, state.database}
-        names = {name for table in (state.table, state.mapped) for name in _names(state.target, table)}
-        return is_source and (self.table is None or self.table in names)
+        called = names.called(state.target, state.table) | names.called(state.target, state.mapped)
+        return is_source and (self.table is None or self.table in called)
 
     def describe(self) -> str:
         """Return it in words."""
         parts = [] if self.table is None else [f"table {self.table!r}"]
         parts += [] if self.sid is None else [f"source {self.sid!r}"]
         return " of ".join(parts)
-
-
-def _names(target: str, table: str) -> set[str]:
-    """Return what a person may call a table."""
-    return {target, target.rpartition(".")[2], table, table.removeprefix(f"{names.DEFAULT_SCHEMA}.")}
 
 
 __all__ = ["VERBS", "Selection", "Verb"]

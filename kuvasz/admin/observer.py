@@ -19,7 +19,8 @@ from kuvasz.model import POSTGRES_EPOCH_US
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kuvasz.app import App, SourceView, View
+    from kuvasz.app import App
+    from kuvasz.view import SourceView, View
 
 
 _LOOK_S = 0.5

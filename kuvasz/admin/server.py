@@ -9,27 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
-import logging
 import os
 import secrets as random_secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import SERVER_FILE, upkeep, views
+from kuvasz.admin import upkeep, views
 from kuvasz.admin.commands import VERBS, Selection, Verb
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.events import Event, EventLog
+from kuvasz.state.ports import ServerAddress
 
 if TYPE_CHECKING:
     from kuvasz.app import App
+    from kuvasz.state.ports import StoredAddress
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: Seconds that answers under way get when kuvasz stops.
 _STOP_S = 2.0
@@ -41,8 +41,13 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
-async def serve(app: App, secrets: Iterable[str] = ()) -> AsyncIterator[str | None]:
+async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) -> AsyncIterator[str | None]:
     """Serve while the body runs; yields the server's url, None if `server.address` is null.
+
+    Args:
+        app: Looked at and steered.
+        stored: Where url and token are left for the verbs.
+        secrets: To be kept out of answers.
 
     Raises:
         ConfigError: The address cannot be listened on.
@@ -56,8 +61,8 @@ async def serve(app: App, secrets: Iterable[str] = ()) -> AsyncIterator[str | No
     await runner.setup()
     try:
         url = await _listen(runner, config.server.address, config.server.host, config.server.port or 0)
-        with _announced(config.pipeline.state_folder, url, server.token):
-            _log.info("serving", extra={"event": "serving", "url": url})
+        with _announced(stored, ServerAddress(url=url, token=server.token)):
+            _log.tell(Event.SERVING, url=url)
             watching = asyncio.create_task(_watch(server.observer), name="observer")
             try:
                 yield url
@@ -73,7 +78,7 @@ async def _watch(observer: Observer) -> None:
     try:
         await observer.run()
     except Exception:  # noqa: BLE001 (the owner of the task: who only looks must stop nothing)
-        _log.exception("the observer died", extra={"event": "bug"})
+        _log.tell(Event.BUG_IN_OBSERVER)
 
 
 class AdminServer:
@@ -90,7 +95,7 @@ class AdminServer:
         self.metrics = Metrics(self.observer.snapshot)
         self._app = app
         self._redact = Redactor(secrets)
-        app.observe(self.metrics.note)
+        app.receipts.observe(self.metrics.note)
 
     def application(self) -> web.Application:
         """Return the routes."""
@@ -130,10 +135,9 @@ class AdminServer:
             if not fit:
                 return _refusal(409, f"{wanted.describe()} is {verb.why_not}", "see `kuvasz status`")
             for state in fit:
-                _log.info("told by a person", extra={"event": verb.name, "source": state.database,
-                                                     "table": state.label})  # fmt: skip
+                _log.tell(verb.event, source=state.database, table=state.label)
                 # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
-                getattr(self._app.sync(state.source), verb.name)(state.key)
+                getattr(self._app.sync(state.source).commands, verb.name)(state.key)
             tables = [{"source": state.database, "target": state.label} for state in fit]
             return web.json_response({"verb": verb.name, "tables": tables}, status=202)
 
@@ -150,7 +154,9 @@ class AdminServer:
         if not isinstance(targets, list) or not known.issuperset(map(str, targets)):
             return _refusal(404, f"the map has no tables {targets!r}", f"it has: {', '.join(sorted(known)[:20])}")
         found = [
-            await asyncio.to_thread(upkeep.maintain, self._app.lake, target, full=body.get("full") is True)
+            await asyncio.to_thread(
+                upkeep.maintain, self._app.lake.maintenance, target, full=body.get("full") is True
+            )
             for target in targets
         ]
         return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
@@ -159,7 +165,7 @@ class AdminServer:
         async def guarded(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
-                return _refusal(401, "the token is missing or wrong", f"it is in {SERVER_FILE} of the state folder")
+                return _refusal(401, "the token is missing or wrong", "it is in server.json of the state folder")
             return await handler(request)
 
         return guarded
@@ -187,32 +193,13 @@ async def _listen(runner: web.AppRunner, address: str, host: str, port: int) -> 
 
 
 @contextlib.contextmanager
-def _announced(folder: Path, url: str, token: str) -> Iterator[None]:
+def _announced(stored: StoredAddress, address: ServerAddress) -> Iterator[None]:
     """Leave url and token where the verbs of the same user find them."""
-    file = folder / SERVER_FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({"url": url, "token": token, "pid": os.getpid()}, stream)
-    except OSError as error:
-        raise ConfigError(
-            f"pipeline.state: cannot write {file}: {(error.strerror or str(error)).lower()}",
-            hint="choose a folder that kuvasz may write",
-        ) from error
+    stored.leave(address)
     try:
         yield
     finally:
-        if token in _read(file):
-            file.unlink(missing_ok=True)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError:
-        return ""
+        stored.remove(address)
 
 
 @web.middleware

@@ -11,11 +11,11 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
-import logging
 import time
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import KuvaszError
+from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo, failure, slots
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kuvasz.config.sources import Source
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 EVERY_S = 10.0
 _AFTER_FAILURE_S = 60.0
@@ -91,8 +91,7 @@ class SlotWatch:
         try:
             found = ask(source)
         except KuvaszError as error:
-            _log.debug("a slot could not be looked at", extra={"event": "slotwatch.failed", "source": source.name,
-                                                               "reason": str(error)})  # fmt: skip
+            _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=str(error))
             self._rest_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
             found = None
         if found is None:

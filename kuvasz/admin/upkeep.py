@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kuvasz.errors import KuvaszError
-from kuvasz.ports import Lake, Upkeep
+from kuvasz.ports import Maintenance, Upkeep
 
 #: Metric -> help, and the field of `Upkeep` it shows. Those of rows and bytes that add up are counters.
 GAUGES = {
@@ -54,10 +54,10 @@ def metrics(tables: Iterable[Upkeep]) -> Iterator[Metric]:
             yield family
 
 
-def maintain(lake: Lake, target: str, *, full: bool) -> dict[str, Any] | None:
+def maintain(maintenance: Maintenance, target: str, *, full: bool) -> dict[str, Any] | None:
     """Look after a table now; None if it has no files to look after. Blocks."""
     try:
-        upkeep = lake.maintain(target, full=full)
+        upkeep = maintenance.run(target, full=full)
     except KuvaszError as error:
         return {"target": target, "error": str(error)}
     return None if upkeep is None else dataclasses.asdict(upkeep)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__, lsn
 from kuvasz.admin import upkeep
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, place_of
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.state.tables import State, TableState
 
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
-    from kuvasz.app import SourceView
     from kuvasz.parking.logs import ParkedView
+    from kuvasz.view import SourceView
 
 #: Longer than any restart or failover of a server that is meant to be noticed by nobody.
 SILENCE_S = 300.0
@@ -70,12 +70,12 @@ def readyz(snapshot: Snapshot) -> list[str]:
     open_sources = {table.database for table in unsettled}
     failed = {source.name: source for source in view.sources if source.error is not None}
     reasons = [
-        f"source {name}: {source.state}: {(source.error or '').partition(_NEWLINE)[0]}"
+        f"{place_of(name)}: {source.state}: {(source.error or '').partition(_NEWLINE)[0]}"
         for name, source in failed.items()
         if source.state == "error" or name in open_sources
     ]
     return reasons + [
-        f"source {table.database}, table {table.table}: {table.state.value}"
+        f"{place_of(table.database, table.table)}: {table.state.value}"
         for table in unsettled
         if table.database not in failed
     ]

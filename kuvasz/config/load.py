@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
     from kuvasz.config.environment import Setting
     from kuvasz.config.file import Document
+
+#: Mappings whose names are not ours.
+_FREE = (("lake", "properties"), ("spark", "conf"))
+
+#: Values that tell nothing: hidden wherever they occur, they would make every text unreadable.
+_NO_SECRET = re.compile(r"(?i)|true|false|\d{1,4}[kmgtb]{0,2}")
 
 _HINT = "docs/configuration.md explains every key; `kuvasz config --schema` prints them for editors"
 
@@ -189,6 +196,9 @@ class _Builder:
             self.problems.append(Problem(path=path, message=message))
         else:
             self.secrets |= filled.secrets
+            if path[:-1] in _FREE and not secrets.is_plain_name(str(path[-1])) and template.refers(text):
+                value = str(filled.value)  # nobody knows the names of all secrets of all catalogs
+                self.secrets |= set() if _NO_SECRET.fullmatch(value) else {value}
             return filled.value
         self._unfilled.add(path)
         return text

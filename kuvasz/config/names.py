@@ -68,6 +68,12 @@ def quote_part(part: str) -> str:
     return part
 
 
+def called(target: str, table: TableName | str) -> frozenset[str]:
+    """Return what a person may call a table: its target with or without namespace, or its name at the source."""
+    name = str(table)
+    return frozenset({target, target.rpartition(".")[2], name, name.removeprefix(f"{DEFAULT_SCHEMA}.")})
+
+
 def object_name(database: str, sid: str | None = None) -> str:
     """Return the name of both the slot and the publication of a source.
 

@@ -20,10 +20,17 @@ from kuvasz.errors import ConfigError
 
 HIDDEN = "***"
 
-#: Words in the name of an option, a property or a variable that make its value a secret.
-_SECRET_NAME = re.compile(
-    r"secret|passw|passphrase|pwd|(^|[^a-z])(pw|pass)([^a-z]|$)|token|credential|access[-_.]?key|private[-_.]?key"
-    r"|account[-_.]?key|api[-_.]?key|sas[-_.]",
+#: Words in the name of an option, a property or a variable that make its value a secret; Java reads it, too.
+SECRET_NAME = re.compile(
+    r"(?i)secret|passw|passphrase|pwd|(^|[^a-z])(pw|pass)([^a-z]|$)|token|credential|access[-_.]?key|private[-_.]?key"
+    r"|account[-_.]?key|shared[-_.]?key|api[-_.]?key|sas[-_.]|authorization|connection[-_.]?string|jaas|encryption[-_.]?key"
+    r"|(^|[-_.])(sse|psk)[-_.](.*[-_.])?key"
+)
+
+#: Last words of properties' names whose value everybody may see, also where the map has it from outside.
+_PLAIN_NAME = re.compile(
+    r"(^|[-_.])(uri|url|endpoint|host|port|user|username|region|warehouse|path|dir|folder|bucket|prefix|impl|name|type|size"
+    r"|memory|cores|instances|enabled|version|timeout|interval)$",
     re.IGNORECASE,
 )
 
@@ -119,7 +126,12 @@ class SecretUrl:
 
 def is_secret_name(name: str) -> bool:
     """Say whether the value of an option, property or variable of this name must not be shown."""
-    return _SECRET_NAME.search(name) is not None
+    return SECRET_NAME.search(name) is not None
+
+
+def is_plain_name(name: str) -> bool:
+    """Say whether everybody may see a property of this name, wherever its value is from."""
+    return _PLAIN_NAME.search(name) is not None and not is_secret_name(name)
 
 
 def redact_url(url: str) -> str:

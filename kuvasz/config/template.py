@@ -69,6 +69,11 @@ def variables(text: str) -> frozenset[str]:
         return frozenset()
 
 
+def refers(text: str) -> bool:
+    """Say whether a text refers to a variable or a file."""
+    return any(not isinstance(part, str) for part in parse(text))
+
+
 def fill(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
     """Return a plain value, filled in.
 

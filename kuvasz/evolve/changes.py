@@ -12,12 +12,13 @@ import enum
 from collections.abc import Iterator
 
 from kuvasz.evolve import sights
-from kuvasz.evolve.known import KnownColumn, SourceColumns
+from kuvasz.evolve.known import KnownColumn, SourceColumns, missing_of
 from kuvasz.model import Column, Relation
 from kuvasz.typemap import numeric_modifier
 
 _NUMERIC, _TEXT, _VARCHAR = 1700, 25, 1043
 _UNSENT = "messages of its table may have left it out"
+_LAPSED = "while there was none, several rows may have had one value"
 _CONSTANT = "rows that were there before have its default"
 
 
@@ -29,6 +30,7 @@ class ChangeKind(enum.Enum):
     RENAME = "renamed"
     RETYPE = "given another type"
     REWRITE = "rewritten"
+    REKEY = "made a key anew"
     REDEFINE = "shown in other words, for its type was altered"
 
 
@@ -56,7 +58,7 @@ def compare(known: SourceColumns, relation: Relation) -> list[Change]:
 
     Both are of the same table (OID).
     """
-    changes = list(_changes(known, relation))
+    changes = [*_changes(known, relation), *_key_changes(known, relation)]
     return sorted(changes, key=lambda change: change.kind is not ChangeKind.RENAME)
 
 
@@ -94,6 +96,9 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
             why = "the table was rewritten and the column altered"
             yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
+        elif _is_another(known, before, column, relation):
+            why = "a column with its number was lost with an earlier primary"
+            yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=why)
         elif column.attnum in unsent:
             yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=_UNSENT)
         if before.type_oid and before.asked != column.asked and not is_retyped:
@@ -103,9 +108,23 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
             yield Change(kind=ChangeKind.DROP, number=number, name=before.name)
 
 
+def _key_changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
+    """Yield that of a key which there may not have been all the time: names of columns do not tell."""
+    if known.uniqueness.lapsed(relation.uniqueness):
+        for column in relation.columns:
+            if column.is_key:
+                yield Change(kind=ChangeKind.REKEY, number=column.attnum, name=column.name, why_copy=_LAPSED)
+
+
 def _is_other(before: int, now: int) -> bool:
     """Whether two files are known and differ."""
     return 0 not in (before, now) and before != now
+
+
+def _is_another(known: SourceColumns, before: KnownColumn, column: Column, relation: Relation) -> bool:
+    """Whether rows show what they could not had the column been altered only: a standby that lagged took over."""
+    is_same_file = 0 != known.file == relation.file
+    return is_same_file and before.missing is not None and before.missing != missing_of(column)
 
 
 def _unsent(known: SourceColumns, relation: Relation) -> set[int]:

@@ -186,24 +186,23 @@ def _likely(
     """Return the one way that agrees with all names that looks have shown, and with the order of xids.
 
     Names speak for nothing where a column may have been put in place of another: of two that are both gone by now,
-    the one whose name the message lacks may have been dropped, or have got the name of the other.
+    one may have been dropped, and the other have got its name. Neither do they where one may have come and gone
+    between the looks.
     """
     good = [way for way in ways if way and _agrees(message, way, before, after, time)]
-    if len(good) != 1 or any(_is_replacing(message, way, good[0], before, after) for way in ways):
+    if len(good) != 1 or any(_is_replacing(way, good[0], before, after) for way in ways):
         return None
     return list(good[0])
 
 
-def _is_replacing(
-    message: Relation, way: Sequence[int], likely: Sequence[int], before: Sight | None, after: Sight
-) -> bool:
-    """Whether another way has a column that is gone by now under the name of one that is gone, too."""
+def _is_replacing(way: Sequence[int], likely: Sequence[int], before: Sight | None, after: Sight) -> bool:
+    """Whether another way has, in place of a likely column, one that no look shows, or one that is gone like it."""
     if before is None:
         return False
+    seen = before.columns.keys() | after.columns.keys()
     gone = before.columns.keys() - after.columns.keys()
-    names = {column.name for column in message.columns}
     return any(
-        number != other and {number, other} <= gone and before.columns[number].name not in names
+        number != other and (number not in seen or {number, other} <= gone)
         for number, other in zip(way, likely, strict=True)
     )
 
@@ -220,7 +219,8 @@ def _agrees(message: Relation, way: Sequence[int], before: Sight | None, after: 
     if not time.xid:
         return True
     late = [face for number, face in after.columns.items() if number > known and number not in taken and face.is_sent]
-    return all(_is_younger(face.version, time.xid) for face in late)
+    # A column of the transaction itself came before or after its rows: its messages may lack or have it.
+    return all(face.version == time.xid or _is_younger(face.version, time.xid) for face in late)
 
 
 def _is_younger(xid: int, than: int) -> bool:

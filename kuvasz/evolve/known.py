@@ -10,14 +10,15 @@ which column had which name and when, for rows that are still to come; see `kuva
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from kuvasz.errors import LakeError
+from kuvasz.errors import LakeError, place_of
 from kuvasz.evolve import sights
 from kuvasz.evolve.sights import SeenColumn, Sight
-from kuvasz.model import Relation, Seen
+from kuvasz.model import UNPROVED, Column, Relation, Seen, Uniqueness
 
 PREFIX = "kuvasz.columns."
 
@@ -39,6 +40,10 @@ class KnownColumn:
     is_live: bool = True  #: False once it was dropped
     left: tuple[int, ...] = ()  #: ids of fields that took them before, the newest last: those of another type
     asked: str = ""  #: as `Column.asked`
+    #: Names what rows show that were there before the column, which is the same for as long as no row is rewritten;
+    #: empty: NULL, None: an earlier version of kuvasz did not write it.
+    missing: str | None = None
+    default_of: int = 0  #: id of the field that was added for it with a default, which rows of before it have
 
     @property
     def is_bound(self) -> bool:
@@ -60,6 +65,7 @@ class SourceColumns:
     file: int = 0  #: as `Relation.file`
     attributes: int = 0  #: as `Relation.attributes`
     leaf_files: int = 0  #: as `Relation.leaf_files`
+    uniqueness: Uniqueness = UNPROVED  #: as `Relation.uniqueness`; earlier versions of kuvasz did not write it
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: name in the map's expressions -> number
     expressions: str = ""  #: names the expressions; empty: there are none, or nobody wrote it down
     sights: tuple[Sight, ...] = ()  #: looks that rows may still need, oldest first; the last one as it still is
@@ -111,6 +117,11 @@ class SourceColumns:
         """Number -> ids of fields that the column filled before, the newest last."""
         return {number: column.left for number, column in self.columns.items() if column.left}
 
+    @property
+    def defaulted(self) -> frozenset[int]:
+        """Ids of the fields whose default its rows have that were there before the column that fills them."""
+        return frozenset(column.field for column in self.live.values() if 0 != column.field == column.default_of)
+
     def render(self) -> str:
         """Return the property's value."""
         return json.dumps(
@@ -120,6 +131,7 @@ class SourceColumns:
                 "file": self.file,
                 "attributes": self.attributes,
                 **({"leaf_files": self.leaf_files} if self.leaf_files else {}),
+                **({"uniqueness": self.uniqueness} if any(self.uniqueness) else {}),
                 **({"reads": dict(self.reads), "expressions": self.expressions} if self.expressions else {}),
                 "details": {
                     str(number): {
@@ -130,6 +142,8 @@ class SourceColumns:
                     }
                     for number, column in self.columns.items()
                 },
+                "missing": {str(number): column.missing for number, column in self.columns.items() if column.missing},
+                "defaults": {str(number): one.default_of for number, one in self.columns.items() if one.default_of},
                 "looks": sights.render(self.sights),
             }
         )  # fmt: skip
@@ -170,12 +184,24 @@ def of(
             field=field,
             left=left,
             asked=column.asked,
+            missing=missing_of(column),
+            default_of=earlier[column.attnum].default_of if column.attnum in earlier else 0,
         )
     return SourceColumns(
         oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes,
-        leaf_files=relation.leaf_files,
+        leaf_files=relation.leaf_files, uniqueness=_uniqueness(relation, before),
         sights=sights.added(() if before is None else before.sights, sights.of(relation), from_lsn),
     )  # fmt: skip
+
+
+def _uniqueness(relation: Relation, before: SourceColumns | None) -> Uniqueness:
+    """Return that of the key, or of the last one while there is none: the next may be told from it."""
+    return relation.uniqueness if before is None or any(relation.uniqueness) else before.uniqueness
+
+
+def missing_of(column: Column) -> str:
+    """Return `KnownColumn.missing` of a column as the catalog describes it."""
+    return "" if column.missing is None else hashlib.sha256(column.missing.encode()).hexdigest()[:8]
 
 
 def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]:
@@ -191,7 +217,7 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]
         try:
             found[name.removeprefix(PREFIX)] = _parse(json.loads(value))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"table {table}: property {name} does not describe columns: {value[:120]!r}"
+            message = f"{place_of(table=table)}: property {name} does not describe columns: {value[:120]!r}"
             raise LakeError(message, hint="restore the property, or drop it") from error
     return found
 
@@ -199,6 +225,7 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]
 def _parse(facts: Mapping[str, Any]) -> SourceColumns:
     live = {int(number): str(name) for name, number in facts["columns"].items()}
     columns = {number: KnownColumn(number=number, names=(name,)) for number, name in live.items()}
+    missing, defaults = facts.get("missing"), facts.get("defaults")
     for text, detail in facts.get("details", {}).items():
         columns[int(text)] = KnownColumn(
             number=int(text),
@@ -211,6 +238,8 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
             left=tuple(map(int, detail.get("left", ()))),
             asked=str(detail.get("asked", "")),
             is_live=int(text) in live,
+            missing=None if missing is None else str(missing.get(text, "")),
+            default_of=_default_of(text, detail, missing) if defaults is None else int(defaults.get(text, 0)),
         )
     return SourceColumns(
         oid=int(facts["oid"]),
@@ -218,7 +247,14 @@ def _parse(facts: Mapping[str, Any]) -> SourceColumns:
         file=int(facts.get("file", 0)),
         attributes=int(facts.get("attributes", 0)),
         leaf_files=int(facts.get("leaf_files", 0)),
+        uniqueness=Uniqueness(*map(int, facts.get("uniqueness", ()))),
         reads={str(name): int(number) for name, number in facts.get("reads", {}).items()},
         expressions=str(facts.get("expressions", "")),
         sights=sights.parse(facts.get("looks", ())),
     )
+
+
+def _default_of(number: str, detail: Mapping[str, Any], missing: Mapping[str, Any] | None) -> int:
+    """Return what an earlier version of kuvasz did not write: it took every field's default for its source's own."""
+    has_constant = missing is None or bool(missing.get(number))
+    return int(detail["field"]) if has_constant else 0

@@ -51,7 +51,12 @@ class _State:
 
 
 class PositionIndex:
-    """See the module. Made by `open` or `in_memory`."""
+    """See the module. Made by `open` or `in_memory`.
+
+    Large because what may be asked of an index and done to it is one state of runs, which a failure must leave as it
+    was: merging, reading and writing runs are elsewhere (`store`, `run`, `edit`, `manifest`), each step of a state is
+    here.
+    """
 
     def __init__(self, folder: Path | None, memory_entries: int) -> None:
         self._folder = folder

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kuvasz.decode import tuples
 from kuvasz.decode.tuples import DELETE, RowChanges
-from kuvasz.errors import DecodeError
+from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
@@ -96,7 +96,7 @@ def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcom
     """Return rows that nothing tells apart: with REPLICA IDENTITY FULL an old tuple has what is unchanged."""
     unresolved = tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
     if len(unresolved):
-        message = f"source {shape.source}, table {shape.table}: an update leaves out a value and has no old row"
+        message = f"{place_of(shape.source, shape.table)}: an update leaves out a value and has no old row"
         raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
     return ChunkOutcome(
         rows=shape.rows(changes.new, kept), keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0

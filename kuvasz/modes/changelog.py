@@ -16,7 +16,7 @@ from kuvasz.decode import columns as decoding
 from kuvasz.decode import texts
 from kuvasz.decode.cells import NULL, Cells, byte_array
 from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, RowChanges
-from kuvasz.errors import DecodeError, InternalError
+from kuvasz.errors import DecodeError, InternalError, place_of
 from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
 from kuvasz.modes import append, system_columns
@@ -76,7 +76,7 @@ def old_keys(shape: Shape, maps: pa.ChunkedArray) -> Keys:
     width = len(shape.key)
     if (np.diff(array.offsets.to_numpy()) != width).any():
         message = (
-            f"source {shape.source}, table {shape.table}: {system_columns.OLD_KEY} names other columns than the key's"
+            f"{place_of(shape.source, shape.table)}: {system_columns.OLD_KEY} names other columns than the key's"
         )
         raise DecodeError(message, hint="copy the table again: its key changed")
     texts_of = array.items.slice(int(array.offsets[0].as_py()), len(array) * width)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kuvasz.decode import copytext, tuples
 from kuvasz.decode.tuples import RowChanges
-from kuvasz.errors import DecodeError
+from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s, UInt32s
@@ -106,7 +106,7 @@ def apply_changes(
 
 def never_sent(shape: Shape, row: int) -> DecodeError:
     """Return the error of a row that leaves out a value which no row before it has."""
-    message = f"source {shape.source}, table {shape.table}: row message {row} leaves out a value that was never sent"
+    message = f"{place_of(shape.source, shape.table)}: row message {row} leaves out a value that was never sent"
     if shape.transform is not None and shape.transform.filter is not None:
         return DecodeError(
             message,
@@ -138,7 +138,7 @@ def take_key_from_old(shape: Shape, changes: RowChanges) -> None:
     for index in shape.key:
         column = shape.bindings[index].column
         if column >= 0 and tuples.take_from_old(changes, column):
-            message = f"source {shape.source}, table {shape.table}: an update carries neither its key nor the old one"
+            message = f"{place_of(shape.source, shape.table)}: an update carries neither its key nor the old one"
             raise DecodeError(message, hint="check the table's replica identity")
 
 

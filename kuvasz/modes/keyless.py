@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kuvasz.decode import tuples
 from kuvasz.decode.tuples import DELETE, INSERT, OLD, RowChanges
-from kuvasz.errors import DecodeError
+from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s
 from kuvasz.modes.clone import ChunkOutcome
@@ -38,7 +38,7 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
         lacks_old &= ~changes.outside
         was_in = np.flatnonzero(~changes.old_outside).astype(np.int32)
     if lacks_old.any():
-        message = f"source {shape.source}, table {shape.table}: a change has no old row to go by"
+        message = f"{place_of(shape.source, shape.table)}: a change has no old row to go by"
         raise DecodeError(message, hint="give the table REPLICA IDENTITY FULL or a primary key")
     tuples.fill_unchanged(changes, np.full(len(changes.tag), -1, np.int32))
     came = np.flatnonzero(changes.tag != DELETE).astype(np.int32)

@@ -13,7 +13,7 @@ from kuvasz.decode import columns, tuples
 from kuvasz.decode.cells import NULL, UNCHANGED
 from kuvasz.decode.refusals import HAS_BOUNDS, way_out
 from kuvasz.decode.tuples import Cells, RowChanges
-from kuvasz.errors import DecodeError
+from kuvasz.errors import DecodeError, place_of, resync_of
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
@@ -174,7 +174,7 @@ class Shape:
     def refusal(self, index: int, refused: columns.ValueRefused) -> RefusedValue:
         """Name table and column of a value that did not fit."""
         return RefusedValue(
-            f"source {self.source}, table {self.table}, column {self.bindings[index].name}:"
+            f"{place_of(self.source, self.table, self.bindings[index].name)}:"
             f" value {refused.text[:120]!r} {refused.reason}",
             hint=self._way_out(index, refused),
             row=int(refused.row),
@@ -184,14 +184,14 @@ class Shape:
         binding, is_key = self.bindings[index], index in self.key
         way = way_out(refused.number, binding.source or binding.name, has_policy=not is_key)
         key = "the column is part of the key, which no policy may change: " if is_key else ""
-        return f"{key}{way}; or mend the value at the source, and then: kuvasz resync --table {self.table}"
+        return f"{key}{way}; or mend the value at the source, and then: {resync_of(self.table)}"
 
     def rows(self, cells: Cells, rows: Int32s | None = None) -> pa.Table:
         """Decode whole rows."""
         arrays = [self.read(cells, index, rows) for index in range(len(self.bindings))]
         for index in self.key:
             if arrays[index].null_count and self.bindings[index].computed is not None:
-                message = f"source {self.source}, table {self.table}: `set.{self.bindings[index].name}` is NULL"
+                message = f"{place_of(self.source, self.table)}: `set.{self.bindings[index].name}` is NULL"
                 raise DecodeError(message, hint="it is part of the key: make it give a value, with coalesce(…)")
         return pa.Table.from_arrays(
             [array if array.type == field.type else array.cast(field.type)

@@ -1,4 +1,4 @@
-"""One table's parked changes of one source: a file of records, each with a checksum.
+"""One table's parked changes of one source in a file of records, each with a checksum.
 
     header | record | record | …        header: magic, id, when it began, bytes known to be on the disk
                                         record: bytes, CRC-32, kind, payload
@@ -15,7 +15,6 @@ before the last group was begun.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import struct
 import time
@@ -25,12 +24,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from typing_extensions import override
 
 from kuvasz import failpoints
 from kuvasz.errors import StateError
-from kuvasz.model import Relation, Segment, Transactions, Truncation
+from kuvasz.model import Segment, Transactions, Truncation
 from kuvasz.parking import relations
-from kuvasz.route.parts import Change, between, newer
+from kuvasz.parking.ports import LogDamaged, TableLog, TransactionGroup
+from kuvasz.parking.relation_numbers import RelationNumbers
+from kuvasz.route.parts import Change, between, newer, open_lsn
 
 _MAGIC = b"kvszpark1"
 _HEADER = struct.Struct("<9s32sdQ")
@@ -48,22 +50,7 @@ _IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END = b"R", b"S", b"T", b"E"
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionGroup:
-    """What a delivery held for the table."""
-
-    changes: tuple[Change, ...]
-    through: int  #: LSN up to which the table has everything with it
-    is_open: bool  #: its last transaction goes on in the next group
-    end: int  #: offset behind it
-    bytes: int
-
-
-class LogDamaged(Exception):
-    """A log is not what was written."""
-
-
-class ParkingLog:
+class ParkingLog(TableLog):
     """The file. One thread appends, another one may read.
 
     Args:
@@ -73,25 +60,30 @@ class ParkingLog:
 
     def __init__(self, path: Path, source: str) -> None:
         self.id = ""
-        self.since = 0.0  #: unix seconds
+        self.since = 0.0
+        self.first_lsn = 0
+        self.last_lsn = 0
         self.end = 0  #: offset behind the last whole transaction
-        self.first_lsn = 0  #: commit LSN of the oldest transaction; 0: there is none
-        self.last_lsn = 0  #: commit LSN of the newest whole one
         self._path = path
         self._source = source
         self._descriptor = -1
         self._size = 0
         self._open_lsn = 0  #: of the transaction that has not ended; 0: there is none
-        self._whole_relations = 0  #: of `_relations`, those before `end`
-        self._relations: list[Relation] = []
-        self._numbers: dict[Relation, int] = {}
+        self._relations = RelationNumbers()
 
     @property
+    @override
+    def place(self) -> str:
+        return str(self._path)
+
+    @property
+    @override
     def size(self) -> int:
         """The file's bytes."""
         return self._size
 
     @property
+    @override
     def is_there(self) -> bool:
         """Whether the file still has its name: without it, the next process will not find it."""
         try:
@@ -142,21 +134,9 @@ class ParkingLog:
         if size > self.end:
             self._cut_to(self.end)
 
+    @override
     def append(self, changes: Sequence[Change], through: int, *, is_open: bool, most_bytes: int = _NO_LIMIT) -> bool:
-        """Add what a delivery held for the table; the disk has it when this returns.
-
-        Args:
-            changes: In stream order; none, if a transaction that was begun here has ended with nothing more.
-            through: As `Delivery.through`.
-            is_open: As `Delivery.is_open`.
-            most_bytes: What the file may grow to.
-
-        Returns:
-            False if there is no room for it: nothing was added, and parts of an unfinished transaction are gone.
-
-        Raises:
-            StateError: The disk refused it; what was there before is still there.
-        """
+        """See `TableLog.append`. The disk has it when this returns."""
         fresh = [part for change in changes if (part := newer(change, self.last_lsn)) is not None]
         whole = [part for change in fresh if (part := _part(change, is_open=False)) is not None]
         begun = [part for change in fresh if (part := _part(change, is_open=True)) is not None] if is_open else []
@@ -180,23 +160,21 @@ class ParkingLog:
             raise self._failed(error) from error
         if whole_bytes:
             self._count(whole, size + whole_bytes, is_open=False)
-            self._whole_relations = relation_count
+            self._relations.keep(relation_count)
         if begun:
             self._count(begun, size + sum(map(len, buffers)), is_open=True)
         return True
 
+    @override
     def abandon_open(self) -> None:
-        """Forget the parts of a transaction that begins again."""
+        """See `TableLog.abandon_open`."""
         self._open_lsn = 0
         if self._size > self.end:
             self._cut_to(self.end)
 
+    @override
     def read(self, offset: int, most_bytes: int) -> list[TransactionGroup]:
-        """Return groups of whole transactions from an offset on, 0 for the first; at least one, if there is any.
-
-        Raises:
-            LogDamaged: They are not what was written.
-        """
+        """See `TableLog.read`."""
         if self._descriptor < 0:
             return []
         found: list[TransactionGroup] = []
@@ -211,6 +189,7 @@ class ParkingLog:
             raise LogDamaged(f"{self._path} is damaged at byte {found[-1].end if found else begin} of {end}")
         return found
 
+    @override
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor >= 0:
@@ -221,10 +200,9 @@ class ParkingLog:
 
     def _render(self, changes: Sequence[Change], through: int, into: list[_Buffer], *, is_open: bool) -> None:
         for change in changes:
-            number = self._numbers.get(change.relation)
+            number = self._relations.find(change.relation)
             if number is None:
-                number = self._numbers[change.relation] = len(self._relations)
-                self._relations.append(change.relation)
+                number = self._relations.add(change.relation)
                 _add(into, _IS_RELATION, relations.render(change.relation))
             if isinstance(change, Truncation):
                 transaction = change.commit_lsn, change.end_lsn, change.commit_us, change.xid
@@ -258,13 +236,11 @@ class ParkingLog:
         else:
             self.last_lsn = max(self.last_lsn, self._open_lsn, *lsns)
             self._open_lsn = 0
-            self._whole_relations = len(self._relations)
+            self._relations.keep(len(self._relations))
             self.end = end  # last: who reads goes by it
 
     def _cut_to(self, size: int) -> None:
-        for relation in self._relations[self._whole_relations :]:
-            self._numbers.pop(relation, None)
-        del self._relations[self._whole_relations :]
+        self._relations.cut()
         self._size = self.end = min(size, self.end)
         self._open_lsn = 0
         try:
@@ -289,9 +265,7 @@ class ParkingLog:
             kind, payload = record
             offset += _RECORD.size + len(payload)
             if kind == _IS_RELATION and is_learning:
-                relation = relations.parse(payload)
-                self._numbers[relation] = len(self._relations)
-                self._relations.append(relation)
+                self._relations.add(relations.parse(payload))
             elif kind == _IS_TRUNCATION:
                 changes.append(self._truncation(payload))
             elif kind == _IS_SEGMENT:
@@ -374,10 +348,9 @@ def _commit_lsns(change: Change) -> list[int]:
 def _part(change: Change, *, is_open: bool) -> Change | None:
     """Return the whole transactions of a change, or the one that has not ended."""
     if isinstance(change, Truncation):
-        return change if (change.end_lsn == change.commit_lsn + 1) is is_open else None
-    runs = change.transactions
-    count = len(runs.commit_lsn)
-    whole = count - int(runs.end_lsn[-1] == runs.commit_lsn[-1] + 1)
+        return change if bool(open_lsn(change)) is is_open else None
+    count = len(change.transactions.commit_lsn)
+    whole = count - bool(open_lsn(change))
     return between(change, whole, count) if is_open else between(change, 0, whole)
 
 
@@ -397,4 +370,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["Change", "LogDamaged", "ParkingLog", "TransactionGroup", "remove"]
+__all__ = ["ParkingLog", "remove"]

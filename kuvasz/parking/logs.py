@@ -1,34 +1,25 @@
-"""All parking logs of a process: who parks, from which connection on, up to what size, and how far it is replayed.
+"""All parking logs of a process: who parks, from which connection on, and up to what size.
 
 A table that does not follow *parks*: its worker appends what comes for it, before that counts as durable. Three
 parties meet here, and the lock of each log keeps them apart: the worker's thread appends, the source's task begins
 and ends, a thread of its own reads for the replay. Whether a table's log belongs to what the lake has of the table
-is told by the log's id, which the lake's table holds, too (`kuvasz.ports.Lake.park`).
+is told by the log's id, which the lake's table holds, too (`kuvasz.ports.SourceNotes.park`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import itertools
-import logging
 import threading
-import urllib.parse
-import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from kuvasz import lsn
 from kuvasz.errors import StateError
-from kuvasz.parking import log
-from kuvasz.parking.log import Change, LogDamaged, ParkingLog, TransactionGroup
+from kuvasz.events import Event, EventLog
+from kuvasz.parking.ports import LogDamaged, LogStore, TableLog, TransactionGroup
+from kuvasz.parking.replay_offsets import ReplayOffsets
+from kuvasz.route.parts import Change
 
-_log = logging.getLogger(__name__)
-
-FOLDER = "parked"
-
-#: A file's name has at most 255 bytes.
-_NAME_BYTES = 120
+_log = EventLog(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,39 +36,36 @@ class ParkedView:
 class _Parked:
     """One table of one source."""
 
-    log: ParkingLog
+    log: TableLog
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     from_epoch: int | None = None  #: deliveries of this connection and later ones are parked; None: none are
     epoch: int = 0  #: of the last delivery
     is_full: bool = False
-    replay: int = 0  #: number of the replay under way
-    replayed: int = 0  #: offset up to which everything is in the lake
 
 
 class ParkingLogs:
     """The logs.
 
     Args:
-        folder: The state folder.
+        store: Where they are.
         most_bytes: Of one log; 0: nothing is parked.
         hold: Keeps a source from being confirmed any further for a table's sake: source, target.
         release: Undoes that.
     """
 
     def __init__(
-        self, folder: Path, most_bytes: int, hold: Callable[[str, str], None], release: Callable[[str, str], None]
+        self,
+        store: LogStore,
+        most_bytes: int,
+        hold: Callable[[str, str], object],
+        release: Callable[[str, str], None],
     ) -> None:
         self.most_bytes = most_bytes
-        self._folder = folder / FOLDER
+        self.replays = ReplayOffsets()
+        self._store = store
         self._hold = hold
         self._release = release
         self._parked: dict[tuple[str, str], _Parked] = {}
-        self._numbers = itertools.count(1)
-
-    def _path(self, target: str, source: str) -> Path:
-        readable = urllib.parse.quote(target, safe="")[:_NAME_BYTES]
-        digest = hashlib.sha256(target.encode()).hexdigest()[:12]
-        return self._folder / source / f"{readable}-{digest}.log"
 
     # Called by the source's task and its threads, one at a time per source
 
@@ -96,8 +84,8 @@ class ParkingLogs:
         Raises:
             StateError: It cannot be written.
         """
-        made = ParkingLog(self._path(target, source), source)
-        made.create(uuid.uuid4().hex)
+        made = self._store.create(target, source)
+        self.replays.reset(target, source)
         self._parked[target, source] = _Parked(log=made)
         return made.id
 
@@ -107,14 +95,8 @@ class ParkingLogs:
         Raises:
             LogDamaged: It is not there, not whole, or another one.
         """
-        found = ParkingLog(self._path(target, source), source)
-        try:
-            found.load()
-            if found.id != log_id:
-                raise LogDamaged(f"{self._path(target, source)} is another log than the lake's table knows")
-        except BaseException:
-            found.close()
-            raise
+        found = self._store.load(target, source, log_id)
+        self.replays.reset(target, source)
         self._parked[target, source] = _Parked(log=found)
 
     def drop(self, target: str, source: str) -> None:
@@ -124,11 +106,12 @@ class ParkingLogs:
             StateError: It cannot be removed.
         """
         found = self._parked.pop((target, source), None)
+        self.replays.forget(target, source)
         if found is not None:
             found.from_epoch = None
             with found.lock:
                 found.log.close()
-        log.remove(self._path(target, source))
+        self._store.remove(target, source)
 
     def begin(self, target: str, source: str, epoch: int) -> None:
         """Park what comes with this connection and later ones. Whoever parks already goes on."""
@@ -176,12 +159,6 @@ class ParkingLogs:
         found = self._parked.get((target, source))
         return found is not None and found.is_full
 
-    def begin_replay(self, target: str, source: str) -> tuple[int, int]:
-        """Return a number for a replay, and the offset to begin at; an earlier replay's deliveries are void."""
-        found = self._parked[target, source]
-        found.replay = next(self._numbers)
-        return found.replay, found.replayed
-
     def read(self, target: str, source: str, offset: int, most_bytes: int) -> list[TransactionGroup]:
         """Return what is parked from an offset on, some of it; nothing at the end.
 
@@ -194,10 +171,6 @@ class ParkingLogs:
         with found.lock:  # or the file might be closed meanwhile
             return found.log.read(offset, most_bytes)
 
-    def replayed(self, target: str, source: str) -> int:
-        """Return the offset up to which everything is in the lake."""
-        return self._parked[target, source].replayed
-
     def check(self, target: str, source: str) -> None:
         """Find out whether someone removed a table's log, or replaced it.
 
@@ -206,7 +179,7 @@ class ParkingLogs:
         """
         found = self._parked.get((target, source))
         if found is not None and not found.log.is_there:
-            raise LogDamaged(f"{self._path(target, source)} is gone")
+            raise LogDamaged(f"{found.log.place} is gone")
 
     def views(self) -> dict[tuple[str, str], ParkedView]:
         """Return what is parked: (target, source) -> it. From any thread."""
@@ -239,8 +212,8 @@ class ParkingLogs:
         if found is None:
             return
         with found.lock:
-            if found.from_epoch is None:
-                return  # it was told to end, and whoever did that holds the source
+            if found.from_epoch is None or epoch < found.from_epoch:
+                return  # it was told to end, and perhaps began anew since: whoever did that holds the source
             try:
                 if epoch != found.epoch:
                     found.epoch = epoch
@@ -255,20 +228,9 @@ class ParkingLogs:
         # The hold first: what follows is neither parked nor applied, and must not be confirmed.
         self._hold(source, target)
         found.from_epoch, found.is_full = None, True
-        _log.warning("no more changes are parked: the source keeps them", extra={
-            "event": "parking_full", "source": source, "table": target, "reason": reason,
-            "since_lsn": lsn.render(found.log.last_lsn)})  # fmt: skip
-
-    def is_replaying(self, target: str, source: str, number: int) -> bool:
-        """Whether the deliveries of a replay are still good."""
-        found = self._parked.get((target, source))
-        return found is not None and found.replay == number
-
-    def applied(self, target: str, source: str, number: int, offset: int) -> None:
-        """Note that everything before an offset is in the lake."""
-        found = self._parked.get((target, source))
-        if found is not None and found.replay == number:
-            found.replayed = max(found.replayed, offset)
+        _log.tell(
+            Event.PARKING_FULL, source=source, table=target, reason=reason, since_lsn=lsn.render(found.log.last_lsn)
+        )
 
 
-__all__ = ["FOLDER", "ParkedView", "ParkingLogs"]
+__all__ = ["ParkedView", "ParkingLogs"]

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 
 
 def render(relation: Relation) -> bytes:
@@ -31,6 +31,7 @@ def parse(data: bytes) -> Relation:
             "columns": tuple(_column(column) for column in found["columns"]),
             "dropped": tuple(found["dropped"]),
             "generated": (),
+            "uniqueness": Uniqueness(*found.get("uniqueness", ())),
             "seen": None,
         }
     )

@@ -53,6 +53,9 @@ _TRANSACTION_BYTES = 32
 class Assembler:
     """The route of one source. Not safe for use from two threads at once.
 
+    Large because what waits of the open transaction, in which lanes and behind which truncations, is one state that
+    each step of a gulp takes further. What needs no state is elsewhere: the walk (`scan`), lanes and gulps (`lane`).
+
     Args:
         source: Name of the source, for segments and messages.
         routes: Says which worker applies a relation's changes.
@@ -221,8 +224,8 @@ class Assembler:
             elif reached == one.commit_lsn:
                 continue  # a keepalive may name the place where it begins
             raise errors.SourceReplaced(
-                f"source {self._source}: the lake has a transaction at {lsn.render(one.commit_lsn)} that is not in"
-                " its WAL: an older backup was restored, or a standby took over that was late",
+                f"{errors.place_of(self._source)}: the lake has a transaction at {lsn.render(one.commit_lsn)} that is"
+                " not in its WAL: an older backup was restored, or a standby took over that was late",
                 hint=errors.RESYNC_HINT,
             )
         if met:  # put in its place: the status clock of the loop looks at it meanwhile
@@ -273,12 +276,14 @@ class Assembler:
 
     def _truncate(self, cut: Gulp, message: messages.Truncate) -> None:
         if not cut.is_open:
-            raise errors.DecodeError(f"{self._source}: TRUNCATE outside of a transaction")
+            raise errors.DecodeError(f"{errors.place_of(self._source)}: TRUNCATE outside of a transaction")
         place = len(self._lanes)
         for oid in message.relation_oids:
             number = self._lane_of.get(oid)
             if number is None:
-                raise errors.DecodeError(f"{self._source}: TRUNCATE of relation {oid}, which was not described")
+                raise errors.DecodeError(
+                    f"{errors.place_of(self._source)}: TRUNCATE of relation {oid}, which was not described"
+                )
             if number != scan.NO_LANE:
                 lane, last, sheet = self._lanes[number], cut.last_transaction, cut.sheet
                 self._on_truncate(lane.relation, int(sheet.commit_lsn[last]), int(sheet.xid[last]))

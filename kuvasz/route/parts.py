@@ -20,6 +20,17 @@ def newer(change: Change, lsn: int) -> Change | None:
     return between(change, int(np.searchsorted(runs.commit_lsn, lsn, side="right")), len(runs.commit_lsn))
 
 
+def open_lsn(change: Change) -> int:
+    """Return the commit LSN of a transaction that goes on behind a change; 0 if all of it are whole.
+
+    One that has not ended has an end LSN of one more than its commit LSN.
+    """
+    if isinstance(change, Truncation):
+        return change.commit_lsn if change.end_lsn == change.commit_lsn + 1 else 0
+    runs = change.transactions
+    return int(runs.commit_lsn[-1]) if runs.end_lsn[-1] == runs.commit_lsn[-1] + 1 else 0
+
+
 def between(segment: Segment, first: int, last: int) -> Segment | None:
     """Return a segment of some of a segment's transactions; None for none."""
     runs = segment.transactions
@@ -41,4 +52,4 @@ def between(segment: Segment, first: int, last: int) -> Segment | None:
     )  # fmt: skip
 
 
-__all__ = ["Change", "between", "newer"]
+__all__ = ["Change", "between", "newer", "open_lsn"]

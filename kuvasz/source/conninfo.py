@@ -7,18 +7,25 @@ and the form of values, which it may not, because COPY and stream must print a v
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import select
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typing_extensions import override
 
 from kuvasz.errors import ConfigError
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
+    from psycopg.abc import PQGen
     from psycopg.rows import TupleRow
+
+T = TypeVar("T")
 
 #: Settings that decide how a value is printed (manual, sections 20.11.2 "Locale and Formatting" and 20.11.1).
 VALUE_SETTINGS = {
@@ -31,6 +38,9 @@ VALUE_SETTINGS = {
     "xmlbinary": "base64",
     # A policy would drop rows from the copy without a word; with "off" it is an error (manual, section 5.9).
     "row_security": "off",
+    # Names of types and tables are printed with their schema, or without, by it; and what a tenant makes in a schema
+    # of the path would run as kuvasz's role (manual, section 5.10.6 "Usage Patterns"; CVE-2018-1058).
+    "search_path": "pg_catalog",
 }
 
 #: Settings that a url may override.
@@ -60,6 +70,15 @@ _DEFAULTS = {
     # Off, so that a connection without TLS is known to be plain: `kuvasz.source.copy_out` reads its socket itself.
     "gssencmode": "disable",
 }
+
+#: Seconds that a server has for a statement about its catalog, locks included. TCP tells of one that is gone, but not
+#: of one that is stopped, or behind a proxy that is silent.
+ANSWER_S = 120.0
+
+_ASKING = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
+
+#: Seconds for the server to take note that nobody waits any more.
+_CANCEL_S = 5.0
 
 _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 _HIDDEN = "***"
@@ -123,8 +142,22 @@ def pinned(conninfo: str, pgconn: pq.abc.PGconn) -> str:
     return make_conninfo(**{**parameters, "port": port})
 
 
+class _Session(psycopg.Connection[Any]):
+    """One whose server may be silent, and keeps nobody waiting for ever."""
+
+    @override
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        try:
+            return super().wait(gen, interval, ANSWER_S if timeout is None else timeout)
+        except psycopg.errors._WaitTimeout:
+            # Closing the socket would leave the statement at the server, and whoever tries again would add another.
+            with contextlib.suppress(psycopg.Error):
+                self.cancel_safe(timeout=_CANCEL_S)
+            raise psycopg.OperationalError(f"it has not answered for {timeout or ANSWER_S:g} s") from None
+
+
 def connect(url: str) -> psycopg.Connection[TupleRow]:
-    """Open an ordinary session, in autocommit.
+    """Open an ordinary session, in autocommit. A statement that takes longer than `ANSWER_S` fails.
 
     Raises:
         ConfigError: The url cannot be read.
@@ -136,7 +169,7 @@ def connect(url: str) -> psycopg.Connection[TupleRow]:
     with failure.translated(where, "connect", role=_parse(url).get("user", "…")):
         try:
             # Server-side prepared statements would not survive a pooler, and nothing here runs often.
-            connection = psycopg.connect(parameters, autocommit=True, prepare_threshold=None)
+            connection = _Session.connect(parameters, autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError as error:
             raise type(error)(scrub(str(error), url)) from None
         if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
@@ -167,8 +200,58 @@ def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
     pgconn.nonblocking = 0
     if pgconn.server_version >= _TRANSACTION_TIMEOUT_SINCE:
         # A startup option would keep older servers from accepting the connection.
-        pgconn.exec_(b"SET transaction_timeout = 0")
+        with failure.translated(location(conninfo), doing):
+            execute(pgconn, "SET transaction_timeout = 0")
     return pgconn
+
+
+def execute(pgconn: pq.abc.PGconn, statements: str) -> pq.abc.PGresult:
+    """Return the last result of statements on a session that blocks. A server that is silent for `ANSWER_S` fails.
+
+    Raises:
+        psycopg.OperationalError: It does not answer, or the connection broke.
+    """
+    pgconn.send_query(statements.encode())
+    found = None
+    while (result := answer(pgconn)) is not None:
+        if found is None or found.status != pq.ExecStatus.FATAL_ERROR:
+            found = result
+    if found is None:
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    return found
+
+
+def answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
+    """Return the next result of what was sent, None when there is no more; see `execute`."""
+    poll, end = select.poll(), time.monotonic() + ANSWER_S
+    poll.register(pgconn.socket, select.POLLIN)
+    while pgconn.is_busy():
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            raise psycopg.OperationalError(f"it has not answered for {ANSWER_S:g} s")
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def cancel(pgconn: pq.abc.PGconn) -> None:
+    """Ask the server to give up what a session waits for; one that is silent is asked for `_CANCEL_S`.
+
+    Raises:
+        psycopg.OperationalError: It cannot be asked.
+    """
+    try:
+        asking = pgconn.cancel_conn()
+    except psycopg.NotSupportedError:  # libpq before 17: it would keep the whole interpreter waiting
+        return
+    try:
+        asking.start()
+        end = time.monotonic() + _CANCEL_S
+        while (status := asking.poll()) in _ASKING:
+            poll = select.poll()
+            poll.register(asking.socket, _ASKING[pq.PollingStatus(status)])
+            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                raise psycopg.OperationalError("it does not answer")
+    finally:
+        asking.finish()
 
 
 def place(connection: psycopg.Connection[Any]) -> str:

@@ -7,15 +7,16 @@ another cluster answers, or one that was restored from an older backup, is told 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
-from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced
+from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced, place_of
 
 if TYPE_CHECKING:
+    from kuvasz.model import Applied, SourcePosition
     from kuvasz.source.slots import SlotState
-    from kuvasz.state.source_record import SourceRecord
+    from kuvasz.state.ports import SourceRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +29,10 @@ class ServerState:
     slot_name: str
     slot: SlotState | None  #: None: there is none of that name
     switches: Mapping[int, int] | None = None  #: timeline -> LSN at which it was left for ours; None: not asked
+    started_us: int = 0  #: when it was started, µs since 1970 UTC; 0: not asked
 
 
-def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerState, file: object) -> SlotLost | None:
+def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerState, place: str) -> SlotLost | None:
     """Return the error of a stream that cannot be continued without a gap; None if it can.
 
     Args:
@@ -38,12 +40,12 @@ def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerSt
         standing: What kuvasz noted of the source.
         applied_lsn: Everything before it may be in the lake; 0: nothing is.
         server: What answers now.
-        file: Holds what kuvasz noted.
+        place: Where what kuvasz noted is.
     """
     if (why := why_replaced(standing, applied_lsn, server)) is not None:
-        return SourceReplaced(f"source {source}: {why}", hint=RESYNC_HINT)
+        return SourceReplaced(f"{place_of(source)}: {why}", hint=RESYNC_HINT)
     if (why := _why_slot(standing, applied_lsn, server)) is not None:
-        return SlotLost(f"source {source}: {why}", hint=hint(why, file))
+        return SlotLost(f"{place_of(source)}: {why}", hint=hint(why, place))
     return None
 
 
@@ -81,6 +83,50 @@ def is_rewound(standing: SourceRecord, server: ServerState) -> bool:
     return 0 < standing.timeline < server.timeline
 
 
+def witness(
+    source: str,
+    standing: SourceRecord,
+    copied: Iterable[SourcePosition],
+    applied: Iterable[Applied],
+    server: ServerState,
+) -> Applied | None:
+    """Return a transaction that has to come again, to prove that a source has what was copied; None: that is proved.
+
+    A backup that was put back without recovery keeps its timeline, and its WAL may have grown beyond the lake's
+    positions by the time it is looked at. A transaction proves the WAL up to itself, for it has to come again. A copy
+    leaves no trace there: it is proved by the server that it was read from, as long as that is not started anew, by a
+    slot that was confirmed behind it, which only kuvasz does, or by a transaction behind it.
+
+    Args:
+        source: Its name.
+        standing: What kuvasz noted of the source.
+        copied: Copies in the lake that no transaction of their table has followed.
+        applied: The last transactions in the lake.
+        server: What answers now, on the timeline that it was on or on one that left that behind the lake's positions.
+
+    Raises:
+        SourceReplaced: Nothing can prove it.
+    """
+    confirmed_lsn = 0 if server.slot is None else server.slot.confirmed_flush_lsn or 0
+    is_compared = server.started_us == standing.started_us
+    proved_lsn = max(confirmed_lsn, standing.proved_lsn if is_compared else 0)
+    known = {server.started_us}
+    if is_compared or not standing.started_us:
+        known.add(0)  # earlier versions did not note it
+    unproved = [one.lsn for one in copied if one.lsn > proved_lsn and one.started_us not in known]
+    if not unproved or is_rewound(standing, server):
+        return None
+    found = min((one for one in (*applied, standing.witness) if one.commit_lsn >= max(unproved)), default=None)
+    if found is None:
+        raise SourceReplaced(
+            f"{place_of(source)}: its server was started anew, slot {server.slot_name} stands at"
+            f" {lsn.render(confirmed_lsn)}, and nothing proves that it has what was copied as of"
+            f" {lsn.render(max(unproved))}: an older backup may have been restored",
+            hint=RESYNC_HINT,
+        )
+    return found
+
+
 def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     since = standing.confirmed_lsn or applied_lsn
     missing = f"the changes between {lsn.render(since)} and {lsn.render(server.wal_lsn)} are missing"
@@ -101,13 +147,13 @@ def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> 
 _MOVED = "was advanced by someone else"
 
 
-def hint(why: str, file: object) -> str:
-    """Return what to do when the stream is lost; `file` holds what kuvasz noted of the source."""
+def hint(why: str, place: str) -> str:
+    """Return what to do when the stream is lost; what kuvasz noted of the source is at `place`."""
     if _MOVED not in why:
         return RESYNC_HINT
     return (
         f"{RESYNC_HINT}. Only if another kuvasz with a state folder of its own ran meanwhile, nothing is missing:"
-        f" then remove {file}"
+        f" then remove {place}"
     )
 
 

@@ -113,8 +113,18 @@ def refusals(
     name: str,
     tables: Iterable[SourceTable],
     operations: Sequence[str] = ALL_OPERATIONS,
+    *,
+    wanted: Collection[int] = (),
 ) -> dict[TableName, SourceRefused]:
     """Return which tables the publication cannot have as they are wanted, and why; the others can be published.
+
+    Args:
+        connection: To the source.
+        current: As the catalog has it; None if there is none.
+        name: Its name.
+        tables: That it is to publish.
+        operations: Of them.
+        wanted: OIDs of all tables that the source's stream is to have, in whatever publication.
 
     Raises:
         SourceError: A query failed.
@@ -124,6 +134,8 @@ def refusals(
     for table in tables:
         try:
             _check(table, operations)
+            if (inside := within_wanted(table, wanted)) is not None:
+                raise inside
             if current is not None:
                 _check_members(current, [table])
         except SourceRefused as error:
@@ -336,15 +348,42 @@ def partial(name: str, table: SourceTable, what: str) -> SourceRefused:
     )
 
 
-def _check_root(current: Publication, table: SourceTable) -> None:
-    root = table.parent
-    if root is None or not (current.is_for_all or root.schema in current.schemas):
-        return
-    raise SourceRefused(
-        f"publication {current.name} publishes {root} as well, so changes of its partition {table.table} come as"
+def within_wanted(table: SourceTable, wanted: Collection[int]) -> SourceRefused | None:
+    """Return the error of a partition that is wanted beside what it is a partition of; None if it is not.
+
+    Args:
+        table: It.
+        wanted: OIDs of all tables that are wanted.
+    """
+    above = next((one for one in reversed(table.ancestors) if one.oid in wanted), None)
+    if above is None:
+        return None
+    return SourceRefused(
+        f"table {table.table} is a partition of {above.table}, which the map takes in as well: its changes come as"
         " changes of that",
-        hint=f"name {root} in the map, or drop the publication: kuvasz makes one of the tables that it needs",
+        hint=f"take one of the two out of the map, or detach {table.table}",
     )
+
+
+def within_published(name: str, table: SourceTable) -> SourceRefused:
+    """Return the error of a partition whose changes come as those of another table.
+
+    Args:
+        name: Of the publication.
+        table: It.
+    """
+    roots = " or ".join(str(ancestor.table) for ancestor in reversed(table.ancestors))
+    return SourceRefused(
+        f"publication {name} publishes {roots} as well, so changes of its partition {table.table} come as"
+        " changes of that",
+        hint=f"name {roots} in the map, or drop the publication: kuvasz makes one of the tables that it needs",
+    )
+
+
+def _check_root(current: Publication, table: SourceTable) -> None:
+    # Who names an ancestor beside it in the publication is another matter: a member nobody wants is taken out.
+    if any(current.is_for_all or one.table.schema in current.schemas for one in table.ancestors):
+        raise within_published(current.name, table)
 
 
 def _settings(current: Publication, operations: Sequence[str]) -> list[str]:
@@ -390,4 +429,6 @@ __all__ = [
     "plan",
     "reconcile",
     "refusals",
+    "within_published",
+    "within_wanted",
 ]

@@ -35,6 +35,9 @@ PLUGIN = "pgoutput"
 _OPTION_LIST_SINCE = 150000
 _FAILOVER_SINCE = 170000
 
+#: When the server was started, µs since 1970 UTC (manual, section 9.27 "System Information Functions").
+STARTED_US = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint"
+
 # to_jsonb, so that columns a version lacks are simply absent.
 _DESCRIBE = """
 SELECT to_jsonb(s), pg_wal_lsn_diff(
@@ -117,13 +120,22 @@ class ExportedSnapshot:
         snapshot_name: For ``SET TRANSACTION SNAPSHOT``.
         consistent_point: The LSN that borders on the snapshot: what commits later is streamed.
         taken_us: When it was taken, by the source's clock, µs since 1970 UTC.
+        started_us: When the server was started that has it, the same.
     """
 
     def __init__(
-        self, pgconn: pq.abc.PGconn, *, slot: str, snapshot_name: str, consistent_point: int, taken_us: int
+        self,
+        pgconn: pq.abc.PGconn,
+        *,
+        slot: str,
+        snapshot_name: str,
+        consistent_point: int,
+        taken_us: int,
+        started_us: int,
     ) -> None:
         self._pgconn = pgconn
         self.taken_us = taken_us
+        self.started_us = started_us
         self.slot = slot
         self.snapshot_name = snapshot_name
         self.consistent_point = consistent_point
@@ -199,7 +211,8 @@ def create(
     pgconn = conninfos.connect_pq(conninfo, f"create slot {name}")
     try:
         command = _command(name, pgconn.server_version, temporary=temporary, failover=failover and not temporary)
-        ahead_us = _ahead_us(pgconn, conninfo)
+        now_us, started_us = _clock(pgconn, conninfo)
+        ahead_us = now_us - time.time_ns() // 1000
         result = _wait(pgconn, command, conninfo, on_waiting, look_every_s)
         taken_us = time.time_ns() // 1000 + ahead_us
         if result.status != pq.ExecStatus.TUPLES_OK:
@@ -216,6 +229,7 @@ def create(
         snapshot_name=snapshot_name.decode(),
         consistent_point=lsn.parse(point.decode()),
         taken_us=taken_us,
+        started_us=started_us,
     )
 
 
@@ -258,7 +272,8 @@ def timeline_history(url: str, timeline: int) -> str:
     conninfo = conninfos.replication_conninfo(url)
     pgconn = conninfos.connect_pq(conninfo, "read a timeline's history")
     try:
-        result = pgconn.exec_(f"TIMELINE_HISTORY {int(timeline)}".encode())
+        with failure.translated(conninfos.location(conninfo), "read a timeline's history"):
+            result = conninfos.execute(pgconn, f"TIMELINE_HISTORY {int(timeline)}")
         if result.status != pq.ExecStatus.TUPLES_OK:
             text = result.get_error_message()
             raise failure.of(None, text, place=conninfos.location(conninfo), doing="read a timeline's history")
@@ -317,12 +332,22 @@ def _command(name: str, version: int, *, temporary: bool, failover: bool) -> str
     return f"CREATE_REPLICATION_SLOT {sql.identifier(name)}{kind} LOGICAL {PLUGIN} {options}"
 
 
-def _ahead_us(pgconn: pq.abc.PGconn, conninfo: str) -> int:
-    """Return how far the server's clock is ahead of ours; it cannot be asked once the snapshot is there."""
+def _clock(pgconn: pq.abc.PGconn, conninfo: str) -> tuple[int, int]:
+    """Return what time it is at the server and when that was started; asked before the snapshot is there.
+
+    Raises:
+        SourceError: The query failed.
+    """
     with failure.translated(conninfos.location(conninfo), "read the clock"):
-        result = pgconn.exec_(b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-        now = result.get_value(0, 0) if result.status == pq.ExecStatus.TUPLES_OK else None
-    return 0 if now is None else int(now) - time.time_ns() // 1000
+        result = conninfos.execute(
+            pgconn, f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, {STARTED_US}"
+        )
+    now, started = (
+        (result.get_value(0, 0), result.get_value(0, 1)) if result.status == pq.ExecStatus.TUPLES_OK else (None, None)
+    )
+    if now is None or started is None:
+        raise failure.of(None, result.get_error_message(), place=conninfos.location(conninfo), doing="read the clock")
+    return int(now), int(started)
 
 
 def _wait(
@@ -372,8 +397,8 @@ def _cancel(pgconn: pq.abc.PGconn) -> None:
     if pgconn.status != pq.ConnStatus.OK:
         return
     with contextlib.suppress(psycopg.Error):
-        pgconn.get_cancel().cancel()
-        while pgconn.get_result() is not None:  # until the server has cleaned up
+        conninfos.cancel(pgconn)
+        while conninfos.answer(pgconn) is not None:  # until the server has cleaned up
             pass
 
 

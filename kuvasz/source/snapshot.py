@@ -4,8 +4,9 @@ A `CopyRange` is a request that travels pickled to a Spark executor and is carri
 heap blocks through a TID range scan (PostgreSQL 14), in the same text form as the stream's.
 
 VACUUM FULL, CLUSTER and a rewriting ALTER TABLE move rows to a new file between one range and the next, TRUNCATE
-empties it; ranges over two files would miss or repeat rows. So each range takes its lock first and then compares
-the table's file with the one the snapshot knew.
+empties it; ranges over two files would miss or repeat rows. And names are looked up in the catalog of now: a table or
+a column that took the name of another one would be read in its place. So each range takes its lock first and then
+compares file and names with those the snapshot knew; and when the last range is read, `Names` are compared once more.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from psycopg import pq
 from kuvasz.errors import SourceError
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import copy_out, failure, sql
+from kuvasz.source.catalog import entries
 from kuvasz.source.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kuvasz.model import TableName
+    from kuvasz.source.catalog.table import SourceTable
 
 _MOVED_HINT = "it is copied again with a new snapshot"
 
@@ -93,24 +96,28 @@ class CopyRange:
 
     def _begin(self, pgconn: pq.abc.PGconn, place: str, doing: str) -> None:
         with failure.translated(place, doing):
-            result = pgconn.exec_(self._opening().encode())
+            result = conninfos.execute(pgconn, self._opening())
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise self._refusal(result, place, doing)
         if result.ntuples != 1 or result.get_value(0, 0) != b"t":
-            what = "the table was rewritten or renamed meanwhile"
+            what = "the table, or a column of it, was rewritten or renamed meanwhile"
             raise SourceError(f"{place}: cannot {doing}: {what}", hint=_MOVED_HINT)
 
     def _opening(self) -> str:
-        """Return the statements of one round trip; the last asks whether the file is the snapshot's."""
+        """Return the statements of one round trip; the last asks whether file and names are the snapshot's."""
         name = sql.qualified(self.table)
+        columns = ", ".join(sql.literal(column) for column in self.columns)
         return (
             f"{opening(self.snapshot_name)} SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
             # One range is one process at the source; how many there are is copy_parallelism's to say.
             " SET LOCAL max_parallel_workers_per_gather = 0;"
             f" SELECT FROM ONLY {name} WHERE false;"
-            # The catalog's row is the snapshot's, the function's answer is of this moment.
-            " SELECT c.relfilenode = pg_relation_filenode(c.oid) FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            # The catalog's rows are the snapshot's, the functions' answers are of this moment.
+            f" SELECT c.relfilenode = pg_relation_filenode(c.oid) AND c.oid = to_regclass({sql.literal(name)})"
+            f" AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ({columns})"
+            " AND (pg_identify_object_as_address('pg_class'::regclass, c.oid, a.attnum)).object_names[3]"
+            " IS DISTINCT FROM a.attname::text)"
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE n.nspname = {sql.literal(self.table.schema)} AND c.relname = {sql.literal(self.table.name)};"
         )
 
@@ -122,6 +129,52 @@ class CopyRange:
         grant = f"GRANT SELECT ON {sql.qualified(self.table)} TO …; and GRANT USAGE ON SCHEMA"
         mend = f"{grant} {sql.identifier(self.table.schema)} TO …;"
         return failure.of(state, message, place=place, doing=doing, mend=mend)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the statements of a copy name, as its snapshot shows the catalog.
+
+    A partition that was dropped meanwhile is passed over: what was read of it was compared by each range.
+    """
+
+    table: TableName
+    oid: int
+    oids: frozenset[int]  #: those of all partitions, too
+    seen: frozenset[entries.Entry] = dataclasses.field(repr=False)
+
+    @classmethod
+    def of(cls, connection: psycopg.Connection[Any], table: SourceTable) -> Names:
+        """Return the names of a table and its partitions.
+
+        Args:
+            connection: A session under the snapshot.
+            table: As it was seen there.
+
+        Raises:
+            SourceError: The query failed.
+        """
+        oid = table.relation.oid
+        oids = frozenset({oid, *(leaf.oid for leaf in table.leaves)})
+        return cls(table=table.table, oid=oid, oids=oids, seen=entries.load(connection, oids))
+
+    def check(self, url: str, hint: str = _MOVED_HINT) -> None:
+        """Make sure that all that was read up to now was read of what the snapshot shows.
+
+        Args:
+            url: Of an ordinary session at the same server, outside the snapshot.
+            hint: What follows.
+
+        Raises:
+            SourceError: Nobody knows, for a name was given to something else, or an entry was altered.
+        """
+        with contextlib.closing(conninfos.connect(url)) as connection:
+            now = entries.load(connection, self.oids)
+        if changed := entries.changed(self.seen, now, self.oid):
+            which = ", ".join(map(str, changed))
+            what = f"cannot read {self.table} as it was: {which} was altered or renamed meanwhile"
+            message = f"{conninfos.location(url)}: {what}"
+            raise SourceError(message, hint=hint)
 
 
 def opening(snapshot_name: str) -> str:

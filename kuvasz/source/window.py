@@ -15,7 +15,7 @@ import numpy as np
 from psycopg import pq
 
 from kuvasz.decode import messages
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, place_of
 from kuvasz.model import POSTGRES_EPOCH_US, Segment, Transactions, Truncation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
@@ -55,7 +55,7 @@ class Window:
         source: str,
     ) -> None:
         self._pgconn = pgconn
-        self._place = f"source {source}"
+        self._place = place_of(source)
         self._doing = f"stream slot {slot}"
         self._table = table
         self._assembler = Assembler(source, self, types, 64 << 20)

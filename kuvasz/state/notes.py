@@ -1,90 +1,91 @@
-"""What must be known of tables after a restart and stands nowhere else: a file in the state folder.
+"""All notes of tables as they are now; each change is kept before it counts.
 
 A table's position, and that it lacks one and is to be copied, stand in the lake with its rows. Here is the rest: what
-a person wanted (paused, to be copied again) and since when a table fails. It is a file, not a property of the lake's
-table, because the lake may be what fails, and a table that was never made can be paused or fail too. Without the
-file nothing is lost or wrong: paused tables follow again, and errors are new.
+a person wanted (paused, to be copied again) and since when a table fails. It is not a property of the lake's table,
+because the lake may be what fails, and a table that was never made can be paused or fail too.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import os
-from collections.abc import Mapping
-from pathlib import Path
-
 from kuvasz.errors import StateError
+from kuvasz.events import Event, EventLog
+from kuvasz.state.ports import Note, NoteStore, TableKey
 
-FILE = "tables.json"
-
-#: (target, source) -> note.
-Notes = Mapping[tuple[str, str], "Note"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What is noted of one table of one source; the times are unix seconds."""
-
-    paused_at: float | None = None
-    is_resync_due: bool = False  #: it is to be copied again, and its position may not be gone from the lake yet
-    is_repair: bool = False  #: what differs is to be copied, not all of it
-    failed_at: float | None = None  #: of the first of a row of errors
-    message: str = ""
-    hint: str | None = None
+_log = EventLog(__name__)
 
 
-class NoteFile:
-    """The file.
+class TableNotes:
+    """The notes. Whoever uses them has a lock of his own.
 
     Args:
-        folder: The state folder; made when there is something to note.
+        store: Where they are kept over restarts.
+
+    Raises:
+        StateError: They cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE
+    def __init__(self, store: NoteStore) -> None:
+        self._store = store
+        self._notes = store.all()
+        self._unkept: dict[TableKey, Note] = {}
 
-    def load(self) -> dict[tuple[str, str], Note]:
-        """Return all notes; none if there is no file.
+    def get(self, target: str, source: str) -> Note | None:
+        """Return what is noted of a table; None if nothing ever was."""
+        return self._notes.get((target, source))
+
+    def put(self, target: str, source: str, note: Note) -> None:
+        """Note something of a table in place of what was.
 
         Raises:
-            StateError: The file cannot be read.
+            StateError: It cannot be written: all is as before.
+        """
+        key = target, source
+        if not self._says_else(key, note):
+            return
+        before, unkept = self._notes.get(key), self._unkept.get(key)
+        try:
+            self._keep(key, note)
+        except StateError:
+            _restore(self._notes, key, before)
+            _restore(self._unkept, key, unkept)
+            raise
+
+    def put_failure(self, target: str, source: str, note: Note) -> None:
+        """Note since when a table fails, or no more: not worth anything's end where the disk has no room.
+
+        What cannot be kept is kept with the next that can.
         """
         try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-            return {(entry.pop("target"), entry.pop("source")): Note(**entry) for entry in found["tables"]}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(
-                f"{self._file} cannot be read: {error}",
-                hint="restore it, or remove it: paused tables then follow again",
-            ) from error
+            if self._says_else((target, source), note):
+                self._keep((target, source), note)
+        except StateError as error:
+            _log.tell(Event.NOTE_FAILED, table=target, source=source, error=str(error))
 
-    def save(self, notes: Notes) -> None:
-        """Replace the file; after a crash it is the old one or the new one.
+    def remove(self, target: str, source: str) -> None:
+        """Forget a table.
 
         Raises:
             StateError: It cannot be written.
         """
-        tables = [
-            {"target": target, "source": source, **dataclasses.asdict(note)}
-            for (target, source), note in sorted(notes.items())
-            if note != Note()
-        ]
-        fresh = self._file.with_suffix(".new")
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w", encoding="utf-8") as stream:
-                json.dump({"tables": tables}, stream, indent=1)
-                stream.flush()
-                os.fsync(stream.fileno())
-            fresh.replace(self._file)
-        except OSError as error:
-            raise StateError(
-                f"{self._file} cannot be written: {(error.strerror or str(error)).lower()}",
-                hint="make room, or choose another folder for `pipeline.state`",
-            ) from error
+        if (target, source) in self._notes:
+            self._keep((target, source), Note())
+            del self._notes[target, source]
+
+    def _says_else(self, key: TableKey, note: Note) -> bool:
+        """Whether a note differs from what is kept."""
+        return key in self._unkept or self._notes.get(key, Note()) != note
+
+    def _keep(self, key: TableKey, note: Note) -> None:
+        self._notes[key] = self._unkept[key] = note
+        self._store.put(self._unkept)
+        self._unkept.clear()
 
 
-__all__ = ["FILE", "Note", "NoteFile", "Notes"]
+def _restore(notes: dict[TableKey, Note], key: TableKey, before: Note | None) -> None:
+    if before is None:
+        notes.pop(key, None)
+    else:
+        notes[key] = before
+
+
+__all__ = ["TableNotes"]

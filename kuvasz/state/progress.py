@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import threading
 
 from kuvasz.config import names
@@ -41,7 +42,7 @@ class _WorkerShare:
 
 
 class _Source:
-    __slots__ = ("confirmable", "epoch", "holds", "lanes", "pending", "received", "routed")
+    __slots__ = ("confirmable", "epoch", "holds", "lanes", "numbers", "pending", "received", "routed")
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -49,8 +50,9 @@ class _Source:
         self.routed = 0
         self.confirmable = 0
         self.lanes: dict[int, _WorkerShare] = {}
-        self.holds: set[str] = set()
-        self.pending: dict[str, collections.deque[int]] = {}  # what stepped aside -> what is durable before each
+        self.holds: dict[str, int] = {}  # name -> number of the hold
+        self.numbers = itertools.count(1)
+        self.pending: dict[str, dict[int, int]] = {}  # what stepped aside -> number -> what is durable before it
 
     def lane(self, worker: int) -> _WorkerShare:
         return self.lanes.setdefault(worker, _WorkerShare())
@@ -58,7 +60,7 @@ class _Source:
     def advance(self) -> None:
         """Move `confirmable` to where it may stand now."""
         if not self.holds:
-            aside = [pending[0] for pending in self.pending.values()]
+            aside = [min(pending.values()) for pending in self.pending.values()]
             self.confirmable = max(self.confirmable, min([self.floor(), *aside]))
 
     def floor(self) -> int:
@@ -132,19 +134,31 @@ class Progress:
                 lane.undurable[0] = _Undurable(floor=lane.durable, through=lane.undurable[0].through)
             entry.advance()
 
-    def hold(self, source: str, name: str) -> None:
+    def hold(self, source: str, name: str) -> int:
         """Keep the confirmable LSN where it is until `name` is released: a table is copying, paused, in error.
 
         One of several tables that are one target holds under a name of its own (`names.member_name`).
+
+        Returns:
+            The hold's number, for `release`.
         """
         with self._lock:
-            self._source(names.source_of(source)).holds.add(_hold(source, name))
+            entry = self._source(names.source_of(source))
+            entry.holds[_hold(source, name)] = number = next(entry.numbers)
+            return number
 
-    def release(self, source: str, name: str) -> None:
-        """Undo `hold`; without effect if it was not held."""
+    def release(self, source: str, name: str, number: int | None = None) -> None:
+        """Undo `hold`; without effect if it was not held.
+
+        Args:
+            source: The source, or a member of it.
+            name: What holds it.
+            number: Of the hold to be undone; it stays if another thread has held anew since. None: whichever it is.
+        """
         with self._lock:
             entry = self._source(names.source_of(source))
-            entry.holds.discard(_hold(source, name))
+            if number is None or entry.holds.get(_hold(source, name)) == number:
+                entry.holds.pop(_hold(source, name), None)
             entry.advance()
 
     def held(self, source: str) -> frozenset[str]:
@@ -173,22 +187,26 @@ class Progress:
             entry = self._source(source)
             return bool(entry.pending) or any(lane.undurable for lane in entry.lanes.values())
 
-    def step_aside(self, source: str, target: str) -> None:
+    def step_aside(self, source: str, target: str) -> int:
         """Confirm nothing of what a worker is about to call durable until its part of a target `came_through`.
 
-        So that all else may count as durable meanwhile. It counts: each call needs its own, in the same order.
+        So that all else may count as durable meanwhile.
+
+        Returns:
+            A number, for `came_through`.
         """
         with self._lock:
             entry, name = self._source(names.source_of(source)), _hold(source, target)
-            entry.pending.setdefault(name, collections.deque()).append(entry.floor())
+            number = next(entry.numbers)
+            entry.pending.setdefault(name, {})[number] = entry.floor()
+            return number
 
-    def came_through(self, source: str, target: str) -> None:
-        """Undo the oldest `step_aside`."""
+    def came_through(self, source: str, target: str, number: int) -> None:
+        """Undo one `step_aside`: those of one table may come through in any order."""
         with self._lock:
             entry, name = self._source(names.source_of(source)), _hold(source, target)
-            pending = entry.pending.get(name)
-            if pending:
-                pending.popleft()
+            pending = entry.pending.get(name, {})
+            pending.pop(number, None)
             if not pending:
                 entry.pending.pop(name, None)
             entry.advance()

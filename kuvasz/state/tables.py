@@ -5,23 +5,22 @@
 
 After a restart most states are found again from the positions in the lake. What is not to be found there is noted in
 the state folder: that a table is paused, that it is to be copied again, and since when it fails
-(`kuvasz.state.notes`).
+(`kuvasz.state.ports.Note`).
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
-import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kuvasz.config import names
-from kuvasz.errors import KuvaszError, ParkedLost, StateError, TableError
-from kuvasz.state.notes import Note, NoteFile
-
-_log = logging.getLogger(__name__)
+from kuvasz.errors import KuvaszError, ParkedLost, TableError
+from kuvasz.state.notes import TableNotes
+from kuvasz.state.ports import Note, NoteStore
 
 
 class State(enum.Enum):
@@ -33,6 +32,10 @@ class State(enum.Enum):
     STREAMING = "streaming"
     PAUSED = "paused"
     ERROR = "error"
+
+
+_FOLLOWING = frozenset({State.CATCHING_UP, State.STREAMING})
+_STOPPED = frozenset({State.PAUSED, State.ERROR})
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -85,32 +88,36 @@ _COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "commits", "copie
 class TableStates:
     """All tables. The clocks are parameters so that tests can turn them.
 
+    Large because every change is looked at, made and noted in one step, under one lock.
+
     Args:
+        notes: Where they are kept over restarts.
         clock: Monotonic seconds.
         wall: Unix seconds.
-        file: Where notes are kept over restarts; None for nowhere.
     """
 
     def __init__(
         self,
+        notes: NoteStore,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        file: NoteFile | None = None,
     ) -> None:
         self._clock = clock
         self._wall = wall
-        self._file = file
+        self._notes = TableNotes(notes)
         self._lock = threading.Lock()
         self._states: dict[tuple[str, str], TableState] = {}
+        # What is asked for all the time must not cost what all tables of all sources do.
+        self._of_source: dict[str, dict[tuple[str, str], TableState]] = {}
+        self._catching_up: dict[tuple[str, str], TableState] = {}
         self._epochs: dict[tuple[str, str], int] = {}
-        self._notes: dict[tuple[str, str], Note] = {} if file is None else file.load()
 
     def add(self, target: str, source: str, table: str) -> None:
         """Make a table known, in the state that was noted of it."""
         with self._lock:
             if (target, source) in self._states:
                 return
-            note = self._notes.get((target, source)) or self._note_of_all(target, source)
+            note = self._notes.get(target, source) or self._note_of_all(target, source)
             made = TableState(target=target, source=source, table=table, since=self._clock())
             made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
             if note.failed_at is not None:
@@ -120,12 +127,13 @@ class TableStates:
                 made.state, made.is_paused = State.PAUSED, True
                 made.since = self._monotonic(note.paused_at)
             self._states[target, source] = made
+            self._of_source.setdefault(made.database, {})[target, source] = made
 
     def _note_of_all(self, target: str, source: str) -> Note:
         """Return what was noted of all tables that are one target, while nobody knew them one by one."""
-        note = self._notes.get((target, names.source_of(source)), Note())
+        note = self._notes.get(target, names.source_of(source)) or Note()
         if names.member_of(source):
-            self._note((target, source), note)
+            self._notes.put(target, source, note)
         return note
 
     def spread(self, source: str) -> None:
@@ -133,15 +141,16 @@ class TableStates:
         with self._lock:
             known = {target for target, name in self._states if names.source_of(name) == source and name != source}
             for target in known:
-                self._note((target, source), Note())
+                self._notes.put(target, source, Note())
 
     def remove(self, target: str, source: str) -> None:
         """Forget a table that is no longer at its source, and what was noted of it."""
         with self._lock:
             self._states.pop((target, source), None)
+            self._of_source.get(names.source_of(source), {}).pop((target, source), None)
+            self._catching_up.pop((target, source), None)
             self._epochs.pop((target, source), None)
-            if self._notes.pop((target, source), None) is not None and self._file is not None:
-                self._file.save(self._notes)
+            self._notes.remove(target, source)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
         """Note that a table has another name at its source, and perhaps not the one in the map."""
@@ -149,8 +158,16 @@ class TableStates:
             found = self._states[target, source]
             found.table, found.mapped = table, mapped
 
-    def set(self, target: str, source: str, state: State, error: KuvaszError | None = None) -> None:
-        """Change a table's state, unless it was removed meanwhile.
+    def set(
+        self,
+        target: str,
+        source: str,
+        state: State,
+        error: KuvaszError | None = None,
+        *,
+        hold: Callable[[], object] | None = None,
+    ) -> None:
+        """Change a table's state, unless it was removed meanwhile; one that followed is held in the same moment.
 
         A paused table stays paused, but for the copy that is under way. Whatever else is wrong with it is looked at
         when it is resumed; that its parked changes are lost is shown, for waiting makes it no better.
@@ -158,50 +175,99 @@ class TableStates:
         with self._lock:
             found = self._states.get((target, source))
             if found is not None:
+                if hold is not None and found.state in _FOLLOWING and state not in _FOLLOWING:
+                    hold()
                 self._set(found, state, error)
+
+    def fail(
+        self,
+        target: str,
+        error: KuvaszError,
+        *,
+        hold: Callable[[str], object],
+        is_due: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Put a target into error for all of its sources that follow; each is held in the same moment.
+
+        Args:
+            target: It.
+            error: Why.
+            hold: Given a source, keeps it where it is.
+            is_due: Asked in that moment: whoever has the failure behind him lets sources follow again.
+
+        Returns:
+            Whether any did.
+        """
+        with self._lock:
+            following = [
+                found for (name, _), found in self._states.items() if name == target and found.state in _FOLLOWING
+            ]
+            if not following or not is_due():
+                return False
+            for found in following:
+                hold(found.source)
+                self._set(found, State.ERROR, error)
+            return True
+
+    def promote(self, seen: TableState) -> None:
+        """Call a table streaming that was seen to catch up, and has; not if anything has happened to it since."""
+        with self._lock:
+            found = self._states.get((seen.target, seen.source))
+            if found is not None and (found.state, found.since) == (State.CATCHING_UP, seen.since):
+                self._set(found, State.STREAMING)
+
+    def release(self, target: str, source: str, release: Callable[[], object]) -> bool:
+        """Release a table's source if the table follows, and return whether it does.
+
+        Whoever stops it meanwhile, in whatever thread, has held the source before this, or does so after it.
+        """
+        with self._lock:
+            found = self._states.get((target, source))
+            is_following = found is not None and found.state in _FOLLOWING
+            if is_following:
+                release()
+            return is_following
 
     def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
         if found.is_paused and state is not State.COPYING:
             state, error = State.PAUSED, error if isinstance(error, ParkedLost) else None
-        key = (found.target, found.source)
-        note = self._notes.get(key, Note())
+        note = self._notes.get(found.target, found.source) or Note()
         if found.state is not state:
             found.since = self._clock()
         found.state = state
+        if state is State.CATCHING_UP:
+            self._catching_up[found.target, found.source] = found
+        else:
+            self._catching_up.pop((found.target, found.source), None)
         found.error = error
         found.retry_at = None
         if error is not None:
             failed_at = self._wall() if note.failed_at is None else note.failed_at
             found.since = self._monotonic(failed_at)
             note = dataclasses.replace(note, failed_at=failed_at, message=error.message, hint=error.hint)
-            self._note_error(key, note)
+            self._notes.put_failure(found.target, found.source, note)
         elif state in {State.STREAMING, State.PAUSED}:
-            self._note_error(key, dataclasses.replace(note, failed_at=None, message="", hint=None))
+            mended = dataclasses.replace(note, failed_at=None, message="", hint=None)
+            self._notes.put_failure(found.target, found.source, mended)
 
     def _monotonic(self, unix_s: float) -> float:
         return self._clock() - (self._wall() - unix_s)
 
-    def _note(self, key: tuple[str, str], note: Note) -> None:
-        if self._notes.get(key, Note()) != note:
-            self._notes[key] = note
-            if self._file is not None:
-                self._file.save(self._notes)
+    def pause(self, target: str, source: str, *, hold: Callable[[], object] | None = None) -> None:
+        """Have a table stay where it is until `unpause`, over restarts too; a copy under way is finished first.
 
-    def _note_error(self, key: tuple[str, str], note: Note) -> None:
-        """Note since when a table fails, or no more: not worth anything's end where the disk has no room."""
-        try:
-            self._note(key, note)
-        except StateError as error:
-            _log.warning("the state of a table could not be kept", extra={
-                "event": "note_failed", "table": key[0], "source": key[1], "error": str(error)})  # fmt: skip
+        Its source is held in the same moment, before anybody sees that its changes are no longer applied.
 
-    def pause(self, target: str, source: str) -> None:
-        """Have a table stay where it is until `unpause`, over restarts too; a copy under way is finished first."""
+        Raises:
+            StateError: It cannot be noted; nothing has changed then.
+        """
         with self._lock:
             found = self._states[target, source]
+            note = self._notes.get(target, source) or Note()
+            self._notes.put(target, source, dataclasses.replace(note, paused_at=self._wall()))
+            if hold is not None:
+                hold()
             found.is_paused = True
-            key = (target, source)
-            self._note(key, dataclasses.replace(self._notes.get(key, Note()), paused_at=self._wall()))
             if found.state is not State.COPYING:
                 self._set(found, State.PAUSED, found.error)
 
@@ -209,9 +275,9 @@ class TableStates:
         """Undo `pause`; the table is new until its source takes it up again."""
         with self._lock:
             found = self._states[target, source]
+            note = self._notes.get(target, source) or Note()
+            self._notes.put(target, source, dataclasses.replace(note, paused_at=None))
             found.is_paused = False
-            key = (target, source)
-            self._note(key, dataclasses.replace(self._notes.get(key, Note()), paused_at=None))
             if found.state is State.PAUSED:
                 self._set(found, State.NEW)
 
@@ -224,10 +290,9 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None:
                 return
+            note = self._notes.get(target, source) or Note()
+            self._notes.put(target, source, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
             found.is_resync_due, found.is_repair = is_due, is_repair
-            key = (target, source)
-            note = self._notes.get(key, Note())
-            self._note(key, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
 
     def get(self, target: str, source: str) -> TableState:
         """Return a copy of a table's state; one that was removed meanwhile is in error."""
@@ -239,14 +304,32 @@ class TableStates:
                 else (dataclasses.replace(found))
             )
 
-    def activate(self, target: str, source: str, epoch: int) -> None:
-        """Let changes be applied that come with this epoch of the reader or a later one.
+    def activate(self, target: str, source: str, epoch: int) -> bool:
+        """Let changes be applied that come with this epoch of the reader or a later one; returns whether they are.
 
-        What an earlier connection left in the inbox begins behind a gap: it must never be applied.
+        What an earlier connection left in the inbox begins behind a gap: it must never be applied. A table that was
+        stopped, in whatever thread, stays so.
         """
         with self._lock:
+            found = self._states.get((target, source))
+            if found is None or found.state in _STOPPED:
+                return False
             self._epochs[target, source] = epoch
-        self.set(target, source, State.CATCHING_UP)
+            self._set(found, State.CATCHING_UP)
+            return found.state is State.CATCHING_UP
+
+    def go_on(self, target: str, source: str, epoch: int) -> bool:
+        """Let a table that follows do so from another epoch on; returns whether it does.
+
+        One that was stopped, in whatever thread, stays so: what came for it meanwhile was left out.
+        """
+        with self._lock:
+            found = self._states.get((target, source))
+            if found is None or found.state not in _FOLLOWING:
+                return False
+            self._epochs[target, source] = epoch
+            self._set(found, State.CATCHING_UP)
+            return True
 
     def is_active(self, target: str, source: str, epoch: int) -> bool:
         """Whether streamed changes of this table that came with this epoch are to be applied."""
@@ -256,18 +339,12 @@ class TableStates:
         """Whether the table follows the stream."""
         with self._lock:
             found = self._states.get((target, source))
-            return found is not None and found.state in {State.CATCHING_UP, State.STREAMING}
+            return found is not None and found.state in _FOLLOWING
 
     def sources_of(self, target: str) -> list[str]:
         """Return the sources that feed a target."""
         with self._lock:
             return [source for name, source in self._states if name == target]
-
-    def retry_at(self, target: str, source: str, at: float | None) -> None:
-        """Set the time of the next attempt, monotonic seconds."""
-        with self._lock:
-            if (target, source) in self._states:
-                self._states[target, source].retry_at = at
 
     def note(self, target: str, source: str, **facts: float) -> None:
         """Set facts; rows, commits and copies are added, and the newest commit time stays."""
@@ -282,8 +359,16 @@ class TableStates:
                     value = max(value, found.last_commit_us)  # noqa: PLW2901 (a commit without rows has none)
                 setattr(found, name, value)
 
-    def snapshot(self) -> list[TableState]:
-        """Return copies of all states, by source and target."""
+    def snapshot(self, source: str | None = None) -> list[TableState]:
+        """Return copies of all states, or of those of one source, by source and target."""
         with self._lock:
-            found = [dataclasses.replace(state) for state in self._states.values()]
-        return sorted(found, key=lambda state: (state.source, state.target))
+            return _copied(self._states if source is None else self._of_source.get(source, {}))
+
+    def catching_up(self) -> list[TableState]:
+        """Return copies of the states of the tables that are catching up, by source and target."""
+        with self._lock:
+            return _copied(self._catching_up)
+
+
+def _copied(states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
+    return sorted(map(copy.copy, states.values()), key=lambda state: (state.source, state.target))

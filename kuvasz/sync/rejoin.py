@@ -8,22 +8,23 @@ to be copied again: the position that is gone from the lake).
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, SourceError, StateError
-from kuvasz.source.reader import Reader
+from kuvasz.events import Event, EventLog
+from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.tables.copies import Copies
-from kuvasz.sync.tables.parked_tables import ParkedTables
+from kuvasz.sync.tables.parking import Parking
 from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.replays import Replays
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: Seconds between two looks whether no copy is torn any more.
 _LOOK_S = 1.0
@@ -34,11 +35,12 @@ class Rejoin:
 
     Args:
         context: Of the source.
-        preparation: Refuses tables.
+        preparation: Knows of which tables nobody can tell whether the lake has rows.
         setup: Looks at them.
         copies: Copies them.
         parking: Moves tables, too: never both at once.
         stream: That they follow.
+        replays: Give them what is parked of them first.
     """
 
     def __init__(
@@ -47,22 +49,24 @@ class Rejoin:
         preparation: Preparation,
         setup: SourceSetup,
         copies: Copies,
-        parking: ParkedTables,
+        parking: Parking,
         stream: Stream,
+        replays: Replays,
     ) -> None:
-        self._shared = context.shared
+        self._context = context
         self._source_tables = context.source_tables
-        self._lifetime = context.lifetime
         self._requests = context.requests
         self._preparation = preparation
         self._setup = setup
         self._copies = copies
-        self._parking = parking
+        self._moving = parking.moving
         self._stream = stream
+        self._replays = replays
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
 
     def begin(self, new: Iterable[SourceTableSpec]) -> None:
         """Begin with the tables that a new connection finds without rows."""
+        self._replays.begin()
         self._due = asyncio.Queue()
         for spec in new:
             self._due.put_nowait(spec)
@@ -74,22 +78,34 @@ class Rejoin:
             spec = await self._due.get()
             await self._copies.beside(spec, system_id)
             if source_tables.look(spec).is_resync_due:
+                if source_tables.state(spec) is State.COPYING:
+                    source_tables.set(spec, State.NEW)
                 self._requests.add(spec.key)
             elif source_tables.is_paused(spec):
                 source_tables.set(spec, State.PAUSED)
             elif source_tables.position(spec) is not None and source_tables.state(spec) is not State.ERROR:
-                await self._stream.rejoin([spec], reader)
+                await self._rejoin([spec], reader)
 
     async def run(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""
         while True:
             ready = []
             for spec in self._source_tables.known(await self._requests.next()):
-                async with self._parking.moving:
+                async with self._moving:
                     if await self._readmit(spec):
                         ready.append(spec)
             if ready:
-                await self._stream.rejoin(ready, reader)
+                await self._rejoin(ready, reader)
+
+    async def _rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
+        """Let tables follow the stream again; what is parked of a table comes first, beside the others."""
+        for spec in specs:
+            await self._stream.prepare(spec)
+            if self._stream.is_parked(spec):
+                self._replays.send(spec)
+        following = [spec for spec in specs if not self._stream.is_parked(spec)]
+        if following:
+            await self._stream.rejoin(following, reader)
 
     async def _readmit(self, spec: SourceTableSpec) -> bool:
         """Look at a table anew and have it copied if need be; returns whether it can follow the stream as it is."""
@@ -98,17 +114,15 @@ class Rejoin:
         is_following = state.state in {State.CATCHING_UP, State.STREAMING}
         if state.is_paused or state.state is State.COPYING or (is_following and not state.is_resync_due):
             return False  # what copies looks itself whether there is more to be done
-        _log.info("a table is taken up again", extra={
-            "event": "readmitted", "source": source_tables.name(spec), "table": target,
-            "resync": state.is_resync_due})  # fmt: skip
+        _log.tell(Event.READMITTED, source=source_tables.name(spec), table=target, resync=state.is_resync_due)
         source_tables.hold(spec)
         if is_following:
             source_tables.set(spec, State.NEW)
         try:
-            await self._shared.settle(target)
-            is_usable = await asyncio.to_thread(self._setup.look, spec)
+            await self._context.shared.settle(target)
+            is_usable = await self._context.ask(self._setup.look, spec)
         except (SourceError, LakeError, StateError) as error:
-            self._preparation.refuse(spec, error)
+            self._context.troubles.refuse(spec, error)
             return False
         if not is_usable:
             if spec.member and source_tables.position(spec) is None and not self._preparation.is_unknown(spec):
@@ -125,9 +139,9 @@ class Rejoin:
     def _begin_again(self) -> None:
         """Leave the stream and look at everything anew, when no copy is torn by that."""
         if self._source_tables.is_copying:
-            self._lifetime.call_later(_LOOK_S, self._begin_again)
-        elif self._stream.reader is not None:
-            self._stream.reader.stop()
+            self._context.lifetime.call_later(_LOOK_S, self._begin_again)
+        else:
+            self._context.current.stop()
 
 
 __all__ = ["Rejoin"]

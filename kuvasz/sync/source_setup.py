@@ -12,7 +12,7 @@ from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look
 from kuvasz.source.catalog.table import SourceTable
@@ -23,10 +23,11 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.recopy import PositionReset
+from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.renames import Renames
-from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
+from kuvasz.sync.watch.schema_watch import publications_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class SourceSetup:
     Args:
         context: Of the source.
         preparation: Admits tables.
-        watch: Told what was seen.
+        looks: Told what was seen.
         members: Those of the source's collapses.
         partitions: Looks at partitions.
         publications: Made to fit.
@@ -58,7 +59,7 @@ class SourceSetup:
         self,
         context: SourceContext,
         preparation: Preparation,
-        watch: SchemaWatch,
+        looks: LastLooks,
         members: MemberWatch,
         partitions: PartitionWatch,
         publications: Publications,
@@ -66,13 +67,11 @@ class SourceSetup:
         resets: PositionReset,
     ) -> None:
         self.target_lsn: int | None = None  #: where the source's WAL ended when it was first reached
+        self._context = context
         self._source = context.source.name
-        self._names = publications_of(context.source)
-        self._url = context.url
-        self._states = context.shared.states
         self._source_tables = context.source_tables
         self._preparation = preparation
-        self._watch = watch
+        self._looks = looks
         self._members = members
         self._partitions = partitions
         self._publications = publications
@@ -90,12 +89,14 @@ class SourceSetup:
             MapMismatch: The map does not fit.
         """
         with (
-            contextlib.closing(conninfo.connect(self._url)) as connection,
-            failure.translated(f"source {self._source}", "look at the database"),
+            contextlib.closing(conninfo.connect(self._context.url)) as connection,
+            failure.translated(place_of(self._source), "look at the database"),
         ):
             facts = introspect.server(connection)
             self._check_server(connection, facts)
-            self._partitions.take_members(connection)
+            for spec in self._source_tables.source.tables:
+                self._preparation.attach(spec)  # what they follow is no member, whatever its name is
+            self._members.refresh(connection)
             for spec in self._source_tables.source.tables:
                 self._preparation.attach(spec)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
@@ -117,7 +118,7 @@ class SourceSetup:
                 raise self._none_usable()
             self._partitions.check(connection, prepared)
             self._resets.is_replaced = False
-            self._members.forget_gone(self._source_tables.source)
+            self._members.forget_gone()
             partial = self._publications.fit(connection, usable, specs)
             prepared = self._without_refused(prepared)
             # After the publications: they must be there at the slot's first LSN.
@@ -133,7 +134,7 @@ class SourceSetup:
     def _check_server(self, connection: Any, facts: introspect.ServerFacts) -> None:  # noqa: ANN401 (psycopg's)
         if facts.wal_level != "logical":
             raise SourceRefused(
-                f"source {self._source}: wal_level is {facts.wal_level}, needed is logical",
+                f"{place_of(self._source)}: wal_level is {facts.wal_level}, needed is logical",
                 hint="ALTER SYSTEM SET wal_level = logical; then restart the server",
             )
         if self.target_lsn is None:
@@ -151,13 +152,12 @@ class SourceSetup:
                 self._source_tables.rename(spec, self._source_tables.mapped(spec))
         known = [spec for spec in self._source_tables.source.tables if not self._resets.is_stranger(spec)]
         self._renames.take(connection, known)
-        self._watch.know(self._source_tables.source)
         tables = self._source_tables.source.tables
-        found = look.tables(connection, [spec.table for spec in tables], self._names)
+        found = look.tables(connection, [spec.table for spec in tables], publications_of(self._context.source))
         usable = [(spec, table) for spec in tables if (table := self._preparation.usable(spec, found)) is not None]
         self._source_tables.tables = {spec.key: table for spec, table in usable}
         prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at)]
-        self._watch.begin(prepared, seen_at)
+        self._looks.begin(prepared, seen_at)
         return usable, prepared
 
     def _without_refused(
@@ -167,21 +167,21 @@ class SourceSetup:
         refused = self._publications.refused
         for spec, _ in prepared:
             if spec.key in refused:
-                self._preparation.refuse(spec, self._refusal(spec))
+                self._context.troubles.refuse(spec, self._refusal(spec))
         return [(spec, table) for spec, table in prepared if spec.key not in refused]
 
     def _refusal(self, spec: SourceTableSpec) -> SourceRefused:
         error = self._publications.refused[spec.key]
-        return SourceRefused(f"source {self._source}: {error.message}", hint=error.hint)
+        return SourceRefused(f"{place_of(self._source)}: {error.message}", hint=error.hint)
 
     def _none_usable(self) -> SourceRefused:
         told = [
             str(state.error)
-            for state in self._states.snapshot()
-            if state.database == self._source and state.error is not None
+            for state in self._context.shared.states.snapshot(self._source)
+            if state.error is not None
         ]
         why = told[0] if told else "they are paused, and the lake does not take them"
-        return SourceRefused(f"source {self._source}: none of its tables can be replicated: {why}")
+        return SourceRefused(f"{place_of(self._source)}: none of its tables can be replicated: {why}")
 
     def look(self, spec: SourceTableSpec) -> bool:
         """Look at one table anew, beside the stream; returns whether it can be replicated.
@@ -192,14 +192,15 @@ class SourceSetup:
         """
         source_tables = self._source_tables
         with (
-            contextlib.closing(conninfo.connect(self._url)) as connection,
-            failure.translated(f"source {self._source}", f"look at table {spec.table}"),
+            contextlib.closing(conninfo.connect(self._context.url)) as connection,
+            failure.translated(place_of(self._source), f"look at table {spec.table}"),
         ):
             seen_at = look.wal_end(connection)
             self._renames.take(connection, [spec])
-            self._watch.know(source_tables.source)
             (spec,) = source_tables.known([spec.key]) or [spec]
-            table = self._preparation.usable(spec, look.tables(connection, [spec.table], self._names))
+            table = self._preparation.usable(
+                spec, look.tables(connection, [spec.table], publications_of(self._context.source))
+            )
             if table is None:
                 source_tables.tables.pop(spec.key, None)
             else:
@@ -207,7 +208,7 @@ class SourceSetup:
                 self._renames.take(connection, self._preparation.sharing(spec, table))
             is_ready = table is not None and self._preparation.prepare(spec, table, seen_at)
             if is_ready and table is not None:
-                self._watch.begin([(spec, table)], seen_at)
+                self._looks.begin([(spec, table)], seen_at)
                 self._partitions.check(connection, [(spec, table)])
                 is_ready = source_tables.state(spec) is not State.ERROR
             self._publications.fit(connection, source_tables.usable(), [spec] if is_ready else [])

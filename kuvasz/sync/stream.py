@@ -7,20 +7,22 @@ position (invariant 3 in ARCHITECTURE.md), this one begins at the position of it
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.route.assembler import Follow, OnTruncate
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
-from kuvasz.source.reader import Downstream, Reader, ReaderOptions, Upstream
-from kuvasz.state.source_record import SourceRecordFile
+from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.reader import Reader
+from kuvasz.state.ports import StoredRecord
 from kuvasz.state.tables import State
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.tables.parked_tables import ParkedTables
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.source_logs import SourceLogs
+from kuvasz.sync.watch.partition_messages import PartitionMessages
 
 
 class Stream:
@@ -28,39 +30,32 @@ class Stream:
 
     Args:
         context: Of the source.
-        parking: Of the tables that do not follow.
+        logs: What is parked of tables that do not follow.
         slot: That the stream comes from.
-        standing: What was confirmed.
-        follow: Numbers the columns of what comes.
-        on_truncate: Told of TRUNCATEs that come.
-        is_unknown: Whether nobody knows if the lake has rows of a table.
+        record: What was confirmed.
+        messages: Told of tables that are described, and of TRUNCATEs.
+        preparation: Knows of which tables nobody can tell whether the lake has rows.
     """
 
     def __init__(
         self,
         context: SourceContext,
-        parking: ParkedTables,
+        logs: SourceLogs,
         slot: Slot,
-        standing: SourceRecordFile,
-        *,
-        follow: Follow,
-        on_truncate: OnTruncate,
-        is_unknown: Callable[[SourceTableSpec], bool],
+        record: StoredRecord,
+        messages: PartitionMessages,
+        preparation: Preparation,
     ) -> None:
-        self.reader: Reader | None = None
-        self.replay: Callable[[SourceTableSpec], None] = lambda _: None  #: has `catch_up` run as a task
+        self._context = context
         self._source = context.source.name
-        self._url = context.url
         self._shared = context.shared
         self._source_tables = context.source_tables
-        self._lifetime = context.lifetime
         self._requests = context.requests
-        self._parking = parking
+        self._logs = logs
         self._slot = slot
-        self._standing = standing
-        self._follow = follow
-        self._on_truncate = on_truncate
-        self._is_unknown = is_unknown
+        self._record = record
+        self._messages = messages
+        self._preparation = preparation
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
     async def leave(self) -> None:
@@ -70,10 +65,10 @@ class Stream:
         self._shared.progress.restarted(self._source, self._epoch)
         for spec in self._source_tables.source.tables:
             if self._source_tables.is_streaming(spec):
-                if self._is_parked(spec):  # it is to be replayed first, from where it is then
+                if self.is_parked(spec):  # it is to be replayed first, from where it is then
                     self._source_tables.set(spec, State.NEW)
                 else:
-                    self._shared.states.activate(spec.identifier, self._source_tables.name(spec), self._epoch + 1)
+                    self._shared.states.go_on(spec.identifier, self._source_tables.name(spec), self._epoch + 1)
             await self._shared.settle(spec.identifier)
 
     def begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
@@ -85,34 +80,39 @@ class Stream:
         """
         source_tables = self._source_tables
         is_stopped = source_tables.state(spec) in {State.PAUSED, State.ERROR}
-        if source_tables.position(spec) is not None and self._is_parked(spec):
+        if source_tables.position(spec) is not None and self.is_parked(spec):
             source_tables.hold(spec)
-            self._parking.begin(spec.identifier, self._epoch + 1)
+            self._logs.begin(spec.identifier, self._epoch + 1)
             if is_streamed and not is_stopped:
                 self._requests.add(spec.identifier)
         elif source_tables.position(spec) is not None and is_streamed and not is_stopped:
             source_tables.hold(spec)
-            if self._activate(spec, self._epoch + 1):
-                source_tables.release(spec)
-        elif source_tables.position(spec) is not None or self._is_unknown(spec) or (is_streamed and not is_stopped):
+            self.activate(spec, self._epoch + 1)
+            source_tables.release_following(spec, source_tables.hold(spec))
+        elif self._has_rows(spec) or (is_streamed and not is_stopped):
             # Also for a table that is still to be copied: what is confirmed is in the lake, in every table. One that
             # waits for its publication is not published yet: nothing that comes now is needed for it.
             source_tables.hold(spec)
         else:
             source_tables.release(spec)
 
-    def _is_parked(self, spec: SourceTableSpec) -> bool:
-        """Whether a table lacks what is parked of it; the changes of members wait at the source."""
-        return not spec.member and self._parking.has(spec.identifier)
+    def _has_rows(self, spec: SourceTableSpec) -> bool:
+        """Whether the lake has rows of a table, or nobody knows."""
+        return self._source_tables.position(spec) is not None or self._preparation.is_unknown(spec)
 
-    def _activate(self, spec: SourceTableSpec, epoch: int) -> bool:
+    def is_parked(self, spec: SourceTableSpec) -> bool:
+        """Whether a table lacks what is parked of it; the changes of members wait at the source."""
+        return not spec.member and self._logs.has(spec.identifier)
+
+    def activate(self, spec: SourceTableSpec, epoch: int) -> bool:
         """Let a table follow from a connection on; returns whether it does.
 
         Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
         states, target, name = self._shared.states, spec.identifier, self._source_tables.name(spec)
-        states.activate(target, name, epoch)
+        if not states.activate(target, name, epoch):
+            return False
         error = self._shared.lake.failure(target)
         if error is not None:
             states.set(target, name, State.ERROR, error)
@@ -122,72 +122,60 @@ class Stream:
     def open(self, publications: Sequence[str], system_id: str) -> Reader:
         """Return the reader of the next connection; it does not read yet."""
         shared = self._shared
-        types = TypeCatalog(self._url)
+        types = TypeCatalog(self._context.url)
         reader = Reader(
             Upstream(
                 source=self._source,
-                conninfo=conninfo.replication_conninfo(self._url),
+                conninfo=conninfo.replication_conninfo(self._context.url),
                 slot=self._slot.name,
                 publications=publications,
                 system_id=system_id,
             ),
             Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
             types,
-            follow=self._follow,
-            on_truncate=self._on_truncate,
+            follow=self._messages.follow,
+            on_truncate=self._messages.truncated,
             on_described=types.close,
-            standing=self._standing,
+            standing=self._record,
             applied_lsn=self._slot.applied_lsn,
+            copied=self._slot.copied,
             applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
             options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
         )
         reader.epoch = self._epoch
-        self.reader = reader
+        self._context.current.reader = reader
         return reader
 
     def close(self, reader: Reader) -> None:
         """Take note that a reader has ended."""
-        self.reader = None
+        self._context.current.reader = None
         self._epoch = reader.epoch
 
     async def rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
         """Let tables follow the stream again from their positions on: the reader goes back to the confirmed LSN.
 
-        What is parked of a table comes first, in a task of its own.
+        Nothing may be parked of them, and `prepare` was called for each.
         """
+        lifetime, current, epoch = self._context.lifetime, self._context.current, reader.epoch + 1
         for spec in specs:
-            await self._prepare(spec)
-        specs = [spec for spec in specs if not self._is_parked(spec)]
-        if not specs:
-            return
-        epoch = reader.epoch + 1
-        for spec in specs:
-            self._activate(spec, epoch)
+            self.activate(spec, epoch)
+        # Who stops one of them from now on holds anew, in whatever thread: that is not undone below. Who did before
+        # is seen by its state; the hold of one that follows all the same would never be undone.
+        holds = [(spec, self._source_tables.hold(spec)) for spec in specs]
         reader.rewind()
-        while reader.epoch < epoch and reader is self.reader and not self._lifetime.is_ending:
-            await self._lifetime.sleep(0.05)
-        if reader is not self.reader:
-            return  # the source begins anew: it looks at all of its tables
-        for spec in specs:
+        while reader.epoch < epoch and reader is current.reader and not lifetime.is_ending:
+            await lifetime.sleep(0.05)
+        if reader is not current.reader or reader.epoch < epoch:
+            return  # the source begins anew, and looks at all of its tables; or it ends, and holds what it has to
+        for spec, hold in holds:
             # Else it was paused again or has failed: its changes are still needed.
-            if self._source_tables.is_streaming(spec):
+            if self._source_tables.release_following(spec, hold):
                 self._requests.mended(spec.key)
-                self._source_tables.release(spec)
 
-    async def _prepare(self, spec: SourceTableSpec) -> None:
+    async def prepare(self, spec: SourceTableSpec) -> None:
         """Hold the source for a table that is to follow, and have its failure behind it."""
-        lake, target = self._shared.lake, spec.identifier
         self._source_tables.hold(spec)
-        if lake.failure(target) is not None:
-            await self._shared.settle(target)
-            await asyncio.to_thread(lake.resume, target)
-        if self._is_parked(spec):
-            self.replay(spec)
-
-    async def catch_up(self, spec: SourceTableSpec, reader: Reader) -> None:
-        """Give a table what is parked of it, then let it follow."""
-        if await self._parking.replay(spec, reader, lambda _, epoch: self._activate(spec, epoch)):
-            self._requests.mended(spec.key)
+        await self._context.resume(spec.identifier)
 
 
 __all__ = ["Stream"]

@@ -24,7 +24,7 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.files.data_file import file_io
 from kuvasz.lake.format import source_positions
 from kuvasz.model import SourcePosition
-from kuvasz.state.notes import NoteFile
+from kuvasz.state.store import state_of
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -93,9 +93,9 @@ def without_due(config: Config, tables: Mapping[str, LakeTableView | None]) -> d
     """Return tables as the next start takes them: without the positions of what is to be copied again.
 
     Raises:
-        StateError: The state folder cannot be read.
+        StateError: The state store cannot be read.
     """
-    notes = NoteFile(config.pipeline.state_folder).load()
+    notes = state_of(config).notes.all()
     found = dict(tables)
     for (target, name), note in notes.items():
         view = found.get(target)

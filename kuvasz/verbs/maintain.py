@@ -50,9 +50,7 @@ def _targets(config: Config, table: str | None) -> Sequence[Target]:
     found = {}
     for source in config_sources.resolve(config):
         for spec in source.tables:
-            called = {spec.identifier, spec.identifier.rpartition(".")[2], str(spec.table)}
-            called.add(str(spec.table).removeprefix(f"{names.DEFAULT_SCHEMA}."))
-            if table is None or table in called:
+            if table is None or table in names.called(spec.identifier, spec.table):
                 found[spec.identifier] = target_of(spec)
     if not found:
         raise ConfigError(f"the map has no table {table!r}", hint="name it as the source or the lake calls it")

@@ -1,4 +1,4 @@
-"""Commands given while no kuvasz runs: noted in the state folder, where the next start finds them."""
+"""Commands given while no kuvasz runs: noted in the state store, where the next start finds them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.admin.commands import Selection
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
-from kuvasz.state.notes import Note, NoteFile
-from kuvasz.state.ownership import Ownership
+from kuvasz.state.ports import Note, NoteStore, TableKey
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import TableState
 
 if TYPE_CHECKING:
@@ -28,25 +28,24 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
         StateTaken: A kuvasz runs after all: it does not answer yet, or somewhere else than the configuration says.
         StateError: The state folder cannot be read or written.
     """
-    wanted = Selection(table=table, sid=sid)
-    with Ownership(config.pipeline.state_folder, f"notes a {verb} in it"):
-        return _note(config, verb, wanted)
+    wanted, store = Selection(table=table, sid=sid), state_of(config)
+    with store.own(f"notes a {verb} in it"):
+        return _note(config, store.notes, verb, wanted)
 
 
-def _note(config: Config, verb: str, wanted: Selection) -> dict[str, Any]:
-    file = NoteFile(config.pipeline.state_folder)
-    notes = file.load()
+def _note(config: Config, store: NoteStore, verb: str, wanted: Selection) -> dict[str, Any]:
+    known, notes = store.all(), dict[TableKey, Note]()
     tables = []
     for source in config_sources.resolve(config):
         for spec in source.tables:
-            known = TableState(target=spec.identifier, source=source.name, table=str(spec.table))
-            if wanted.has(known, source.sid):
+            state = TableState(target=spec.identifier, source=source.name, table=str(spec.table))
+            if wanted.has(state, source.sid):
                 key = (spec.identifier, source.name)
-                notes[key] = _noted(notes.get(key, Note()), verb)
+                notes[key] = _noted(known.get(key, Note()), verb)
                 tables.append({"source": source.name, "target": spec.identifier})
     if not tables:
         raise ConfigError(f"the map has no {wanted.describe()}", hint="`kuvasz plan` lists the tables")
-    file.save(notes)
+    store.put(notes)
     return {"verb": verb, "tables": tables, "is_noted": True}
 
 

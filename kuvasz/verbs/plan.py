@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kuvasz import typemap
+from kuvasz import errors, typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
@@ -103,8 +103,8 @@ def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
 
 def exit_code(found: Sequence[SourcePlan]) -> int:
     """Return the code of the worst error of a source, else 4 if changes are due, else 0."""
-    errors = [plan.error_code for plan in found if plan.error_code]
-    return max(errors) if errors else CHANGES_DUE if any(plan.is_due for plan in found) else 0
+    codes = [plan.error_code for plan in found if plan.error_code]
+    return max(codes) if codes else CHANGES_DUE if any(plan.is_due for plan in found) else 0
 
 
 def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf) -> SourcePlan:
@@ -190,12 +190,12 @@ def _with_slot(
     )
     if state is None and is_known:
         raise SlotLost(
-            f"source {source.name}: slot {plan.slot} is gone, but the lake has rows of it",
+            f"{errors.place_of(source.name)}: slot {plan.slot} is gone, but the lake has rows of it",
             hint="the missed changes are gone: copy the source again",
         )
     if state is not None and (why := state.why_foreign or state.why_lost):
         raise SlotLost(
-            f"source {source.name}: slot {plan.slot} cannot be used: {why}",
+            f"{errors.place_of(source.name)}: slot {plan.slot} cannot be used: {why}",
             hint=f"drop it (SELECT pg_drop_replication_slot('{plan.slot}')) and copy the source again",
         )
     return dataclasses.replace(plan, is_new_slot=state is None)

@@ -12,13 +12,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from kuvasz.admin import SERVER_FILE
 from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.state.store import state_of
 from kuvasz.verbs import text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kuvasz.config.model import Config
 
 _TIMEOUT_S = 10.0
@@ -75,8 +73,8 @@ def _ask(
     request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
     if body is not None:
         if token is None:
-            file = config.pipeline.state_folder / SERVER_FILE
-            raise NotRunning(f"no token in {file}", hint="run this where kuvasz runs, as the same user")
+            place = state_of(config).address.place
+            raise NotRunning(f"no token in {place}", hint="run this where kuvasz runs, as the same user")
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
         request.add_header("Authorization", f"Bearer {token}")
@@ -98,13 +96,13 @@ def _ask(
 
 
 def _where(config: Config) -> tuple[str, str | None]:
-    """Return url and token: from the state folder, else as far as the configuration tells."""
+    """Return url and token: from the state store, else as far as the configuration tells."""
     server = config.server
     if server.address is None or server.host is None:
         raise ConfigError("server.address is null: a running kuvasz cannot be asked", hint="give it an address")
-    found = _announced(config.pipeline.state_folder / SERVER_FILE)
+    found = state_of(config).address.find()
     if found is not None:
-        return found["url"], found["token"]
+        return found.url, found.token
     if not server.port:
         raise NotRunning(
             f"no kuvasz runs: server.address is {server.address}, and its port is not in the state folder",
@@ -112,14 +110,6 @@ def _where(config: Config) -> tuple[str, str | None]:
         )
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104 (where to connect to)
     return f"http://{f'[{host}]' if ':' in host else host}:{server.port}", None
-
-
-def _announced(file: Path) -> dict[str, str] | None:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return {"url": found["url"], "token": found["token"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _refusal(error: urllib.error.HTTPError) -> Refused:

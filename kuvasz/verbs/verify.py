@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError, SourceError
 from kuvasz.source import conninfo
@@ -130,16 +131,15 @@ def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[So
     if not mine:
         known = sorted({source.sid for source, _ in every if source.sid is not None})
         raise ConfigError(f"--sid {sid}: the map has no such sid", hint=f"it has {', '.join(known) or 'none'}")
-    found = [(source, spec) for source, spec in mine if table is None or table in _names(spec)]
+    found = [(source, spec) for source, spec in mine if table is None or table in _called(spec)]
     if not found:
         known = sorted({spec.identifier for _, spec in mine})
         raise ConfigError(f"--table {table}: the map has no such table", hint=f"it has {', '.join(known)}")
     return found
 
 
-def _names(spec: SourceTableSpec) -> set[str]:
-    names = {spec.identifier, spec.target, str(spec.table)}
-    return names | ({spec.table.name} if spec.table.schema == "public" else set())
+def _called(spec: SourceTableSpec) -> frozenset[str]:
+    return names.called(spec.identifier, spec.table) | {spec.target}
 
 
 def exit_code(found: Sequence[Report]) -> int:

@@ -16,18 +16,18 @@ from pyroaring import BitMap64
 
 from kuvasz.config import names
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError
+from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError, place_of
 from kuvasz.fold.difference import Difference, find
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.compare import strays
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.compare.growing import GrowingComparison
 from kuvasz.lake.copies.repair import end_versions
+from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
-from kuvasz.lake.files.data_file import file_io, remove
-from kuvasz.lake.files.files import Changeset, FileTable, entry_of
+from kuvasz.lake.files.files import Changeset, entry_of
 from kuvasz.lake.format import naming, source_positions
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
@@ -118,12 +118,15 @@ class ReadOnlyLake:
         """
         table.columns.check(feed, relation)
         pipeline, target = self._config.pipeline, table.target
-        files = lake_files(table.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid)
+        files = lake_files(
+            table.index.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid
+        )
         reading = Reading(
-            shape=table.columns.shape(feed, relation), properties=self._properties, chunk_bytes=pipeline.chunk_bytes,
+            shape=table.columns.shapes.of(feed, relation), properties=self._properties,
+            chunk_bytes=pipeline.chunk_bytes,
             at_us=at_us if target.type is TableType.HISTORY else None,
             is_ordered=target.type is not TableType.APPEND
-            or (table.keeps_order and all(naming.tells_newest(file.path) for file in files)),
+            or (table.definition.keeps_order and all(naming.tells_newest(file.path) for file in files)),
         )  # fmt: skip
         compare = Comparison if target.type is TableType.CLONE else GrowingComparison
         return compare(
@@ -161,11 +164,13 @@ class ReadOnlyLake:
         changeset = Changeset()
         with table.lock:
             table.table.refresh()
-            table.index  # noqa: B018 (files are known with it)
-            if table.snapshot_id != table.table.snapshot_id:
-                table.catch_up()
-            if table.snapshot_id != snapshot_id:
-                raise ForeignChange(f"table {table.name}: it changed meanwhile", hint="it is looked at again")
+            table.index.places  # noqa: B018 (files are known with it)
+            if table.index.snapshot_id != table.table.snapshots.current_id:
+                table.index.catch_up()
+            if table.index.snapshot_id != snapshot_id:
+                raise ForeignChange(
+                    f"{place_of(table=table.name)}: it changed meanwhile", hint="it is looked at again"
+                )
             changeset.rows = len(difference)
             writer = HistoryWriter(table, self._jobs, self._properties, changeset)
             sid = feed.sid if table.target.has_sid else None
@@ -177,8 +182,8 @@ class ReadOnlyLake:
                 _send(table, changeset)
             except BaseException as error:
                 changeset.is_outcome_unknown = isinstance(error, OutcomeUnknown)
-                table.discard(changeset, keep=[file.path for file, _ in pairs(fetched)])
-                table.undo()
+                table.commits.discard(changeset, keep=[file.path for file, _ in pairs(fetched)])
+                table.index.undo()
                 raise
         return len(difference)
 
@@ -223,20 +228,21 @@ def look(table: LakeTable) -> None:
         TableError: It has deletes that kuvasz does not write.
     """
     table.table.refresh()
-    if table.table.schema_id != table.schema.schema_id:
+    if table.table.schema.id != table.definition.schema.schema_id:
         table.columns.follow()
-    table.positions = source_positions.parse(table.table.properties, table.name)
-    before, table.files = table.files, FileTable(table.io_properties)
-    table.files.next_number = before.next_number
-    sid_id = table.sid_id
+    table.positions.clear()
+    table.positions.update(source_positions.parse(table.table.properties, table.name))
+    files = table.index.files
+    files.let_go()
+    sid_id = table.definition.sid_id
     for live in table.table.live_files():
         path = live.data["file-path"]
         if any(delete["content"] != "position-deletes" for delete in live.deletes) or len(live.deletes) > 1:
-            message = f"table {table.name}: file {path} has deletes that kuvasz does not write"
+            message = f"{place_of(table=table.name)}: file {path} has deletes that kuvasz does not write"
             raise TableError(message, hint="compact the table: CALL system.rewrite_data_files")
-        known = before.find(path)
-        table.files.add(entry_of(live, known.number if known else table.files.reserve(), sid_id))
-    table.snapshot_id = table.table.snapshot_id
+        files.add(entry_of(live, files.number_of(path), sid_id))
+    files.all_found()
+    table.index.snapshot_id = table.table.snapshots.current_id
 
 
 def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence[Fetched]) -> int:
@@ -263,7 +269,7 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
         unwanted = np.flatnonzero(find(difference.keys, keys) < 0)
         if len(unwanted) == file.rows:
             continue
-        number = table.files.reserve()
+        number = table.index.files.reserve()
         changeset.add(number, file, sid)
         if len(unwanted):
             changeset.deletes[number] = BitMap64(unwanted.astype(np.uint64))
@@ -276,19 +282,19 @@ def _send(table: LakeTable, changeset: Changeset) -> None:
 
     The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
     """
-    sent = CommitBuilder(table, changeset).finish({})
+    sent = CommitBuilder(table.definition, table.index, changeset).finish({})
     summary = {"kuvasz.mend": str(changeset.rows)}
     commit = dataclasses.replace(sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=summary)
     try:
-        table.snapshot_id, _ = table.table.commit(commit)
+        table.index.snapshot_id, _ = table.table.commit(commit)
     except ForeignChange:
-        remove(file_io(table.io_properties, table.location), {file.path for file in sent.delete_files})
+        table.definition.remove({file.path for file in sent.delete_files})
         raise
 
 
-def _no_keys(table: LakeTable) -> ReadKeys:
+def _no_keys(definition: Definition) -> ReadKeys:
     def read(files: object) -> list[tuple[int, object]]:
-        raise InternalError(f"table {table.name}: keys are not read beside a running kuvasz ({files})")
+        raise InternalError(f"{place_of(table=definition.name)}: keys are not read beside a running kuvasz ({files})")
 
     return read  # type: ignore[return-value]
 

@@ -41,7 +41,16 @@ import numpy.typing as npt
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ForeignChange, KuvaszError, OutcomeUnknown, SlotLost, SourceError, TableError
+from kuvasz.errors import (
+    ForeignChange,
+    KuvaszError,
+    OutcomeUnknown,
+    SlotLost,
+    SourceError,
+    TableError,
+    place_of,
+    resync_of,
+)
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.events import Fault
 from kuvasz.fold.keys import Keys
@@ -90,8 +99,7 @@ _UNORDERED = "each key's row at the source is among its rows"
 _INSERTS = "counts: at least as many rows as the source"
 
 _KEPT = (
-    "rows that a table of type {kind} keeps are not made up: kuvasz resync --table {target} copies the table in place"
-    " of all that it has"
+    "rows that a table of type {kind} keeps are not made up: {resync} copies the table in place of all that it has"
 )
 _VERSIONS = (
     "versions that do not fit together, or of which two are open, are not mended: correct them in the lake, or drop"
@@ -181,12 +189,12 @@ class Verification:
                 keys = self._open(rounds[-1], table)
         finally:
             if versions is not None:
-                versions.reset_index()
+                versions.index.reset()
         report = dataclasses.replace(report, gaps=len(table.notes.gaps(name)))
         return _report(report, table, rounds, can_mend=self._can_mend(table))
 
     def _can_mend(self, table: LakeTable) -> bool:
-        return self._is_fixing and not table.is_growing
+        return self._is_fixing and not table.definition.is_growing
 
     def _check_follows(self, spec: SourceTableSpec, table: LakeTable, why_not: str) -> None:
         """Refuse a table of which nobody can tell how far the lake is.
@@ -217,7 +225,7 @@ class Verification:
     ) -> _SnapshotRound:
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(self._connect()))
-            stack.enter_context(failure.translated(f"source {self._source.name}", f"compare {spec.table}"))
+            stack.enter_context(failure.translated(place_of(self._source.name), f"compare {spec.table}"))
             self._check_cluster(connection, spec, table)
             spec = self._located(connection, spec, table)
             taken = stack.enter_context(self._snapshot(spec))
@@ -225,14 +233,14 @@ class Verification:
             look(table)
             self._check_follows(spec, table, "")
             at = max(table.positions[self._source.name_of(spec)].lsn, confirmed)
-            seen, requests = self._requests(spec, taken)
+            seen, requests, names = self._requests(spec, taken)
             comparison = self._lake.comparison(
                 table, feed_of(self._source, spec), seen.relation, requests, self._progress(spec), taken.taken_us
             )
             stack.callback(comparison.close)
             one = _Compared(
                 spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
-                has_only_inserts=keyless.has_only_inserts(seen),
+                has_only_inserts=keyless.has_only_inserts(seen), names=names,
             )  # fmt: skip
             done = self._compared(stack, one, keys)
             if keys is None and table.target.type is TableType.HISTORY:
@@ -241,7 +249,7 @@ class Verification:
 
     def _located(self, connection: Any, spec: SourceTableSpec, table: LakeTable) -> SourceTableSpec:  # noqa: ANN401 (psycopg's)
         """Return a table by the name that it has now."""
-        known = table.columns.of(self._source.name_of(spec))
+        known = table.columns.known.get(self._source.name_of(spec))
         if known is None or spec.member:
             return spec
         names = located(connection, {spec.key: (spec.table, known.oid)})
@@ -254,6 +262,7 @@ class Verification:
         done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
                       rows=comparison.rows, named=comparison.shown, compared=one.what)  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
+            one.check_names(self._url)
             return done
         # All that needs the snapshot comes before the stream, which ends it.
         values = key_values(comparison, found)
@@ -261,8 +270,9 @@ class Verification:
         if self._can_mend(table):
             fetched = comparison.fetch(wanted_keys(found), table)
             stack.callback(lambda: comparison.discard(fetched))
+        one.check_names(self._url)
         feed = feed_of(self._source, one.spec)
-        moved = KeyHistory(found, lambda relation: table.columns.shape_now(feed, relation), self._lake.session)
+        moved = KeyHistory(found, lambda relation: table.columns.shapes.of_now(feed, relation), self._lake.session)
         window = self._window(stack, one)
         is_followed = one.at >= one.taken.consistent_point
         done = _decide(done, moved, window, one) if is_followed else _leave_waiting(done, moved, window, one)
@@ -289,7 +299,7 @@ class Verification:
             )
 
     def _place(self, spec: SourceTableSpec) -> str:
-        return f"source {self._source.name}, table {spec.table}"
+        return place_of(self._source.name, spec.table)
 
     def _snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         name = f"{self._source.object_name[:48]}_verify_{random.getrandbits(24):06x}"
@@ -299,7 +309,7 @@ class Verification:
             told = ", ".join(blocker.describe() for blocker in blockers) or "running transactions"
             self._on_progress(self._source.name, spec.identifier, f"wait for {told}", 0, 0)
             if time.monotonic() - begin > _BLOCKED_S:
-                message = f"source {self._source.name}: no snapshot in {_BLOCKED_S:.0f} s, because of {told}"
+                message = f"{place_of(self._source.name)}: no snapshot in {_BLOCKED_S:.0f} s, because of {told}"
                 self._gave_up = SourceError(message, hint="verify again when these transactions have ended")
                 raise self._gave_up
 
@@ -313,14 +323,15 @@ class Verification:
 
     def _requests(
         self, spec: SourceTableSpec, taken: slots.ExportedSnapshot
-    ) -> tuple[SourceTable, Sequence[snapshot.CopyRange]]:
+    ) -> tuple[SourceTable, Sequence[snapshot.CopyRange], snapshot.Names]:
         plain = taken.pinned(conninfo.conninfo(self._url))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             found = introspect.load_relation(connection, spec.table)
-        seen = eligibility.checked(self._source.name, spec, found)
+            seen = eligibility.checked(self._source.name, spec, found)
+            names = snapshot.Names.of(connection, seen)
         seen = dataclasses.replace(seen, relation=narrowed(spec, seen.relation))
         ranges = copy_ranges(seen, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
-        return seen, ranges
+        return seen, ranges, names
 
     def _window(self, stack: contextlib.ExitStack, one: _Compared) -> Window:
         """Return the stream from the snapshot on, or, if the lake lies before it, from what is confirmed on."""
@@ -375,14 +386,14 @@ class Verification:
         self, one: _Compared, done: _SnapshotRound, left: Difference, fetched: list[Fetched]
     ) -> _SnapshotRound:
         table, feed = one.table, feed_of(self._source, one.spec)
-        if len(left) == 0 or not is_in(table.files, left):
+        if len(left) == 0 or not is_in(table.index.files, left):
             return done
         try:
             if one.versions is None:
                 mend(table, feed, left, fetched)
             else:
                 self._lake.mend_versions(
-                    one.versions, feed, left, fetched, at_us=one.taken.taken_us, snapshot_id=table.snapshot_id
+                    one.versions, feed, left, fetched, at_us=one.taken.taken_us, snapshot_id=table.index.snapshot_id
                 )
         except OutcomeUnknown:
             fetched.clear()  # they may be in the table
@@ -402,6 +413,15 @@ class _Compared:
     at: int  #: LSN of the source that the lake shows
     comparison: Comparison
     has_only_inserts: bool  #: are published
+    names: snapshot.Names  #: of the source table, as its snapshot shows them
+
+    def check_names(self, url: str) -> None:
+        """Make sure that what was read of the source is what its snapshot shows.
+
+        Raises:
+            SourceError: Columns or names were altered meanwhile.
+        """
+        self.names.check(self.taken.pinned(conninfo.conninfo(url)), "verify again")
 
     def difference(self, keys: Keys | None) -> Difference:
         """Compare the rows of some keys, or all."""
@@ -412,18 +432,22 @@ class _Compared:
     @property
     def is_count(self) -> bool:
         """Whether nothing but numbers of rows can be compared."""
-        return self.table.is_growing and not self.table.key and self.has_only_inserts
+        return self.table.definition.is_growing and not self.table.definition.key and self.has_only_inserts
 
     @property
     def what(self) -> str:
         """What is compared, for people."""
         if self.is_count:
             return _INSERTS
-        return _WHAT[self.table.target.type, bool(self.table.key)] if self.comparison.is_ordered else _UNORDERED
+        return (
+            _WHAT[self.table.target.type, bool(self.table.definition.key)]
+            if self.comparison.is_ordered
+            else _UNORDERED
+        )
 
     def counted(self) -> tuple[int, int]:
         """Return how many rows the source has and how many the lake says it has, where that is to be the same."""
-        is_log = self.table.target.type is TableType.CHANGELOG and not self.table.key
+        is_log = self.table.target.type is TableType.CHANGELOG and not self.table.definition.key
         if isinstance(self.comparison, GrowingComparison) and (self.is_count or is_log):
             return self.comparison.count()
         return 0, 0
@@ -548,8 +572,8 @@ def _why_left(table: LakeTable, left: int, *, doubled: int) -> str:
     """Say what keeps keys from being mended; empty if nothing does."""
     if not left:
         return ""
-    if table.is_growing:
-        return _KEPT.format(kind=table.target.type, target=table.name)
+    if table.definition.is_growing:
+        return _KEPT.format(kind=table.target.type, resync=resync_of(table.name))
     is_history = table.target.type is TableType.HISTORY
     return _VERSIONS if is_history and (doubled or left) else ""
 

@@ -56,6 +56,8 @@ class _Gathering:
     """What a mini-transaction has taken so far."""
 
     def __init__(self) -> None:
+        # source -> (target, name) whose transaction, as it came live, earlier mini-transactions began
+        self.begun: dict[str, frozenset[tuple[str, str]]] = {}
         self.changes: dict[str, list[Segment | Truncation]] = {}
         self.touched: dict[str, dict[str, int]] = {}
         self.abandoned: dict[str, set[str]] = {}
@@ -91,7 +93,8 @@ class _Gathering:
                     sources[name] = self._parked[target, name][1]
                 else:
                     del sources[name]
-        for target, name in {*broken, *self.closed.pop(source, ())}:
+        # Not what began in this one: the part that an earlier one left open may be of a log, and goes on.
+        for target, name in {*broken, *self.closed.pop(source, ())} & self.begun.get(source, frozenset()):
             self.abandoned.setdefault(target, set()).add(name)
 
 
@@ -107,8 +110,9 @@ class Gatherer:
         self._parks = parks
         self._is_replaying = is_replaying
         self._epochs: dict[str, int] = {}
-        self._open: dict[str, set[tuple[str, str]]] = {}  # source -> (target, name of the source there)
-        self._parked_open: dict[str, set[str]] = {}  # source -> targets with such parts in their parking logs
+        # source -> (target, name of the source there) -> commit LSN of what the lake has a part of
+        self._open: dict[str, dict[tuple[str, str], int]] = {}
+        self._parked_open: dict[str, dict[str, int]] = {}  # the same of targets, in their parking logs
         self._replayed_open: dict[tuple[str, str], int] = {}  # (target, source) -> number of the replay
 
     def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf, is_active: IsActive) -> Gathered:
@@ -121,7 +125,7 @@ class Gatherer:
         batch = _Gathering()
         through: dict[str, tuple[int, int]] = {}
         size = 0
-        self._abandon_replays(batch)
+        self._abandon_stopped(batch, asked)
         for delivery in deliveries:
             source = delivery.source
             size += delivery.bytes
@@ -133,7 +137,7 @@ class Gatherer:
                 self._epochs[source] = delivery.epoch
                 self._parked_open.pop(source, None)
                 # All that this mini-transaction already took of the source comes again: nothing of it is durable.
-                batch.restart(source, self._open.pop(source, set()))
+                batch.restart(source, self._open.pop(source, {}))
             self._take(batch, delivery, target_of, asked)
         works = [
             TableWork(
@@ -152,12 +156,8 @@ class Gatherer:
 
     def _take(self, batch: _Gathering, delivery: Delivery, target_of: TargetOf, asked: IsActive) -> None:
         source = delivery.source
-        targets = set()
+        targets = self._ended(batch, delivery)
         parked: dict[str, list[Segment | Truncation]] = {}
-        for paused in [pair for pair in self._open.get(source, ()) if not asked(*pair, delivery.epoch)]:
-            # It stopped following in the middle of a transaction, which begins again when it follows again.
-            self._open[source].discard(paused)
-            batch.abandoned.setdefault(paused[0], set()).add(paused[1])
         for change in delivery.changes:
             found = target_of(source, change.relation)
             if found is None:
@@ -170,21 +170,26 @@ class Gatherer:
                 floor = batch.parked_through(target, name)
                 left = parts.newer(change, floor - 1) if floor else change
                 if left is not None:
+                    if open_lsn := parts.open_lsn(left):
+                        self._open.setdefault(source, {})[found] = open_lsn
                     taken_as = left if name == source else dataclasses.replace(left, source=name)
                     batch.changes.setdefault(target, []).append(taken_as)
             elif self._parks(target, name, delivery.epoch):
                 parked.setdefault(target, []).append(change)
-        if parked or self._parked_open:
+        if parked or self._parked_open.get(source):
             batch.to_park += self._park(delivery, parked)
-        if delivery.is_open:
-            self._open.setdefault(source, set()).update(targets)
-        else:
-            ended = self._open.pop(source, set())
-            batch.closed.setdefault(source, set()).update(ended)
-            targets |= ended
         for target, name in targets:
             through = max(delivery.through, batch.parked_through(target, name))
             batch.touched.setdefault(target, {})[name] = through
+
+    def _ended(self, batch: _Gathering, delivery: Delivery) -> set[tuple[str, str]]:
+        """Return whose open transaction ends with a delivery; another one may begin in it."""
+        open_in = self._open.get(delivery.source, {})
+        ended = {pair for pair, lsn in open_in.items() if not delivery.is_open or lsn < delivery.through}
+        for pair in ended:
+            del open_in[pair]
+        batch.closed.setdefault(delivery.source, set()).update(ended)
+        return ended
 
     def _open_sources(self, target: str) -> frozenset[str]:
         live = {name for open_in in self._open.values() for of, name in open_in if of == target}
@@ -193,11 +198,13 @@ class Gatherer:
     def _park(self, delivery: Delivery, parked: dict[str, list[Segment | Truncation]]) -> list[ToPark]:
         """Return what a delivery gives the parking logs; also the mere end of what they hold a part of."""
         source = delivery.source
-        if delivery.is_open:
-            self._parked_open.setdefault(source, set()).update(parked)
-        else:
-            for target in self._parked_open.pop(source, set()):
-                parked.setdefault(target, [])
+        open_in = self._parked_open.setdefault(source, {})
+        for target in [target for target, lsn in open_in.items() if not delivery.is_open or lsn < delivery.through]:
+            del open_in[target]
+            parked.setdefault(target, [])
+        for target, changes in parked.items():
+            if open_lsn := max(map(parts.open_lsn, changes), default=0):
+                open_in[target] = open_lsn
         return [
             ToPark(
                 target=target, source=source, epoch=delivery.epoch, changes=tuple(found), through=delivery.through,
@@ -218,8 +225,18 @@ class Gatherer:
             self._replayed_open.pop((target, source), None)
             batch.replays.append((source, replay))  # what is in the lake ends with a whole transaction
 
-    def _abandon_replays(self, batch: _Gathering) -> None:
+    def _abandon_stopped(self, batch: _Gathering, asked: IsActive) -> None:
+        """Give up parts of transactions whose table has stopped following, or is replayed anew: they begin again.
+
+        Before anything else is taken: the lake has one open transaction of a source, whichever way it came.
+        """
         for (target, source), number in tuple(self._replayed_open.items()):
             if not self._is_replaying(target, source, number):
                 del self._replayed_open[target, source]
                 batch.abandoned.setdefault(target, set()).add(source)
+        for source, open_in in self._open.items():
+            epoch = self._epochs[source]
+            for target, name in [pair for pair in open_in if not asked(*pair, epoch)]:
+                del open_in[target, name]
+                batch.abandoned.setdefault(target, set()).add(name)
+            batch.begun[source] = frozenset(open_in)

@@ -15,10 +15,11 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Segment
 from kuvasz.parking.log import ParkingLog
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_stores import S3, Cluster, StoreProcess
-from tests.oracle import assert_equal, source_rows
+from tests.support.lake import group
+from tests.support.oracle import assert_equal, source_rows
+from tests.support.postgres import Database
+from tests.support.stores import S3, Cluster, StoreProcess
 
 # Seven JVMs on what may be two busy cores: the default limit of a test is too near.
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Callable
 
 import pytest
 
-from kuvasz import cli
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from kuvasz import lsn
+from tests.support.lake import group
+from tests.support.load import TABLE, TABLES, Load, create_tables, fill_tables
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process, tell
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
-
-TABLE = next(iter(TABLES))
 
 
 @pytest.fixture
@@ -25,18 +21,6 @@ def process(database: Database, new_process: Callable[..., Process]) -> Process:
     create_tables(database)
     fill_tables(database)
     return new_process(group({"eu": database}, dict.fromkeys(TABLES)))
-
-
-def tell(process: Process, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a verb while nothing runs."""
-    map_ = json.loads(process.map.read_text())
-    process.map.write_text(json.dumps(map_ | {"server": {"address": "127.0.0.1:0"}}))
-    try:
-        with contextlib.suppress(SystemExit):
-            cli.main([*arguments, "--config", str(process.map)])
-    finally:
-        process.map.write_text(json.dumps(map_))
-    return capsys.readouterr().out
 
 
 @pytest.mark.timeout(600)
@@ -62,6 +46,28 @@ def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
     for table in TABLES:
         process.assert_equal(table, source_rows(database.url, table, sid="eu"), key=("sid", "id"))
     assert [event["table"] for event in process.found("copied")] == [f"shop.{TABLE}"]
+
+
+def test_a_copy_counts_that_was_killed_before_anything_behind_it_was_confirmed(
+    process: Process, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slot stands before it, as that of a backup would; but the server was not started anew."""
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    tell(process, "resync", "--table", TABLE, capsys=capsys)
+    process.start(failpoints="after_commit:kill")
+    process.wait_killed()
+    (copied,) = process.positions(TABLE).values()
+    ask = (
+        "SELECT confirmed_flush_lsn < %s::pg_lsn FROM pg_replication_slots"
+        " WHERE NOT temporary AND database = current_database()"
+    )
+    assert database.execute(ask, [lsn.render(copied.lsn)]) == [(True,)]
+    process.start()
+    process.wait_confirmed(database)
+    for table in TABLES:
+        process.assert_equal(table, source_rows(database.url, table, sid="eu"), key=("sid", "id"))
+    assert not process.found("copied")
 
 
 @pytest.mark.slow

@@ -2,113 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.acceptance.replay import Replay, lake_text
-from tests.fix_lake import group
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support.crash_scene import Scene
+from tests.support.failpoints import KILLS, KILLS_WHILE_IT_STOPS
+from tests.support.lake import group
+from tests.support.load import TABLES
+from tests.support.postgres import Database
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-class Scene:
-    """Two loaded sources, their replays, and kuvasz."""
-
-    def __init__(self, sources: dict[str, Database], process: Process) -> None:
-        self.sources = sources
-        self.process = process
-        self.replays = {sid: Replay(database, *TABLES) for sid, database in sources.items()}
-        self.first_confirmed: dict[str, int] = {}
-        for database in sources.values():
-            fill_tables(database)
-
-    @contextlib.contextmanager
-    def load(self, seed: int) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for number, database in enumerate(self.sources.values()):
-                stack.enter_context(Load(database, seed + number))
-            yield
-
-    def confirmed(self) -> dict[str, int]:
-        """What each source was told is safe; call it before what is left of a killed kuvasz can still commit."""
-        found = {}
-        for sid, database in self.sources.items():
-            rows = database.execute(
-                "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots"
-                " WHERE database = current_database() AND slot_name LIKE 'kuvasz_shop%' AND NOT temporary"
-            )
-            if rows:
-                found[sid] = int(rows[0][0])
-                self.first_confirmed.setdefault(sid, found[sid])
-        return found
-
-    def assert_nothing_lost(self, confirmed: dict[str, int]) -> None:
-        """Every transaction that ended at or before what was confirmed is in every table, and none is there twice.
-
-        A table holds its source up to its position. Beyond that, up to what is confirmed, there may be no
-        transaction that touched it: replayed through the later of the two, the source looks as the lake does.
-        """
-        for sid, lsn in confirmed.items():
-            replay = self.replays[sid]
-            replay.read()
-            for table, columns in TABLES.items():
-                position = self.process.positions(table).get(f"shop_{sid}")
-                if position is None:
-                    assert lsn == self.first_confirmed[sid], f"confirmed to {sid} while {table} was not copied"
-                    continue
-                lake = lake_text(self.process.rows(table), columns, sid)
-                source = replay.state(table, max(position.lsn, lsn), len(columns))
-                assert lake == source, (
-                    f"{table} of {sid} at {position.lsn:X}, confirmed {lsn:X}:"
-                    f" missing {list((source - lake).items())[:5]}, too many {list((lake - source).items())[:5]}"
-                )
-
-    def kill(self) -> None:
-        """SIGKILL now, and look."""
-        helpers = self.process.helpers()
-        self.process.begin_kill()
-        self.process.wait()
-        confirmed = self.confirmed()
-        self.process.wait_helpers(helpers)
-        self.assert_nothing_lost(confirmed)
-
-    def killed_at(self, failpoint: str, *arguments: str) -> None:
-        """Start, let a failpoint kill kuvasz, and look."""
-        self.process.start(*arguments, failpoints=failpoint)
-        self.process.wait_killed()
-        assert self.process.found("failpoint"), self.process.report()
-        self.assert_nothing_lost(self.confirmed())
-
-    def finish(self) -> None:
-        """Without load, catch up and compare with the sources themselves."""
-        self.process.start("--until-caught-up")
-        assert self.process.wait() == 0, self.process.report()
-        for table in TABLES:
-            rows = [source_rows(database.url, table, sid=sid) for sid, database in self.sources.items()]
-            self.process.assert_equal(table, *rows, key=("sid", "id"))
-
-
 @pytest.fixture
-def sources(postgres18, postgres16) -> Iterator[dict[str, Database]]:
-    made = {"eu": create_database(postgres18), "us": create_database(postgres16)}
-    for database in made.values():
-        create_tables(database)
-    yield made
-    for database in made.values():
-        drop_database(database)
-
-
-@pytest.fixture
-def scene(sources: dict[str, Database], new_process: Callable[..., Process]) -> Scene:
-    return Scene(sources, new_process(group(sources, dict.fromkeys(TABLES))))
+def scene(two_sources: dict[str, Database], new_process: Callable[..., Process]) -> Scene:
+    return Scene(two_sources, new_process(group(two_sources, dict.fromkeys(TABLES))))
 
 
 @pytest.mark.timeout(600)
@@ -126,30 +38,11 @@ def test_killed_in_the_copy_and_around_the_commit(scene: Scene) -> None:
     scene.finish()
 
 
-#: Each kills one run; counts are chosen to fall into the copy, the catching up and the stream.
-POINTS = (
-    "before_slot:kill",
-    "slot_created:kill",
-    "snapshot_taken:kill:2",
-    "copy_range_done:kill:1",
-    "before_data_files:kill:3",
-    "after_data_files:kill:5",
-    "before_delete_files:kill:4",
-    "after_delete_files:kill:6",
-    "before_commit:kill:7",
-    "after_commit:kill:8",
-    "before_durable:kill:6",
-    "after_durable:kill:10",
-    "before_status:kill:5",
-    "after_status:kill:7",
-)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_at_every_point(scene: Scene) -> None:
     with scene.load(2):
-        for point in POINTS:
+        for point in KILLS:
             scene.killed_at(point)
     scene.finish()
 
@@ -185,15 +78,11 @@ def test_failures_around_a_commit_are_looked_up_and_tried_again(scene: Scene) ->
     scene.finish()
 
 
-#: Each kills one run while it stops.
-STOPPING = ("shutdown:kill", "before_checkpoint:kill", "after_checkpoint:kill:2")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_while_it_stops(scene: Scene) -> None:
     with scene.load(4):
-        for point in STOPPING:
+        for point in KILLS_WHILE_IT_STOPS:
             scene.process.start(failpoints=point)
             scene.process.wait_event("committed", 5)
             scene.process.begin_stop()

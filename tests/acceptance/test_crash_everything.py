@@ -20,13 +20,22 @@ from kuvasz import failpoints
 from kuvasz.config.load import load
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.jvm import spark
-from tests import oracle
-from tests.acceptance import test_crash, test_maintenance
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.fix_process import Helpers, Process
-from tests.integration import test_slot_repair
-from tests.observer import Observer
+from tests.support import oracle
+from tests.support.failpoints import (
+    COPYING,
+    DAILY,
+    EXCHANGING,
+    KILLS,
+    KILLS_WHILE_IT_STOPS,
+    PARKING,
+    REPAIRING,
+    STOPPING,
+    STREAMING,
+)
+from tests.support.load import TABLES, Load, create_tables, fill_tables
+from tests.support.observer import Observer
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.process import Helpers, Process
 
 CRASHES = int(os.environ.get("CRASHES", "10"))
 
@@ -39,28 +48,11 @@ PAUSE_S = 0.03
 TYPES = ("clone", "append", "history", "changelog")
 SIDS = ("eu", "us", "ap")
 
-#: Points that are passed while tables are copied, which here is at the beginning.
-COPYING = ("before_slot", "slot_created", "snapshot_taken", "copy_range_done")
-
-#: Points that are passed all the time.
-STREAMING = (
-    "before_data_files", "after_data_files", "before_delete_files", "after_delete_files", "before_commit",
-    "after_commit", "before_durable", "after_durable", "before_status", "after_status", "before_rewrite",
-    "after_rewrite", "before_swap", "after_swap",
-)  # fmt: skip
-
-#: Points that are passed when it is told to stop.
-STOPPING = ("shutdown", "before_checkpoint", "after_checkpoint")
-
-#: `test_parking` kills at each of these.
-PARKING = ("before_park", "after_park", "park_noted", "park_written", "before_unpark", "after_unpark", "replay_read",
-           "replay_applied")  # fmt: skip
-
 
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *test_slot_repair.POINTS, *test_maintenance.DAILY}
+    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY}
     assert tried == set(failpoints.NAMES)
-    fixed = (*test_crash.POINTS, *test_crash.STOPPING, *test_maintenance.POINTS)
+    fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.lake.copies.copy import CopyJob
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, wait_until
-from tests.fix_postgres import Database
-from tests.fix_restore import Confirmations, times_lost
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.restore import Confirmations, times_lost
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -49,6 +52,11 @@ def make_standby(primary: EmbeddedPostgres, *, keeps_slots: bool) -> EmbeddedPos
     standby._run("pg_basebackup", "-D", str(standby.folder), "-d", primary.url(), "-X", "stream", "-c", "fast", "-R")
     standby.start()
     return standby
+
+
+def wal_end(database: Database) -> int:
+    ((end,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    return int(end)
 
 
 def catch_up(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
@@ -144,6 +152,112 @@ def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
             assert pipeline.app.states.get("shop.items", "shop").copies == 1, "nothing was copied again"
             assert len(pipeline.app.lake.table("shop.items").notes.gaps("shop")) == int(is_ahead)
             assert times_lost(caplog) == int(is_ahead)
+    finally:
+        standby.stop("immediate")
+        standby.remove()
+
+
+def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
+    primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_commit, is_read = threading.Event(), threading.Event()
+    commit, copies = CopyJob._commit, []
+
+    def late_commit(job: CopyJob, copied: object, position: object) -> object:
+        if job._table.name == "shop.late":
+            copies.append(position)
+            if len(copies) == 2:
+                is_read.set()
+                may_commit.wait(120)
+        return commit(job, copied, position)
+
+    monkeypatch.setattr(CopyJob, "_commit", late_commit)
+    source = Database(primary, "postgres")
+    for name in ("items", "late"):
+        source.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+        source.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 300) i")
+    standby = make_standby(primary, keeps_slots=True)
+    after = Database(standby, "postgres")
+    try:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        tables = {"items": None, "late": None}
+        config = lake_folder.config(
+            [{"database": "shop", "urls": [{"url": url}], "tables": tables, "on_slot_lost": "repair"}]
+        )
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
+            wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")
+            catch_up(primary, standby)
+            standby.stop()
+            source.execute("CREATE TABLE unmapped AS SELECT repeat('x', 100) FROM generate_series(1, 50000)")
+            pipeline.tell("resync", "shop.late", "shop")
+            wait_until(is_read.is_set, "the copy is read")
+            primary.stop("immediate")
+            standby.start()
+            standby._run("pg_ctl", "-D", str(standby.folder), "-w", "promote")
+            wait_until(lambda: after.execute("SELECT 1 FROM pg_replication_slots WHERE active"), "it is followed")
+            after.execute("UPDATE late SET n = 2 WHERE id = 2")
+            after.execute("INSERT INTO late VALUES (1000, 1000)")
+            assert wal_end(after) < copies[1].lsn, "the copy's snapshot was in what the standby lacks"
+            while wal_end(after) <= copies[1].lsn:
+                after.execute("CREATE TABLE more AS SELECT repeat('x', 100) FROM generate_series(1, 50000)")
+                after.execute("DROP TABLE more")
+            may_commit.set()
+            wait_until(lambda: len(copies) > 2, "it is copied again")
+            after.execute("UPDATE late SET n = 3 WHERE id = 3")
+            wait_until(lambda: (3, 3) in pipeline.rows("late"), "it streams")
+            pipeline.wait_streaming()
+            pipeline.assert_equal("late", source_rows(after.url, "late"))
+    finally:
+        may_commit.set()
+        standby.stop("immediate")
+        standby.remove()
+
+
+@pytest.mark.parametrize("instead", ["c", "d"])
+def test_a_column_of_the_old_primary_is_not_taken_for_one_of_the_new(
+    primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, instead: str
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.5)
+    source = Database(primary, "postgres")
+    source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    source.execute("INSERT INTO items SELECT i, i FROM generate_series(1, 300) i")
+    standby = make_standby(primary, keeps_slots=True)
+    after = Database(standby, "postgres")
+    try:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        config = lake_folder.config(
+            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
+        )
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
+            wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")
+            catch_up(primary, standby)
+            standby.stop()
+            source.execute("ALTER TABLE items ADD COLUMN c int DEFAULT 5")
+            wait_until(
+                lambda: "c" in pipeline.app.lake.notes.columns("shop.items", "shop").live, "the patrol has seen it"
+            )
+            primary.stop("immediate")
+            standby.start()
+            standby._run("pg_ctl", "-D", str(standby.folder), "-w", "promote")
+            after.execute(f"ALTER TABLE items ADD COLUMN {instead} int DEFAULT 7")
+            wait_until(lambda: after.execute("SELECT 1 FROM pg_replication_slots WHERE active"), "it is followed")
+            after.execute("UPDATE items SET n = 0 WHERE id = 3")
+            wait_until(lambda: any(row[:2] == (3, 0) for row in pipeline.rows("items")), "it streams")
+            pipeline.wait_streaming()
+            expected = {3: (0, 7)} | {i: (i, 7) for i in range(1, 301) if i != 3}
+            name = f"{lake_folder.catalog}.shop.items"
+
+            def found() -> dict[int, tuple[int, int]]:
+                rows = lake_folder.session.sql(f"SELECT id, n, {instead} FROM {name}").collect()
+                return {row[0]: (row[1], row[2]) for row in rows}
+
+            wait_until(lambda: instead in lake_folder.session.table(name).columns and found() == expected, "all rows")
     finally:
         standby.stop("immediate")
         standby.remove()

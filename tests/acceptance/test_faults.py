@@ -5,7 +5,6 @@ The lake is the one in memory: what is tried here is the way from the source, an
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -23,36 +22,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.errors import SourceError
-from kuvasz.lake.memory import MemoryLake
 from kuvasz.source import conninfo, copy_out
-from kuvasz.source.reader import ReaderOptions
+from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.state.tables import State
 from kuvasz.sync import stream
-from tests.fix_lake import Pipeline, wait_until
-from tests.fix_postgres import Database
-from tests.fix_proxy import Proxy, proxy
+from tests.support.lake import MemoryPipeline
+from tests.support.postgres import Database
+from tests.support.proxy import Proxy, proxy
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres]
 
 ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, body text)"
 FILL = "INSERT INTO items SELECT i, 0, repeat('x', 100) FROM generate_series(1, 2000) i"
-
-
-class MemoryPipeline(Pipeline):
-    """kuvasz in a thread, with the lake in memory."""
-
-    async def _main(self) -> int:
-        self._loop = asyncio.get_running_loop()
-        self.lake = MemoryLake()
-        self.app = App(self.config, lake=self.lake)
-        self._ready.set()
-        return await self.app.run()
-
-    def rows(self) -> list[tuple]:
-        return sorted(tuple(row.values()) for row in self.lake.rows("shop.items").to_pylist())
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.iceberg import engine
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
-from tests import torn
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from tests.support import torn
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -61,7 +62,7 @@ def test_nothing_torn_is_ever_committed(
 ) -> None:
     lake_folder.format_version = format_version
     config = lake_folder.config(group({None: filled}, {"items": None}))
-    properties = {"py-io-impl": "tests.torn.TornIO", torn.FOLDER: str(tmp_path)}
+    properties = {"py-io-impl": "tests.support.torn.TornIO", torn.FOLDER: str(tmp_path)}
     config = config.model_copy(update={"lake": config.lake.model_copy(update={"properties": properties})})
     endings = ("parquet", "puffin") if format_version == 3 else ("parquet",)
     with Pipeline(config, lake_folder) as pipeline:
@@ -75,7 +76,7 @@ def test_nothing_torn_is_ever_committed(
 
 def test_a_copy_meets_a_torn_file(filled: Database, lake_folder: LakeFolder, tmp_path: Path) -> None:
     config = lake_folder.config(group({None: filled}, {"items": None}))
-    properties = {"py-io-impl": "tests.torn.TornIO", torn.FOLDER: str(tmp_path)}
+    properties = {"py-io-impl": "tests.support.torn.TornIO", torn.FOLDER: str(tmp_path)}
     config = config.model_copy(update={"lake": config.lake.model_copy(update={"properties": properties})})
     for mode in torn.MODES:
         (tmp_path / f"{mode}.parquet").touch()
@@ -93,8 +94,8 @@ def test_a_catalog_that_does_not_answer_for_a_while(filled: Database, lake_folde
             for number in range(5):
                 change(filled, number)
             reader = pipeline.app.sources[0].reader
-            told, confirmed = reader.last_status_at, pipeline.app.progress.confirmable("shop")
-            wait_until(lambda: reader.last_status_at > told + 4, "the source is told all the time that we live")
+            told, confirmed = reader.facts.last_status_at, pipeline.app.progress.confirmable("shop")
+            wait_until(lambda: reader.facts.last_status_at > told + 4, "the source is told all the time that we live")
             assert pipeline.app.progress.confirmable("shop") == confirmed, "nothing is confirmed meanwhile"
             catalog.execute("ROLLBACK")
         assert_cured(pipeline, filled)
@@ -134,22 +135,22 @@ def test_a_state_folder_without_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Index, spool and notes lie there."""
-    monkeypatch.setattr(IcebergLake, "_spool_folder", lambda _: str(small_disk / "spool"))
+    monkeypatch.setattr(engine, "spool_folder", lambda _: str(small_disk / "spool"))
     config = lake_folder.config(group({None: filled}, {"items": None}), state=str(small_disk / "state"))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         with full(small_disk):
             for number in range(3):
                 change(filled, number)
-            told = pipeline.app.sources[0].reader.last_status_at
-            wait_until(lambda: pipeline.app.sources[0].reader.last_status_at > told + 3, "time goes by")
+            told = pipeline.app.sources[0].reader.facts.last_status_at
+            wait_until(lambda: pipeline.app.sources[0].reader.facts.last_status_at > told + 3, "time goes by")
         assert_cured(pipeline, filled)
         # The spool has room, and the index has none.
         roomy = lake_folder.folder / "spool"
         roomy.mkdir()
-        monkeypatch.setattr(IcebergLake, "_spool_folder", lambda _: str(roomy))
-        pipeline.app.lake._spool._folder = str(roomy)
-        pipeline.app.lake.table("shop.items").index._store._memory_rows = 100
+        monkeypatch.setattr(engine, "spool_folder", lambda _: str(roomy))
+        pipeline.app.lake.engine.spool._folder = str(roomy)
+        pipeline.app.lake.table("shop.items").index.places._store._memory_rows = 100
         with full(small_disk):
             filled.execute("INSERT INTO items SELECT i, 1, 'x' FROM generate_series(1000, 6000) i")
             wait_until(lambda: told_of_index(caplog), "the index has no room")
@@ -176,9 +177,9 @@ def test_a_store_without_room(
             for number in range(3):
                 change(filled, number)
             reader = pipeline.app.sources[0].reader
-            told = reader.last_status_at
+            told = reader.facts.last_status_at
             wait_until(lambda: told_of_room(caplog), "it is told")
-            wait_until(lambda: reader.last_status_at > told + 3, "the source is told all the time that we live")
+            wait_until(lambda: reader.facts.last_status_at > told + 3, "the source is told all the time that we live")
             assert pipeline.snapshots("items") == snapshots
         assert_cured(pipeline, filled)
         with full(small_disk):

@@ -12,14 +12,15 @@ import pytest
 from kuvasz import lsn
 from kuvasz.config.load import load
 from kuvasz.lake.jvm import spark
-from tests import oracle
-from tests.acceptance.load import TABLES
-from tests.acceptance.test_crash import Scene, sources  # noqa: F401 (a fixture)
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.observer import Observer
-from tests.oracle import source_rows
+from tests.support import oracle
+from tests.support.crash_scene import Scene
+from tests.support.failpoints import DAILY, EXCHANGING
+from tests.support.lake import group
+from tests.support.load import TABLES
+from tests.support.observer import Observer
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -27,27 +28,25 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 EAGER = {"interval": "200ms", "min_files": 2, "max_dead_percent": 2, "target_file_size": "64kB",
          "snapshot_age": "2s", "snapshots_kept": 2}  # fmt: skip
 
-#: Around every step that leaves something behind.
-POINTS = ("before_rewrite", "after_rewrite", "before_swap", "after_swap")
-
-#: Passed once a day.
-DAILY = ("before_orphans",)
-
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("format_version", "points"),
-    [(3, POINTS[3:]), pytest.param(2, POINTS[3:], marks=pytest.mark.slow),
-     pytest.param(3, POINTS[:3], marks=pytest.mark.slow), pytest.param(2, POINTS[:3], marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        (3, EXCHANGING[3:]),
+        pytest.param(2, EXCHANGING[3:], marks=pytest.mark.slow),
+        pytest.param(3, EXCHANGING[:3], marks=pytest.mark.slow),
+        pytest.param(2, EXCHANGING[:3], marks=pytest.mark.slow),
+    ],
+)
 def test_killed_around_an_exchange_of_files(
-    sources: dict[str, Database],  # noqa: F811
+    two_sources: dict[str, Database],
     new_process: Callable[..., Process],
     format_version: int,
     points: tuple[str, ...],
 ) -> None:
     lake = {"format_version": format_version}
-    scene = Scene(sources, new_process(group(sources, dict.fromkeys(TABLES)), lake=lake, maintenance=EAGER))
+    scene = Scene(two_sources, new_process(group(two_sources, dict.fromkeys(TABLES)), lake=lake, maintenance=EAGER))
     with scene.load(11):
         for point in points:
             scene.killed_at(f"{point}:kill:3")
@@ -157,7 +156,7 @@ class Hours(Scene):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("format_version", [3, 2])
 def test_hours_of_commits_with_kills_at_random(
-    sources: dict[str, Database],  # noqa: F811
+    two_sources: dict[str, Database],
     new_process: Callable[..., Process],
     spark_session: object,
     format_version: int,
@@ -166,14 +165,14 @@ def test_hours_of_commits_with_kills_at_random(
     seed = random.randrange(1 << 30)  # noqa: S311
     print(f"seed {seed}")
     moments = random.Random(seed)  # noqa: S311
-    hours = Hours(sources, new_process, spark_session, format_version)
+    hours = Hours(two_sources, new_process, spark_session, format_version)
     disturbances = 0
     for phase in range(3):
         with hours.load(seed + phase):
             if phase == 0:
                 hours.copy()
             else:
-                hours.killed_at(f"{moments.choice(POINTS)}:kill:{moments.randint(1, 20)}")
+                hours.killed_at(f"{moments.choice(EXCHANGING)}:kill:{moments.randint(1, 20)}")
                 hours.count()
                 hours.process.start()
             for commits in (80, 200, 350, 500):

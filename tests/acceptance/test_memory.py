@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.fix_lake import group
-from tests.fix_postgres import Database, create_database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support.lake import group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -52,7 +52,7 @@ class Gauge:
     def _look(self) -> int:
         total = 0
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
-            for one in (psutil.Process(self._process._process.pid), *self._process.helpers()):
+            for one in (psutil.Process(self._process.pid), *self._process.helpers()):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if one.name() != "java":
                         total += one.memory_full_info().pss

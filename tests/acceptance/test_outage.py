@@ -11,12 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kuvasz import failpoints
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -34,6 +36,32 @@ def server() -> Iterator[EmbeddedPostgres]:
     with contextlib.suppress(RuntimeError):  # the test may have stopped it
         started.stop("immediate")
     started.remove()
+
+
+def test_a_source_is_shut_down_although_nothing_of_it_can_be_confirmed(
+    server: EmbeddedPostgres,
+    lake_folder: LakeFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = Database(server, "postgres")
+    source.execute(ITEMS)
+    source.execute(FILL)
+    config = lake_folder.config(group({"eu": source}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        stuck = ",".join(f"before_commit:error:{number}" for number in range(1, 400))
+        monkeypatch.setattr("kuvasz.failpoints._armed", failpoints._parse(stuck))
+        source.execute("UPDATE items SET n = 1")
+        wait_until(lambda: pipeline.app.progress.pending("shop_eu"), "it is on its way")
+        server.stop()
+        told = {record.message for record in caplog.records if "is shutting down, and waits" in str(vars(record))}
+        assert told, "it did not end by itself"
+        monkeypatch.setattr("kuvasz.failpoints._armed", [])
+        server.start()
+        wait_until(lambda: not pipeline.errors(), "it streams again")
+        pipeline.wait_applied(source)
+        pipeline.assert_equal("items", source_rows(source.url, "items", sid="eu"))
 
 
 def test_a_source_that_is_down_at_the_start_comes_in_later_and_survives_restarts(
@@ -155,4 +183,4 @@ def test_a_stop_in_the_middle_of_a_copy_is_quick_and_clean(
     process.start("--until-caught-up")
     assert process.wait() == 0
     process.assert_equal("items", source_rows(database.url, "items"))
-    assert psutil.pid_exists(process._process.pid) is False
+    assert psutil.pid_exists(process.pid) is False

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.acceptance.test_control import TABLE, tell
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_process import Process, confirmed
-from tests.oracle import source_rows
+from tests.support.lake import group
+from tests.support.load import TABLE, TABLES, Load, create_tables, fill_tables
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process, confirmed, tell
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

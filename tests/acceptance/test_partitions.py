@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support.lake import group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -28,11 +28,11 @@ import pytest
 from benchmarks import plots
 from benchmarks.outcome import Look, Panel
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.fix_postgres import create_database
-from tests.fix_process import Process
-from tests.fix_proxy import Proxy
-from tests.oracle import source_rows
+from tests.support.load import TABLES, Load, create_tables, fill_tables
+from tests.support.oracle import source_rows
+from tests.support.postgres import create_database
+from tests.support.process import Process
+from tests.support.proxy import Proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -381,7 +381,7 @@ class Watch:
 
     def _look(self) -> dict[str, float]:
         process = self._soak.process
-        driver = psutil.Process(process._process.pid)
+        driver = psutil.Process(process.pid)
         helpers = process.helpers()
         sample = {
             "at": time.monotonic() - self._begin,

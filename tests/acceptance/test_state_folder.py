@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.admin import SERVER_FILE
-from tests.fix_lake import group
-from tests.fix_postgres import Database
-from tests.fix_process import Process, confirmed
-from tests.oracle import source_rows
+from kuvasz.state.address_file import FILE
+from tests.support.lake import group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process, confirmed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -56,7 +56,7 @@ def test_a_second_process_changes_nothing(database: Database, new_process: Calla
     assert told in second.stderr
     assert "hint: one kuvasz at a time" in second.stderr
     # One that does not answer yet must not have a note written under it.
-    (state / SERVER_FILE).unlink()
+    (state / FILE).unlink()
     late = run(process, "resume", "--table", "items")
     assert late.returncode == 2, late.stderr
     assert told in late.stderr

@@ -17,11 +17,12 @@ from kuvasz.lake.commit import lanes
 from kuvasz.lake.table import table_lock
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_stores import PostgresCatalogFolder
-from tests.observer import Observer
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.stores import PostgresCatalogFolder
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

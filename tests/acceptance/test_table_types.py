@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from kuvasz import lsn
-from tests.acceptance.load import TABLES, Load, create_tables, fill_tables
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.observer import Observer
+from tests.support.load import TABLES, Load, create_tables, fill_tables
+from tests.support.observer import Observer
+from tests.support.postgres import Database
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -55,7 +55,7 @@ def test_every_type_holds_every_transaction_once(database: Database, new_process
             assert process.found("failpoint"), process.report()
             assert not process.found("table_failed"), process.report()
         database.execute("TRUNCATE items")
-        database.execute("INSERT INTO items SELECT i, 0, 'new' FROM generate_series(1, 500) i")
+        database.execute("INSERT INTO items SELECT i, 0, 'new' FROM generate_series(1, 500) i ON CONFLICT DO NOTHING")
     process.start("--until-caught-up")
     assert process.wait() == 0, process.report()
     for kind in TYPES:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.worlds import IcebergWorld, MemoryWorld, World
+from tests.support.worlds import IcebergWorld, MemoryWorld, World
 
 
 @pytest.fixture(params=["memory", "memory, a row a chunk", pytest.param("iceberg", marks=pytest.mark.spark)])

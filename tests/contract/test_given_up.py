@@ -17,12 +17,13 @@ from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Delivery, SourcePosition, TableType
 from kuvasz.state.budget import Budget
+from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
-from tests.contract.changes import TARGET, Sender
-from tests.fix_lake import wait_until
+from tests.support.changes import TARGET, Sender
+from tests.support.waiting import wait_until
 
 SOURCES = ("eu", "us")
 
@@ -34,7 +35,8 @@ class Table:
         self.name, self.lock = TARGET, TableLock(TARGET)
         self.positions = {name: SourcePosition(lsn=1000) for name in SOURCES}
         self.era = WriteEra.begin(self.positions)
-        self.open, self.in_flight, self.generations, self.identities = {}, set(), {}, 0
+        self.open, self.commits = {}, SimpleNamespace(in_flight=set())
+        self.definition = SimpleNamespace(identities=0)
         self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True)
         self.is_forgetting, self.goes_on = threading.Event(), threading.Event()
 
@@ -64,7 +66,7 @@ def test_what_another_source_sends_meanwhile_is_not_confirmed(
 ) -> None:
     monkeypatch.setattr(lanes, "PATIENCE_S", 0.1)
     monkeypatch.setattr(lanes, "BOUND_S", 0.5)
-    table, progress, states, budget = Table(), Progress(), TableStates(), Budget(1 << 20)
+    table, progress, states, budget = Table(), Progress(), TableStates(MemoryNotes()), Budget(1 << 20)
     for name in SOURCES:
         states.add(TARGET, name, "public.items")
         states.activate(TARGET, name, 1)

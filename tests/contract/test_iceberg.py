@@ -14,13 +14,16 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import source_positions as position_properties
+from kuvasz.lake.format.partition_transforms import Term
+from kuvasz.lake.format.schema import Field, LakeSchema
+from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
-from kuvasz.lake.table import table as lake_table
-from kuvasz.model import SourcePosition
+from kuvasz.lake.table import commits
+from kuvasz.model import LakeType, SourcePosition, ValueType
 from kuvasz.ports import Failure, Receipt
-from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import IcebergWorld
-from tests.fix_lake import LakeFolder
+from tests.support.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from tests.support.lake import LakeFolder
+from tests.support.worlds import IcebergWorld
 
 pytestmark = pytest.mark.spark
 
@@ -95,9 +98,11 @@ def test_a_copy_whose_outcome_nobody_knows_keeps_its_files(
         raise LakeError("table shop.items: the catalog is down")
 
     with monkeypatch.context() as context:
-        context.setattr(lake_table.LakeTable, "_has_landed", silent)
+        context.setattr(commits.Commits, "_has_landed", silent)
         with pytest.raises(LakeError):
             world.copy("eu", (1, 1, "x"))
+    assert "eu" not in world.lake.positions(TARGET)
+    assert world.lake.stored(TARGET)["eu"].lsn == 1000, "whoever asks the catalog is told"
     assert world.of("eu") == {1: (1, "x")}, "the table can be read: the commit was there"
     world.copy("eu", (1, 2, "y"), (2, 2, "y"), lsn=2000)
     assert world.of("eu") == {1: (2, "y"), 2: (2, "y")}
@@ -127,7 +132,7 @@ def test_a_conflict_never_loses_parts_of_an_open_transaction(
     (outcome,) = world.apply(work(eu.segment([(lsn, [insert(3)])])))
     if isinstance(outcome, Failure):
         assert world.rows() == {}
-        world.lake.resume(TARGET)
+        world.lake.resume(TARGET, world.lake.failure(TARGET))
         world.applied(work(eu.segment([(lsn, [insert(1), insert(2), insert(3)])])))
     assert world.of("eu").keys() == {1, 2, 3}
     assert world.orphans() == []
@@ -149,7 +154,7 @@ def test_a_table_that_was_dropped_stops_and_others_go_on(world: IcebergWorld) ->
     world.prepare("eu", name="shop.others")
     eu = Sender()
     world.applied(work(eu.one(insert(1))), work(target="shop.others"))
-    world.lake._catalog.drop(TARGET)
+    world.lake.engine.catalog.drop(TARGET)
     failure, receipt = world.apply(work(eu.one(insert(2))), work(eu.one(insert(5)), target="shop.others"))
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, TableError)
@@ -164,9 +169,9 @@ def test_an_index_saved_in_the_middle_of_a_transaction_knows_only_what_is_visibl
     world.applied(work(eu.one(insert(1, 1, "x"))))
     lsn = eu.commit_lsn()
     world.applied(work(eu.truncation(lsn, is_open=True), eu.part(lsn, insert(2)), open_sources=["eu"]))
-    world.lake.table(TARGET).checkpoint()
-    world.lake.table(TARGET).abandon("eu")
-    world.lake.table(TARGET).reset_index()
+    world.lake.table(TARGET).index.save()
+    world.lake.table(TARGET).open.abandon("eu")
+    world.lake.table(TARGET).index.reset()
     world.applied(work(eu.segment([(lsn, [update(1, 2, SAME)])]), abandoned=["eu"]))
     assert world.of("eu") == {1: (2, "x")}
 
@@ -177,22 +182,24 @@ def test_what_cannot_be_read_behind_a_commit_is_an_error_of_the_lake(
     world.prepare("eu")
     world.applied(work(Sender().one(insert(1))))
     table = world.lake.table(TARGET).table
-    other = world.lake._catalog.load(TARGET)
+    other = world.lake.engine.catalog.load(TARGET)
     assert other is not None
     other.set_properties({"a": "b"})
     [folder] = lake_folder.folder.glob("**/items/metadata")
     away = folder.rename(folder.with_name("away"))
     folder.touch()
-    table._handle.operations().requestRefresh()  # as a commit does
-    for name in ("properties", "snapshot_id", "parent_id", "sequence", "schema_id", "snapshot_count", "oldest_ms"):
+    table._java.operations().requestRefresh()  # as a commit does
+    for part, name in ((table, "properties"), (table.schema, "id"), *(
+        (table.snapshots, name) for name in ("current_id", "parent_id", "sequence", "count", "oldest_ms")
+    )):  # fmt: skip
         with pytest.raises(LakeError, match=r"table shop\.items: "):
-            getattr(table, name)
-    for read in (table.schema, table.layout, table.earlier_columns):
+            getattr(part, name)
+    for read in (table.schema.read, table.layout.read, table.schema.earlier_columns):
         with pytest.raises(LakeError, match=r"table shop\.items: "):
             read()
     folder.unlink()
     away.rename(folder)
-    assert table.schema().fields
+    assert table.schema.read().fields
 
 
 def test_another_process_goes_on_where_this_one_stopped(world: IcebergWorld, lake_folder: LakeFolder) -> None:
@@ -268,26 +275,65 @@ def test_a_repair_changes_only_what_differs_and_sets_the_position(world: Iceberg
     snapshots = world.snapshots()
     assert repair(20000).rows == 0
     assert (world.position("eu"), world.snapshots()) == (20000, snapshots), "the position moves alone"
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     assert world.lake.positions(TARGET)["eu"].lsn == 20000
 
 
 def _late(world: IcebergWorld, lsn: int) -> tuple[IcebergTable, TableCommit]:
     """A process that was killed, and the commit its JVM has yet to send: it appends a row and moves the position."""
-    table = world.lake._catalog.load(TARGET)
+    table = world.lake.engine.catalog.load(TARGET)
     properties = {"kuvasz.position.eu": position_properties.render(SourcePosition(lsn=lsn, system_id="7001"))}
     file = write_file(world, table)
     return table, TableCommit(
-        snapshot_id=table.snapshot_id, properties=properties, summary=properties, data_files=[file.json]
+        snapshot_id=table.snapshots.current_id, properties=properties, summary=properties, data_files=[file.json]
     )
 
 
 def write_file(world: IcebergWorld, table: IcebergTable) -> DataFile:
-    schema = world.lake.table(TARGET).schema.arrow()
+    schema = world.lake.table(TARGET).definition.schema.arrow()
     rows = pa.Table.from_pylist([{"sid": "eu", "id": 77, "n": 0, "body": "late"}], schema=schema)
     with writing({}, f"{table.location}/data/late.parquet", schema) as writer:
         writer.write(rows)
         return writer.close()
+
+
+def test_schema_and_layout_change_though_another_commit_comes_first(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    mine = world.lake.table(TARGET).table
+    mine.refresh()
+    other = world.lake.engine.catalog.load(TARGET)
+    assert other is not None
+    other.set_properties({"owner": "someone"})
+    now = mine.layout.read()
+    mine.layout.replace(now, dataclasses.replace(now, partition=(Term(column="n", transform="identity"),)))
+    schemas = []
+
+    def properties(schema: LakeSchema) -> dict[str, str]:
+        if not schemas:
+            other.set_properties({"owner": "someone else"})
+        schemas.append(schema)
+        return {"seen": str(schema.by_name("new") is not None)}
+
+    mine.schema.change([AddField(Field(field_id=99, name="new", type=ValueType(kind=LakeType.INT)))], properties)
+    assert (mine.layout.read().partition, mine.properties["seen"]) == (
+        (Term(column="n", transform="identity"),),
+        "True",
+    )
+    assert (mine.properties["owner"], len(schemas)) == ("someone else", 2)
+
+
+def test_two_who_change_the_schema_at_once_are_told(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    mine, other = world.lake.table(TARGET).table, world.lake.engine.catalog.load(TARGET)
+    assert other is not None
+
+    def properties(_: LakeSchema) -> dict[str, str]:
+        other.schema.change([RenameField("n", "m")], lambda _: {})
+        return {}
+
+    with pytest.raises(ForeignChange):
+        mine.schema.change([RenameField("n", "o")], properties)
+    assert mine.schema.read().by_name("m") is not None
 
 
 def test_a_commit_of_a_killed_process_cannot_land_behind_those_of_the_next(world: IcebergWorld) -> None:
@@ -312,16 +358,16 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     assert isinstance(outcome.error, LateCommit)
     assert outcome.error.message == "table shop.items: another process has committed changes of source eu"
     assert world.position("eu") == 1208
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))
     assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"
 
 
 def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorld) -> None:
-    catalog = world.lake._catalog
+    catalog = world.lake.engine.catalog
     inside = catalog.classes.calls
-    assert inside is not None
+    assert inside is not catalog.classes.plain
 
     def told(name: str) -> list[dict[str, str]]:
         """Lives through inserts, updates, deletes, a file that dies and no change at all."""
@@ -340,7 +386,7 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
         ]  # fmt: skip
 
     first = told("eu")
-    catalog.classes.calls = None
+    catalog.classes.calls = catalog.classes.plain
     second = told("us")[len(first) :]
     catalog.classes.calls = inside
     assert len(first) == 4
@@ -350,13 +396,14 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
 
 @pytest.mark.parametrize("is_inside", [True, False])
 def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: IcebergWorld, *, is_inside: bool) -> None:
-    catalog = world.lake._catalog
-    catalog.classes.calls = catalog.classes.calls if is_inside else None
+    catalog = world.lake.engine.catalog
+    catalog.classes.calls = catalog.classes.calls if is_inside else catalog.classes.plain
     world.prepare("eu")
     world.copy("eu", (1, 0, "x"))
     table, late = _late(world, 1208)
     before = table.look()
-    assert (before.snapshot_id, before.parent_id, before.schema_id) == (table.snapshot_id, None, table.schema_id)
+    assert (before.snapshot_id, before.parent_id) == (table.snapshots.current_id, None)
+    assert before.schema_id == table.schema.id
     world.applied(work(Sender().one(insert(2))))
     with pytest.raises(ForeignChange):
         table.commit(late)
@@ -367,16 +414,18 @@ def test_both_kinds_of_commit_tell_of_a_conflict_and_of_what_is_now(world: Icebe
         summary={},
         removed_properties=["kuvasz.position.eu"],
     )
-    assert table.commit(properties) == (table.snapshot_id, before.snapshot_id)
+    assert table.commit(properties) == (table.snapshots.current_id, before.snapshot_id)
     assert (table.properties["a"], table.properties["d"]) == ('b "c" \\ é', "")
     assert "kuvasz.position.eu" not in table.properties
-    missing = dataclasses.replace(late, snapshot_id=table.snapshot_id, data_files=[], removed_files=late.data_files)
+    missing = dataclasses.replace(
+        late, snapshot_id=table.snapshots.current_id, data_files=[], removed_files=late.data_files
+    )
     with pytest.raises(ForeignChange):
         table.commit(missing)
 
 
 def test_properties_and_files_are_the_same_inside_the_jvm_and_one_by_one(world: IcebergWorld) -> None:
-    catalog = world.lake._catalog
+    catalog = world.lake.engine.catalog
     for source in ("eu", "us"):
         world.prepare(source)
         world.copy(source, *((number, 0, "x") for number in range(20)))
@@ -388,7 +437,7 @@ def test_properties_and_files_are_the_same_inside_the_jvm_and_one_by_one(world: 
         return table.properties, list(table.live_files(in_order=True))
 
     inside = told()
-    catalog.classes.calls = None
+    catalog.classes.calls = catalog.classes.plain
     assert told() == inside
     properties, files = inside
     assert {"kuvasz.seed", "kuvasz.position.eu", "kuvasz.position.us"} <= properties.keys()

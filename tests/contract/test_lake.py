@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
 from kuvasz.errors import DecodeError, Retry, SchemaError, SourceError, TableError
 from kuvasz.model import Column, PgType, ReplicaIdentity, SourcePosition
 from kuvasz.ports import Failure, Receipt, Target
-from tests.contract.changes import (
+from tests.support.changes import (
     INT4,
     ITEMS,
     SAME,
@@ -25,7 +26,7 @@ from tests.contract.changes import (
     update,
     work,
 )
-from tests.contract.worlds import World
+from tests.support.worlds import World
 
 OTHER = "shop.others"
 
@@ -142,7 +143,7 @@ def test_committing_the_same_work_twice_is_committing_it_once(world: World) -> N
     world.applied(work(eu.one(insert(1, 1, "x"))))
     changes = eu.one(update(2, 2, SAME, old=1), insert(3))
     world.applied(work(changes))
-    world.lake.resume(TARGET)  # forgets what was written and not committed: nothing
+    world.lake.resume(TARGET, world.lake.failure(TARGET))  # forgets what was written and not committed: nothing
     world.applied(work(again(changes)))
     assert world.of("eu") == {2: (2, "x"), 3: (0, "b")}
 
@@ -337,7 +338,7 @@ def test_after_a_failure_nothing_is_applied_until_resume(world: World) -> None:
     assert list(world.lake.commit(ahead)) == []
     assert world.apply(work(eu.one(insert(3)))) == []
     assert world.rows() == {}
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     good = eu.segment([(1100, [insert(1, 1)])])
     world.applied(work(good, again(behind)))
     assert world.of("eu") == {1: (1, "b"), 2: (0, "b")}
@@ -351,7 +352,7 @@ def test_what_was_written_before_a_failure_is_not_committed_after_resume(world: 
     written, ahead = world.lake.write([work(bad)]), world.lake.write([work(behind)])
     (failure,) = world.lake.commit(written)
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     assert list(world.lake.commit(ahead)) == []
     assert world.position("eu") == 1000
     world.applied(work(eu.segment([(1100, [insert(1, 1)])]), again(behind)))
@@ -366,7 +367,7 @@ def test_a_failure_forgets_open_transactions(world: World) -> None:
     world.applied(work(us.part(lsn, insert(1)), open_sources=["us"]))
     (failure,) = world.apply(work(eu.one(insert(1, "x1")), open_sources=["us"]))
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     world.applied(work(us.segment([(lsn, [insert(1), insert(2)])])))
     assert world.of("us").keys() == {1, 2}
     assert world.orphans() == []
@@ -393,30 +394,44 @@ def test_a_gap_opens_where_a_position_is_dropped_and_closes_with_the_repair(worl
     world.prepare("eu", "us")
     world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)
     world.lake.forget(TARGET, "eu", to_repair=True)
-    gap = world.lake.gap(TARGET, "eu")
+    gap = world.lake.notes.gap(TARGET, "eu")
     assert gap is not None
     assert (gap.from_lsn, gap.is_open) == (1000, True)
     world.lake.forget(TARGET, "eu", to_repair=True)
-    assert world.lake.gap(TARGET, "eu") == gap, "it was begun again after a kill"
-    assert world.lake.gap(TARGET, "us") is None
+    assert world.lake.notes.gap(TARGET, "eu") == gap, "it was begun again after a kill"
+    assert world.lake.notes.gap(TARGET, "us") is None
     lines = [Lines([(1, 0, "a"), (3, 0, "c")])]
     at = SourcePosition(lsn=9000, system_id="7001")
     world.lake.repair(feed("eu"), ITEMS, lines, at, lambda *_: None, at_us=5)
     assert world.of("eu") == {1: (0, "a"), 3: (0, "c")}
     assert world.position("eu") == 9000
-    assert world.lake.gap(TARGET, "eu") is None
+    assert world.lake.notes.gap(TARGET, "eu") is None
     world.applied(work(Sender("eu", start=9500).one(update(3, 1, SAME))))
     assert world.of("eu") == {1: (0, "a"), 3: (1, "c")}
     world.lake.forget(TARGET, "eu", to_repair=True)
     world.lake.forget(TARGET, "eu")
-    assert world.lake.gap(TARGET, "eu") is None, "it is copied"
+    assert world.lake.notes.gap(TARGET, "eu") is None, "it is copied"
+
+
+def test_resume_undoes_no_failure_that_was_not_seen(world: World) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    for row in (insert(1, "x1"), insert(2, "x2")):
+        seen = world.lake.failure(TARGET)
+        world.lake.resume(TARGET, seen)
+        (failure,) = world.apply(work(eu.one(row)))
+        assert isinstance(failure, Failure)
+    world.lake.resume(TARGET, seen)
+    assert world.lake.failure(TARGET) is failure.error
+    world.lake.resume(TARGET, failure.error)
+    assert world.lake.failure(TARGET) is None
 
 
 def test_resume_changes_nothing_for_a_target_that_did_not_fail(world: World) -> None:
     world.prepare("eu", "us")
     written = world.lake.write([work(Sender("us").one(insert(1)))])
     assert world.lake.failure(TARGET) is None
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     (receipt,) = world.lake.commit(written)
     assert isinstance(receipt, Receipt)
     assert world.of("us").keys() == {1}
@@ -460,8 +475,9 @@ def test_a_copy_of_an_empty_table_has_a_position(world: World) -> None:
     world.lake.prepare(target(), feed("eu"), ITEMS)
     assert world.lake.positions(TARGET) == {}
     assert world.lake.positions("shop.unheard_of") == {}
+    assert (world.lake.stored(TARGET), world.lake.stored("shop.unheard_of")) == ({}, {})
     world.copy("eu", lsn=1234)
-    assert world.position("eu") == 1234
+    assert world.position("eu") == world.lake.stored(TARGET)["eu"].lsn == 1234
     assert world.rows() == {}
 
 
@@ -495,6 +511,38 @@ def test_a_copy_that_is_told_to_stop_leaves_nothing(world: World) -> None:
     assert (world.rows(), world.orphans()) == ({}, [])
 
 
+@pytest.mark.parametrize("is_repair", [False, True])
+def test_what_does_not_count_when_it_is_read_leaves_nothing(world: World, *, is_repair: bool) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)
+    world.lake.forget(TARGET, "eu", to_repair=is_repair)
+    lines, at = Lines(((1, 1, "a"), (3, 0, "c"))), SourcePosition(lsn=2000)
+    told: list[str] = []
+
+    def tell(*_: object) -> None:
+        told.append("read")
+
+    def refuse() -> None:
+        told.append("asked")
+        raise SourceError("its columns were altered meanwhile")
+
+    def bring(on_read: Callable[[], None]) -> None:
+        if is_repair:
+            world.lake.repair(feed("eu"), ITEMS, [lines], at, tell, on_read=on_read)
+        else:
+            world.lake.copy(feed("eu"), ITEMS, [lines], at, tell, on_read=on_read)
+
+    with pytest.raises(SourceError, match="altered meanwhile"):
+        bring(refuse)
+    assert (told[-1], told.count("asked")) == ("asked", 1), "behind all that is read"
+    assert world.of("eu") == {1: (0, "a"), 2: (0, "b")}
+    assert "eu" not in world.lake.positions(TARGET)
+    assert (world.lake.notes.gap(TARGET, "eu") is not None) is is_repair
+    assert world.orphans() == []
+    bring(lambda: None)
+    assert world.of("eu") == {1: (1, "a"), 3: (0, "c")}
+
+
 def test_a_copy_tells_how_far_it_is(world: World) -> None:
     world.lake.prepare(target(), feed("eu"), ITEMS)
     told: list[tuple[int, int]] = []
@@ -516,7 +564,7 @@ def test_columns_are_added(world: World) -> None:
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, SchemaError)
     assert "columns extra are not in the lake table shop.items" in str(failure.error)
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     world.lake.prepare(target(), feed("eu"), wider)
     world.applied(work(Sender(relation=wider, start=2000).one(insert(2, 0, "b", 5), insert(3, 0, "b", None))))
     assert world.of("eu") == {1: (0, "b", None), 2: (0, "b", 5), 3: (0, "b", None)}
@@ -568,19 +616,19 @@ def test_a_source_column_called_sid_is_refused(world: World) -> None:
 
 def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
     world.lake.prepare(target(), feed("eu"), ITEMS)
-    assert world.lake.published(TARGET, "eu") is None
+    assert world.lake.notes.published(TARGET, "eu") is None
     at = SourcePosition(lsn=1000, system_id="7001", published="5:700, table 6:701")
     world.lake.copy(feed("eu"), ITEMS, [], at, lambda *_: None)
-    assert world.lake.published(TARGET, "eu") == "5:700, table 6:701"
+    assert world.lake.notes.published(TARGET, "eu") == "5:700, table 6:701"
     world.applied(work(Sender().one(insert(1))))
-    assert world.lake.published(TARGET, "eu") == "5:700, table 6:701"
-    world.lake.remember_published(TARGET, "eu", "5:700, table 6:800")
-    assert world.lake.published(TARGET, "eu") == "5:700, table 6:800"
+    assert world.lake.notes.published(TARGET, "eu") == "5:700, table 6:701"
+    world.lake.notes.remember_published(TARGET, "eu", "5:700, table 6:800")
+    assert world.lake.notes.published(TARGET, "eu") == "5:700, table 6:800"
 
 
 def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
     assert not world.lake.attach(target(), feed("eu"))
-    assert world.lake.columns(TARGET, "eu") is None
+    assert world.lake.notes.columns(TARGET, "eu") is None
     world.prepare("eu")
     assert world.lake.attach(target(), feed("eu"))
     assert world.lake.positions(TARGET)["eu"].lsn == 1000
@@ -600,18 +648,18 @@ def test_a_source_that_feeds_a_target_no_more_is_told(world: World) -> None:
 
 def test_what_is_parked_of_a_source_is_known_until_it_is_replayed_or_forgotten(world: World) -> None:
     world.prepare("eu", "us")
-    assert world.lake.parked(TARGET, "eu") is None
-    world.lake.park(TARGET, "eu", "a" * 32)
-    world.lake.park(TARGET, "us", "b" * 32)
+    assert world.lake.notes.parked(TARGET, "eu") is None
+    world.lake.notes.park(TARGET, "eu", "a" * 32)
+    world.lake.notes.park(TARGET, "us", "b" * 32)
     eu = Sender("eu")
     world.applied(work(eu.one(insert(1))))
     world.copy("us", lsn=2000)
     world.lake.prepare(target(), feed("eu"), ITEMS)
-    assert [world.lake.parked(TARGET, source) for source in ("eu", "us")] == ["a" * 32, "b" * 32]
-    world.lake.park(TARGET, "eu", "c" * 32)
-    assert world.lake.parked(TARGET, "eu") == "c" * 32
-    world.lake.park(TARGET, "eu", None)
-    world.lake.park(TARGET, "eu", None)
-    assert world.lake.parked(TARGET, "eu") is None
+    assert [world.lake.notes.parked(TARGET, source) for source in ("eu", "us")] == ["a" * 32, "b" * 32]
+    world.lake.notes.park(TARGET, "eu", "c" * 32)
+    assert world.lake.notes.parked(TARGET, "eu") == "c" * 32
+    world.lake.notes.park(TARGET, "eu", None)
+    world.lake.notes.park(TARGET, "eu", None)
+    assert world.lake.notes.parked(TARGET, "eu") is None
     world.lake.forget(TARGET, "us")
-    assert world.lake.parked(TARGET, "us") is None
+    assert world.lake.notes.parked(TARGET, "us") is None

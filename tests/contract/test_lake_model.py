@@ -15,9 +15,9 @@ from hypothesis.stateful import (
 )
 
 from kuvasz.ports import Failure, Receipt
-from tests.contract.changes import SAME, TARGET, Sender, delete, insert, update, work
-from tests.contract.worlds import IcebergWorld, MemoryWorld, World
-from tests.fix_lake import LakeFolder
+from tests.support.changes import SAME, TARGET, Sender, delete, insert, update, work
+from tests.support.lake import LakeFolder
+from tests.support.worlds import IcebergWorld, MemoryWorld, World
 
 SOURCES = ("eu", "us")
 KEYS = st.integers(1, 6)
@@ -177,7 +177,7 @@ class LakeModel(RuleBasedStateMachine):
         (failure,) = self.world.lake.commit(ahead)
         assert isinstance(failure, Failure)
         assert list(self.world.lake.commit(behind)) == []
-        self.world.lake.resume(TARGET)
+        self.world.lake.resume(TARGET, self.world.lake.failure(TARGET))
         self.pending = []
         for one in self.sources.values():
             self._send_again(one, one.log)

@@ -21,15 +21,16 @@ from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.jvm.snapshots import Snapshots
 from kuvasz.lake.maintenance.compaction_policy import FileGroup, Policy
 from kuvasz.lake.maintenance.orphans import Orphans
 from kuvasz.lake.maintenance.replace_files import Rewrite, facts
-from kuvasz.lake.table.table import LakeTable
+from kuvasz.lake.table.commits import Commits
 from kuvasz.model import TableType
 from kuvasz.ports import Receipt
-from tests.contract.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import IcebergWorld
-from tests.fix_lake import LakeFolder
+from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
+from tests.support.lake import LakeFolder
+from tests.support.worlds import IcebergWorld
 
 pytestmark = pytest.mark.spark
 
@@ -66,14 +67,15 @@ class Hands:
     def __init__(self, world: IcebergWorld) -> None:
         self.world = world
         self.table = world.lake.table(TARGET)
-        self.jobs = Jobs(world.lake.session)
+        self.jobs = Jobs(world.lake.engine.session)
 
     def plan(self, *groups: FileGroup) -> Rewrite:
         with self.table.lock:
             self.table.follow()
             policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
             groups = groups or policy.plan(facts(self.table), full=True)
-            keys = self.world.lake._readers.job(self.table) if self.table.has_unique_keys else None
+            definition = self.table.definition
+            keys = self.world.lake.engine.readers.job(definition) if definition.has_unique_keys else None
             return Rewrite.plan(self.table, groups, keys)
 
     def begin(self) -> Rewrite:
@@ -87,7 +89,7 @@ class Hands:
 
     @property
     def files(self) -> int:
-        return len(self.table.files)
+        return len(self.table.index.files)
 
 
 def prepared(world: IcebergWorld, *sources: str) -> Hands:
@@ -110,7 +112,7 @@ def test_files_become_one_and_rows_stay(world: IcebergWorld) -> None:
     swapped = hands.end(hands.begin())
     assert (swapped.files_before, swapped.files_after, swapped.rows, hands.files) == (5, 1, 39, 1)
     assert world.rows() == before
-    assert next(iter(hands.table.files)).delete is None
+    assert next(iter(hands.table.index.files)).delete is None
     world.applied(work(eu.one(update(100, 8, SAME), delete(3), insert(3, 1, "new"), update(9, 99, SAME))))
     assert world.of("eu")[100] == (8, "x7")
     assert world.of("eu")[3] == (1, "new")
@@ -205,7 +207,7 @@ def test_files_of_two_sources_are_never_mixed(world: IcebergWorld) -> None:
     for sender in (Sender(), Sender("us")):
         spread(world, sender, 8)
     hands.end(hands.begin())
-    assert sorted(entry.sid for entry in hands.table.files) == ["eu", "us"]
+    assert sorted(entry.sid for entry in hands.table.index.files) == ["eu", "us"]
 
 
 def test_a_file_that_went_away_meanwhile_is_not_missed(world: IcebergWorld) -> None:
@@ -224,11 +226,11 @@ def test_another_process_reads_the_keys_of_the_new_files(world: IcebergWorld) ->
     hands = prepared(world)
     eu = Sender()
     spread(world, eu, 8)
-    hands.table.checkpoint()
+    hands.table.index.save()
     rewrite = hands.begin()
     world.applied(work(eu.one(delete(3))))
     hands.end(rewrite)
-    hands.table.reset_index()  # as after a kill: the index is what the checkpoint said
+    hands.table.index.reset()  # as after a kill: the index is what the checkpoint said
     world.applied(work(eu.one(update(1, 10, SAME), insert(3, 3, "new"), delete(2))))
     assert len(world.rows()) == 7
     assert (world.of("eu")[1], world.of("eu")[3]) == ((10, "x1"), (3, "new"))
@@ -285,7 +287,7 @@ def test_a_commit_that_nobody_knows_of_leaves_the_table_right(
     rewrite = hands.begin()
     with monkeypatch.context() as context:
         _steps(context, (is_made, LakeError("the catalog is down")))
-        context.setattr(LakeTable, "_has_landed", _silent)
+        context.setattr(Commits, "_has_landed", _silent)
         with pytest.raises(LakeError):
             hands.end(rewrite)
     world.applied(work(eu.one(update(1, 10, SAME), delete(2))))
@@ -322,7 +324,7 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
     spread(world, eu, 20)
     with hands.table.lock:
         group = FileGroup(files=tuple(facts(hands.table)))
-        rewrite = Rewrite.plan(hands.table, [group], world.lake._readers.job(hands.table), ("id",))
+        rewrite = Rewrite.plan(hands.table, [group], world.lake.engine.readers.job(hands.table.definition), ("id",))
     rewrite.write(hands.jobs, 1)
     world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
     before = world.rows()
@@ -364,9 +366,9 @@ def _at_random(world: IcebergWorld) -> None:
                 hands.end(rewrite)
                 rewrite = None
         if step % 20 == 19:
-            hands.table.checkpoint()
+            hands.table.index.save()
             if rewrite is None:
-                hands.table.reset_index()
+                hands.table.index.reset()
             assert world.rows() == truth
     assert world.rows() == truth
     oracle_rows = {(r["sid"], r["id"]): (r["n"], r["body"]) for r in world.spark_rows()}
@@ -405,7 +407,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
             change(random_.randrange(6))  # younger than what is merged
             assert hands.end(rewrite) is not None
             merged += 1
-            hands.table.reset_index()  # as after a kill, or without the state folder
+            hands.table.index.reset()  # as after a kill, or without the state folder
         change(*range(6), is_same=True)
     assert merged > 6
     found = world.table(TARGET).to_pylist()
@@ -421,7 +423,7 @@ def test_the_index_forgets_keys_that_are_gone(world: IcebergWorld, monkeypatch: 
         gone = [delete(key) for key in range(n - 30, n - 2) if n % 150]
         world.applied(work(*([eu.truncation()] if n and not n % 150 else []),
                            eu.one(*gone, *(insert(key) for key in range(n, n + 30)))))  # fmt: skip
-        most = max(most, hands.table.index.entries)
+        most = max(most, hands.table.index.places.entries)
     left = {key for _, key in world.rows()}
     assert len(left) < 50
     assert most <= 2 * 50 + 100 + 2 * 100, "600 keys have come and gone"
@@ -429,8 +431,8 @@ def test_the_index_forgets_keys_that_are_gone(world: IcebergWorld, monkeypatch: 
     world.applied(work(eu.one(*(update(key, 7, SAME) for key in again), insert(0), delete(max(left)))))
     assert [world.of("eu")[key] for key in again] == [(7, "b")] * 2
     assert len(world.rows()) == len(left)
-    hands.table.checkpoint()
-    hands.table.reset_index()
+    hands.table.index.save()
+    hands.table.index.reset()
     world.applied(work(eu.one(update(0, 3, SAME))))
     assert world.of("eu")[0] == (3, "b")
 
@@ -462,7 +464,7 @@ def test_orphans_are_removed_and_nothing_else(world: IcebergWorld) -> None:
     hands = prepared(world)
     eu = Sender()
     spread(world, eu, 8)
-    folder = Path(urllib.parse.urlparse(hands.table.location).path) / "data"
+    folder = Path(urllib.parse.urlparse(hands.table.definition.location).path) / "data"
     (folder / "kvsz-orphan.parquet").write_bytes(b"x")
     (folder / "others.parquet").write_bytes(b"x")
     (folder / "kvsz-deep").mkdir()
@@ -471,7 +473,7 @@ def test_orphans_are_removed_and_nothing_else(world: IcebergWorld) -> None:
     lsn = eu.commit_lsn()
     world.applied(work(eu.part(lsn, insert(50), delete(1)), open_sources=["eu"]))
     written = world.lake.write([work(eu.part(lsn, update(2, 20, SAME)), open_sources=["eu"])])
-    orphans = Orphans(world.lake._catalog, 3600.0, folder.parent / "orphans.json")
+    orphans = Orphans(world.lake.engine.catalog, 3600.0, folder.parent / "orphans.json")
     orphans.visit(hands.table)
     assert (folder / "kvsz-orphan.parquet").exists(), "it is young"
     removed = orphans.remove(hands.table, -60.0)
@@ -494,7 +496,7 @@ def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
     spread(world, us, 20)
     world.applied(work(eu.one(delete(1), update(2, 22, SAME)), us.one(delete(7))))
     before = world.rows()
-    upkeep = world.lake.maintain(TARGET, full=True)
+    upkeep = world.lake.maintenance.run(TARGET, full=True)
     assert (upkeep.files, upkeep.delete_files, upkeep.dead_rows, upkeep.rows) == (2, 0, 0, 38)
     assert upkeep.rewritten_bytes > 0
     assert world.rows() == before
@@ -503,16 +505,14 @@ def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
     assert "clean" not in world.iceberg().refs()
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(Rewrite, "write"), (IcebergTable, "expire_snapshots"), (Catalog, "known_files")]
-)
+@pytest.mark.parametrize(("owner", "name"), [(Rewrite, "write"), (Snapshots, "expire"), (Catalog, "known_files")])
 def test_the_stream_does_not_wait_for_what_takes_long(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     prepared(world)
     eu = Sender()
     spread(world, eu, 8)
-    folder = Path(urllib.parse.urlparse(world.lake.table(TARGET).location).path) / "data"
+    folder = Path(urllib.parse.urlparse(world.lake.table(TARGET).definition.location).path) / "data"
     (folder / "kvsz-orphan.parquet").write_bytes(b"x")
     os.utime(folder / "kvsz-orphan.parquet", (1, 1))
     real, waited = getattr(owner, name), []
@@ -526,7 +526,7 @@ def test_the_stream_does_not_wait_for_what_takes_long(
         return found
 
     monkeypatch.setattr(owner, name, slow)
-    world.lake.maintain(TARGET, full=True)
+    world.lake.maintenance.run(TARGET, full=True)
     assert waited
     assert not any(waited), "a commit waits until it is over"
     assert len(world.rows()) == 8 - len(waited)
@@ -569,13 +569,13 @@ def test_readers_tags_and_branches_keep_their_snapshots(world: IcebergWorld, mon
     rows, reading = world.rows(), read.toLocalIterator()
     begun = next(reading)
     world.applied(work(eu.one(delete(0), insert(9))))
-    expire = IcebergTable.expire_snapshots
+    expire = Snapshots.expire
     monkeypatch.setattr(
-        IcebergTable, "expire_snapshots", lambda table, _, keep: expire(table, int(old_until * 1000), keep)
+        Snapshots, "expire", lambda snapshots, _, keep: expire(snapshots, int(old_until * 1000), keep)
     )
-    maintainer = world.lake._maintainer
+    maintainer = world.lake.maintenance.maintainer
     maintainer._config = maintainer._config.model_copy(update={"snapshots_kept": 1})
-    world.lake.maintain(TARGET, full=True)
+    world.lake.maintenance.run(TARGET, full=True)
     assert hands.files == 1
     found = {(row.sid, row.id): (row.n, row.body) for row in [begun, *reading]}
     assert found == rows == _as_of(world, young), "one that had begun, and one that begins now"
@@ -595,7 +595,7 @@ def test_expiry_keeps_a_file_of_vectors_as_long_as_one_of_them_lives(world: Iceb
     for key in (2, 4, 6):
         world.applied(work(eu.one(delete(key))))  # the first file's is another's now
     before = world.rows()
-    world.lake.table(TARGET).table.expire_snapshots(int(time.time() * 1000) + 1, 1)
+    world.lake.table(TARGET).table.snapshots.expire(int(time.time() * 1000) + 1, 1)
     assert world.snapshots() == 1
     assert world.rows() == before
     assert len(before) == 15
@@ -615,10 +615,10 @@ def test_orphans_of_another_table_and_young_ones_stay(world: IcebergWorld) -> No
     world.applied(work(theirs.one(insert(1)), target="shop.items_2"))
     files = []
     for table, name, days in ((hands.table, "old", 4), (hands.table, "young", 2), (other, "old", 4)):
-        files.append(Path(urllib.parse.urlparse(table.location).path) / "data" / f"kvsz-{name}.parquet")
+        files.append(Path(urllib.parse.urlparse(table.definition.location).path) / "data" / f"kvsz-{name}.parquet")
         files[-1].write_bytes(b"x")
         os.utime(files[-1], (time.time() - days * 86400,) * 2)
-    removed = Orphans(world.lake._catalog, 0.0, files[0].parent.parent / "o").remove(hands.table, 3 * 86400.0)
+    removed = Orphans(world.lake.engine.catalog, 0.0, files[0].parent.parent / "o").remove(hands.table, 3 * 86400.0)
     assert [path.rpartition("/")[2] for path in removed] == ["kvsz-old.parquet"]
     assert [file.exists() for file in files] == [False, True, True]
     assert len(world.rows()) == 8
@@ -668,7 +668,7 @@ def test_of_what_others_did_only_what_is_new_is_read(world: IcebergWorld, caplog
     assert [rows[key] for key in (3, 4, 8, 12, 16)] == [(1, "mine")] * 5
     assert rows[100] == (3, "mine")
     assert {(row["sid"], row["id"]): (row["n"], row["body"]) for row in world.spark_rows()} == world.rows()
-    world.lake.maintain(TARGET, full=True)
+    world.lake.maintenance.run(TARGET, full=True)
     assert _read_as_plain_files(world) == world.rows()
 
 
@@ -683,7 +683,7 @@ def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, 
         with pytest.MonkeyPatch.context() as context:
             _meanwhile(context, lambda number=number: world.applied(work(eu.one(delete(4), insert(number)))))
             context.setattr("kuvasz.lake.maintenance.maintenance._FULL_PASSES", 1)
-            assert world.lake.maintain(TARGET, full=True).delete_files == 1
+            assert world.lake.maintenance.run(TARGET, full=True).delete_files == 1
         table = world.iceberg()
         clean = table.scan(snapshot_id=table.snapshot_by_name("clean").snapshot_id)
         rows = {(row["sid"], row["id"]): (row["n"], row["body"]) for row in clean.to_arrow().to_pylist()}
@@ -714,7 +714,7 @@ def test_a_look_at_a_table_that_nothing_happens_to_costs_nothing(
 ) -> None:
     prepared(world)
     world.applied(work(Sender().one(insert(100))))
-    maintainer = world.lake._maintainer
+    maintainer = world.lake.maintenance.maintainer
     maintainer._config = maintainer._config.model_copy(update={"snapshot_age": 3600.0})
     loads = []
     load = Catalog.load

@@ -9,8 +9,8 @@ import pytest
 
 from kuvasz.model import SourcePosition, TableName, TableType
 from kuvasz.ports import Feed, Receipt
-from tests.contract.changes import SAME, TARGET, Lines, Sender, delete, insert, relation, target, update, work
-from tests.contract.worlds import World
+from tests.support.changes import SAME, TARGET, Lines, Sender, delete, insert, relation, target, update, work
+from tests.support.worlds import World
 
 ONE = relation(oid=1, table=TableName(schema="public", name="items_1"))
 TWO = relation(oid=2, table=TableName(schema="public", name="items_2"))
@@ -58,7 +58,7 @@ def test_members_do_not_touch(world: World) -> None:
     }  # fmt: skip
     # Who is gone leaves its rows; if it comes back, a copy replaces them.
     world.lake.forget(TARGET, "eu/2", is_gone=True)
-    assert (set(world.lake.positions(TARGET)), world.lake.columns(TARGET, "eu/2")) == ({"eu/1", "us/1"}, None)
+    assert (set(world.lake.positions(TARGET)), world.lake.notes.columns(TARGET, "eu/2")) == ({"eu/1", "us/1"}, None)
     world.applied(work(one.segment([(9100, [insert(10, 10)])])))
     assert rows(world) == [("eu", 1, 1), ("eu", 9, 9), ("eu", 10, 10), ("us", 1, 12)]
     copy(world, "eu", 2, (9, 99, "b"), lsn=9500)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Iterator
 
 import pytest
 
-from kuvasz.errors import LakeError
+from kuvasz.errors import LakeError, TableStuck
 from kuvasz.lake.commit import commit_stage
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.table.table_index import TableIndex
+from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableType
 from kuvasz.ports import Failure
-from tests.contract.changes import ITEMS, TARGET, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import IcebergWorld
-from tests.fix_lake import LakeFolder
-from tests.unit.decode.wires import message
+from tests.support.changes import ITEMS, TARGET, Sender, delete, feed, insert, target, update, work
+from tests.support.lake import LakeFolder
+from tests.support.wires import message
+from tests.support.worlds import IcebergWorld
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +91,7 @@ def test_rows_that_are_known_by_other_columns_now_come_again(world: IcebergWorld
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, LakeError), "nobody has to do anything: it is tried again"
     assert rows(world) == [(sid, key) for sid in ("eu", "us") for key in (1, 2, 3)]
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     world.applied(work(eu.segment([(lsn, [*parts[0], *parts[1]])]), abandoned=["eu"]))
     assert rows(world) == [("eu", 3), ("us", 1), ("us", 2), ("us", 3)]
     # The same for what was written and not committed.
@@ -146,7 +149,7 @@ def test_files_of_a_commit_stay_when_the_table_cannot_be_read_behind_it(
 
     def commit(table: IcebergTable, commit: TableCommit) -> tuple[int | None, int | None]:
         monkeypatch.setattr(IcebergTable, "commit", real)
-        world.lake._catalog.load(TARGET).touch({"by": "someone else"})
+        world.lake.engine.catalog.load(TARGET).touch({"by": "someone else"})
         failing(monkeypatch, IcebergTable, "live_files", 2)
         return real(table, commit)
 
@@ -180,3 +183,34 @@ def failing(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, times: int)
         return real(*arguments, **options)
 
     monkeypatch.setattr(owner, name, call)
+
+
+def test_a_table_that_was_given_up_begins_a_large_transaction_again(world: IcebergWorld) -> None:
+    """Its commit hung, and was made in the end: nobody told the table that its source begins again."""
+    bare(world, "eu")
+    eu = Sender("eu", BARE)
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(4)), open_sources=["eu"]))
+    world.lake._tables.loaded[TARGET].era = WriteEra(accepted={}, error=TableStuck("no answer"))
+    assert world.apply(work(abandoned=["eu"])) == []
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.applied(work(eu.part(lsn, insert(4)), open_sources=["eu"]))
+    world.applied(work(eu.segment([(lsn, [insert(5)])])))
+    assert rows(world) == [("eu", 1), ("eu", 2), ("eu", 3), ("eu", 4), ("eu", 5)]
+
+
+def test_a_copy_that_is_committed_keeps_its_files_though_the_index_finds_no_room(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.prepare("eu")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableIndex, "note", refuse)
+        with pytest.raises(LakeError, match="cannot be kept"):
+            world.copy("eu", (1, 0, "b"), (2, 0, "b"), lsn=2000)
+    assert rows(world) == [("eu", 1), ("eu", 2)]
+    world.copy("eu", (1, 0, "b"), (3, 0, "b"), lsn=3000)
+    assert rows(world) == [("eu", 1), ("eu", 3)]

@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kuvasz.errors import LakeRewound
+from kuvasz import failpoints
+from kuvasz.errors import KuvaszError, LakeRewound, OutcomeUnknown
+from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.iceberg.tables import read_index
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Failure
-from tests.contract.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import IcebergWorld
-from tests.fix_lake import LakeFolder
+from tests.support.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from tests.support.lake import LakeFolder
+from tests.support.worlds import IcebergWorld
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +40,7 @@ def fill(world: IcebergWorld) -> tuple[Sender, int, str]:
 
 
 def handle(world: IcebergWorld) -> object:
-    return world.lake._catalog.load(TARGET)._handle
+    return world.lake.engine.catalog.load(TARGET)._java
 
 
 def metadata_of(world: IcebergWorld) -> str:
@@ -73,7 +77,7 @@ def test_a_table_that_was_set_back_stops_until_it_is_copied(
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, LakeRewound), failure
     assert "someone set the table back" in failure.error.message
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     with pytest.raises(LakeRewound):
         world.lake.prepare(target(), feed("eu"), ITEMS)
     world.lake.forget(TARGET, "eu")
@@ -107,7 +111,7 @@ def test_the_next_start_finds_it(
             next_one.lake.prepare(target(), feed("eu"), ITEMS)
     next_one.lake.forget(TARGET, "eu", to_repair=True)
     next_one.lake.prepare(target(), feed("eu"), ITEMS)
-    assert next_one.lake.gap(TARGET, "eu") is not None
+    assert next_one.lake.notes.gap(TARGET, "eu") is not None
     at = SourcePosition(lsn=9000, system_id="7001")
     rows = ((1, 5, "b"), (3, 0, "b"))
     next_one.lake.repair(feed("eu"), ITEMS, [Lines(rows)], at)
@@ -115,6 +119,110 @@ def test_the_next_start_finds_it(
     next_one.applied(work(Sender("eu", start=9000).one(update(1, 6), delete(3), insert(2))))
     assert next_one.of("eu") == {1: (6, "b"), 2: (0, "b")}
     next_one.lake.close()
+
+
+@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, restore])
+def test_a_table_without_positions_that_is_set_back_while_it_is_compared(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, how: Callable[[IcebergWorld, int, str], None]
+) -> None:
+    eu = Sender("eu")
+    world.prepare("eu")
+    world.applied(work(eu.one(insert(1), insert(2))))
+    snapshot, metadata = int(handle(world).currentSnapshot().snapshotId()), metadata_of(world)
+    world.applied(work(eu.one(insert(3), delete(2), update(1, 5))))
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    hit, compared = failpoints.hit, []
+
+    def once(point: str, error: type[Exception] | None = None) -> None:
+        if point == "gap_compared":
+            compared.append(point)
+            if len(compared) == 1:
+                how(world, snapshot, metadata)
+        hit(point, error)
+
+    monkeypatch.setattr(failpoints, "hit", once)
+    at = SourcePosition(lsn=9000, system_id="7001")
+    world.lake.repair(feed("eu"), ITEMS, [Lines(((1, 5, "b"), (3, 0, "b")))], at)
+    assert len(compared) == 2
+    assert world.of("eu") == {1: (5, "b"), 3: (0, "b")}
+    world.applied(work(Sender("eu", start=9000).one(update(1, 6), delete(3), insert(2))))
+    assert world.of("eu") == {1: (6, "b"), 2: (0, "b")}
+
+
+@pytest.mark.parametrize("how", [roll_back, restore])
+def test_a_table_without_positions_that_is_set_back_while_kuvasz_is_down(
+    world: IcebergWorld, lake_folder: LakeFolder, how: Callable[[IcebergWorld, int, str], None]
+) -> None:
+    eu = Sender("eu")
+    world.prepare("eu")
+    world.applied(work(eu.one(insert(1), insert(2))))
+    snapshot, metadata = int(handle(world).currentSnapshot().snapshotId()), metadata_of(world)
+    world.applied(work(eu.one(insert(3), delete(2), update(1, 5))))
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    world.lake.close()
+    how(world, snapshot, metadata)
+    next_one = IcebergWorld(lake_folder)
+    next_one.lake.forget(TARGET, "eu", to_repair=True)
+    next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    at = SourcePosition(lsn=9000, system_id="7001")
+    next_one.lake.repair(feed("eu"), ITEMS, [Lines(((1, 0, "b"), (2, 0, "b")))], at)  # as the lake has them
+    next_one.applied(work(Sender("eu", start=9000).one(update(1, 6), delete(2))))
+    assert next_one.of("eu") == {1: (6, "b")}
+    next_one.lake.close()
+
+
+def maintain(world: IcebergWorld) -> None:
+    world.lake.maintenance.run(TARGET, full=True)
+
+
+def another_source_begins_anew(world: IcebergWorld) -> None:
+    world.lake.prepare(target(), feed("us"), ITEMS)
+
+
+def another_source_is_copied(world: IcebergWorld) -> None:
+    world.lake.forget(TARGET, "us")
+    world.copy("us", (1, 0, "b"), lsn=9000)
+
+
+def an_index_is_read_ahead(world: IcebergWorld) -> None:
+    read_index(world.lake.table(TARGET))
+
+
+@pytest.mark.parametrize(
+    "who", [maintain, another_source_begins_anew, another_source_is_copied, an_index_is_read_ahead]
+)
+def test_whoever_sees_it_first_a_source_whose_rows_are_gone_stops(
+    world: IcebergWorld, who: Callable[[IcebergWorld], None]
+) -> None:
+    eu, snapshot, _ = fill(world)
+    roll_back(world, snapshot, "")
+    with contextlib.suppress(KuvaszError):
+        who(world)
+    (outcome,) = world.apply(work(eu.one(insert(4))))
+    assert isinstance(outcome, Failure)
+    assert isinstance(outcome.error, LakeRewound)
+
+
+def test_a_commit_that_was_rolled_back_before_it_was_looked_up(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eu, _, _ = fill(world)
+    table = type(world.lake.table(TARGET).table)
+    commit = table.commit
+
+    def lost(self: IcebergTable, sent: TableCommit) -> None:
+        before = self.snapshots.current_id
+        commit(self, sent)
+        assert before is not None
+        roll_back(world, before, "")
+        monkeypatch.setattr(table, "commit", commit)
+        raise OutcomeUnknown("the answer is lost")
+
+    monkeypatch.setattr(table, "commit", lost)
+    (outcome,) = world.apply(work(eu.one(insert(4))))
+    assert isinstance(outcome, Failure)
+    assert isinstance(outcome.error, LakeRewound)
 
 
 def test_what_others_commit_and_expire_is_no_rewind(world: IcebergWorld, lake_folder: LakeFolder) -> None:

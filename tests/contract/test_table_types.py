@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure
-from tests.contract.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
-from tests.contract.worlds import World
+from tests.support.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from tests.support.worlds import World
 
 
 def prepare(world: World, table_type: TableType, *rows: tuple, sources: tuple[str, ...] = ("eu",)) -> None:
@@ -69,7 +69,7 @@ def test_a_changelogs_numbers_begin_again_with_the_transaction(world: World) -> 
     assert found(world, "_ordinal", "id") == [(0, 1), (1, 2), (2, 3)]
     (failure,) = world.apply(work(eu.one(insert(5, "bad"))))
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET)
+    world.lake.resume(TARGET, world.lake.failure(TARGET))
     world.applied(work(eu.one(insert(5), insert(6))))
     assert found(world, "_ordinal", "id")[-1] == (2, 3)
     assert len(found(world, "id")) == 5

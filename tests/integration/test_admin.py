@@ -21,12 +21,14 @@ from kuvasz.admin.server import serve
 from kuvasz.app import App
 from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError
-from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.source import slots
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -40,10 +42,10 @@ class ServedPipeline(Pipeline):
 
     async def _main(self) -> int:
         self._loop = asyncio.get_running_loop()
-        lake = IcebergLake(self.config, self.folder.session)
+        lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app, {"geheim-123"}) as self.url:
+        async with serve(self.app, state_of(self.config).address, {"geheim-123"}) as self.url:
             self._ready.set()
             return await self.app.run()
 
@@ -202,7 +204,7 @@ def test_an_address_in_use_is_refused_before_anything_starts(database: Database,
         config = config_of(database, {"items": None}, address)
 
         async def start() -> None:
-            async with serve(App(config)):
+            async with serve(App(config), state_of(config).address):
                 pytest.fail("it listens")
 
         with pytest.raises(ConfigError) as refused:
@@ -283,7 +285,7 @@ def test_check_plan_and_cleanup_from_nothing_to_nothing(
     )
     assert {"catalog", "warehouse", "wal_level", "publication"} <= {finding["check"] for finding in findings}
 
-    before = state_of(database, lake_folder)
+    before = state_now(database, lake_folder)
     code, out, _ = kuvasz("plan", "--json")
     (plan,) = json.loads(out)
     (table,) = plan["tables"]
@@ -302,7 +304,7 @@ def test_check_plan_and_cleanup_from_nothing_to_nothing(
     assert code == 4
     assert "  create the replication slot kuvasz_shop_eu\n" in out
     assert "  copy public.items into shop.items (to be made): " in out
-    assert state_of(database, lake_folder) == before
+    assert state_now(database, lake_folder) == before
 
     with running(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
@@ -329,7 +331,7 @@ def test_check_plan_and_cleanup_from_nothing_to_nothing(
     assert (code, "slot kuvasz_shop_eu is gone, but the lake has rows of it" in out) == (5, True)
 
 
-def state_of(database: Database, folder: LakeFolder) -> tuple:
+def state_now(database: Database, folder: LakeFolder) -> tuple:
     """Everything that plan might change."""
     files = sorted(str(path) for path in folder.folder.rglob("*"))
     return database.execute("SELECT pubname FROM pg_publication"), files, with_slot(database)

@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration import scenes
-from tests.integration.scenes import BIG, Items, churn, copied_lsn, truncate, with_type
-from tests.observer import Observer
+from tests.support.items import BIG, ITEMS, Items, churn, copied_lsn, truncate, with_type
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -88,13 +88,13 @@ def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) 
         for _ in range(4):
             churn(database)
             pipeline.wait_applied(database)
-        wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
+        wait_until(lambda: pipeline.app.lake.maintenance.upkeep()["shop.items"].rewrites >= 1, "files were merged")
         churn(database)
         items.check(pipeline)
 
 
 def test_another_type_than_the_tables_is_refused(database: Database, lake_folder: LakeFolder) -> None:
-    database.execute(scenes.ITEMS)
+    database.execute(ITEMS)
     with Pipeline(with_type(lake_folder, {"eu": database}, "clone"), lake_folder) as pipeline:
         pipeline.wait_streaming()
     with Pipeline(with_type(lake_folder, {"eu": database}, "append"), lake_folder) as pipeline:

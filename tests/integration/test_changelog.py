@@ -7,10 +7,11 @@ import shutil
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.integration.scenes import BIG, ITEMS, Items, assert_holds, churn, copied_lsn, truncate, with_type
-from tests.observer import Observer
+from tests.support.items import BIG, ITEMS, Items, assert_holds, churn, copied_lsn, truncate, with_type
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -60,7 +61,7 @@ def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) 
         for _ in range(4):
             churn(database)
             pipeline.wait_applied(database)
-        wait_until(lambda: pipeline.app.lake.upkeep()["shop.items"].rewrites >= 1, "files were merged")
+        wait_until(lambda: pipeline.app.lake.maintenance.upkeep()["shop.items"].rewrites >= 1, "files were merged")
         churn(database)
         items.check(pipeline)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

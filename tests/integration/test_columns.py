@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
-from tests.oracle import Rows, source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import Rows, source_rows
+from tests.support.postgres import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -10,10 +10,11 @@ import pytest
 from kuvasz.config.names import object_name
 from kuvasz.state.tables import State
 from kuvasz.verbs import check, plan, verify
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.integration.test_control import confirmed, lake_counts
-from tests.oracle import open_table, source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import open_table, source_rows
+from tests.support.postgres import Database
+from tests.support.two_tables import confirmed, lake_counts
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -84,7 +85,7 @@ def test_a_table_renamed_while_it_is_paused_loses_nothing(
 def test_a_table_renamed_while_it_streams_is_followed(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
     fill(database)
     with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
         pipeline.wait_streaming()
@@ -234,7 +235,7 @@ def miss(database: Database, way: str) -> None:
 def test_a_table_out_of_the_publication_for_a_while_is_made_right(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
     fill(database)
     tables = {"items": None, "others": None}
     with pipeline_of(lake_folder, database, tables) as pipeline:
@@ -261,7 +262,7 @@ def test_a_table_out_of_the_publication_for_a_while_is_made_right(
 def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
     fill(database)
     with pipeline_of(lake_folder, database, {"items": {"type": kind}, "others": None}) as pipeline:
         pipeline.wait_streaming()

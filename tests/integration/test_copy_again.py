@@ -1,14 +1,21 @@
-"""A column that comes while a copy is tried again and the catalog is away."""
+"""What happens at a source while a table of it is copied, once its snapshot is taken."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake.iceberg import IcebergLake
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from kuvasz.lake.copies.copied_files import CopiedFiles
+from kuvasz.lake.iceberg.lake import IcebergLake
+from kuvasz.state.tables import State
+from kuvasz.sync.tables import copies
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -48,4 +55,72 @@ def test_a_column_that_comes_while_the_catalog_is_away(
         database.execute("UPDATE items SET c = 100 + id WHERE id < 5")
         database.execute("INSERT INTO items VALUES (21, 0, 7)")
         pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+SWAP = "ALTER TABLE items RENAME a TO x; ALTER TABLE items RENAME b TO a; ALTER TABLE items RENAME x TO b"
+ANEW = "ALTER TABLE items DROP COLUMN a; ALTER TABLE items ADD COLUMN a int"
+RENAME = "ALTER TABLE items RENAME TO x; ALTER TABLE others RENAME TO items; ALTER TABLE x RENAME TO others"
+COLUMNS = "(id int PRIMARY KEY, a int, b int, t text)"
+ROWS = "SELECT i, i, -i, repeat('x', 100) FROM generate_series(1, 2000) i"
+PLAIN = f"CREATE TABLE items {COLUMNS}"
+ROOT = f"{PLAIN} PARTITION BY RANGE (id); CREATE TABLE leaf PARTITION OF items FOR VALUES FROM (0) TO (9999)"
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Have something done once, when a copy has read the first of its ranges and not yet the second."""
+    done: list[Callable[[], object]] = []
+    passed: list[int] = []
+    read = CopiedFiles._range
+
+    def counted(*arguments: Any) -> int:
+        passed.extend([1] * (arguments[1].table.name != "steady"))
+        if len(passed) == 2 and done:
+            done.pop()()
+        return read(*arguments)
+
+    monkeypatch.setattr(CopiedFiles, "_range", counted)
+    monkeypatch.setattr(copies, "_RANGE_BYTES", 8 * 8192)
+    return done.append
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "kept"),
+    [(PLAIN, SWAP, ""), (PLAIN, ANEW, ", NULL::int AS a__old"), (ROOT, SWAP, "")],
+    ids=["columns that swap names", "a column that is another one", "a partition"],
+)
+def test_no_value_is_copied_from_a_column_that_took_a_name_amid_a_copy(
+    database: Database, lake_folder: LakeFolder, between: Callable[..., None], table: str, change: str, kept: str
+) -> None:
+    database.execute(f"{table}; INSERT INTO items {ROWS}")
+    between(lambda: database.execute(change))
+    config = lake_folder.config(group({None: database}, {"items": None}), workers=1, copy_parallelism=1)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET b = 7 WHERE id < 5")
+        pipeline.wait_applied(database)
+        database.execute(f"CREATE VIEW seen AS SELECT *{kept} FROM items")
+        pipeline.assert_equal("items", source_rows(database.url, "seen"))
+
+
+def test_no_row_is_copied_from_a_table_that_took_a_name_amid_a_copy(
+    database: Database, lake_folder: LakeFolder, between: Callable[..., None]
+) -> None:
+    for table in ("items", "others", "steady"):
+        database.execute(f"CREATE TABLE {table} {COLUMNS}; INSERT INTO {table} {ROWS}")
+    database.execute("UPDATE others SET a = 0, b = 1")
+    config = lake_folder.config(
+        group({None: database}, {"items": None, "steady": None}), workers=1, copy_parallelism=1
+    )
+    between(lambda: database.execute(RENAME))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_state("shop", "shop.items", State.ERROR)
+        ((rows,),) = lake_folder.session.sql(f"SELECT count(*) FROM {lake_folder.catalog}.shop.items").collect()
+        assert rows == 0, "neither those of the one nor those of the other"
+        (error,) = pipeline.errors()
+        assert "this is not the table that was copied" in error
+        assert "hint: kuvasz resync --table shop.items" in error
+        pipeline.tell("resync", "shop.items", "shop")
+        pipeline.wait_streaming()
         pipeline.assert_equal("items", source_rows(database.url, "items"))

@@ -14,9 +14,9 @@ from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.model import TableName
 from kuvasz.source.conninfo import conninfo
 from kuvasz.source.snapshot import CopyRange
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
 
 pytestmark = pytest.mark.postgres
 

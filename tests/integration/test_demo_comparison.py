@@ -11,7 +11,7 @@ from kuvasz.config.load import load
 from kuvasz.demo import comparison, shop
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.lake.jvm import spark
-from tests import oracle
+from tests.support import oracle
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

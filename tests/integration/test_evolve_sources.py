@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration.test_evolve import ITEMS, ROWS, assert_same, change, copied, fields, start
-from tests.oracle import Rows, lake_rows_pyiceberg
+from tests.support.evolving import ITEMS, ROWS, assert_same, change, fields, start
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import Rows, lake_rows_pyiceberg
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
-
-__all__ = ["copied"]
 
 
 @pytest.fixture
@@ -22,11 +21,13 @@ def second(postgres16) -> Database:
     drop_database(created)
 
 
-def two(database: Database, second: Database, lake_folder: LakeFolder) -> Pipeline:
+def two(database: Database, second: Database, lake_folder: LakeFolder, **options: object) -> Pipeline:
     for source in (database, second):
         source.execute(ITEMS)
         source.execute(ROWS.format(1, 100))
-    return Pipeline(lake_folder.config(group({"eu": database, "us": second}, {"items": None})), lake_folder)
+    return Pipeline(
+        lake_folder.config(group({"eu": database, "us": second}, {"items": options or None})), lake_folder
+    )
 
 
 def rows_of(pipeline: Pipeline, sid: str, *columns: str) -> Rows:
@@ -75,6 +76,62 @@ def test_a_column_and_a_type_come_to_one_source_first(
         change(second, "ALTER TABLE items ALTER n TYPE text", "ALTER TABLE items ADD extra int DEFAULT 8")
         pipeline.wait_applied(database, second)
         assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_a_row_from_before_a_column_has_no_default_of_another_source(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        source.execute("CREATE TABLE items (id int PRIMARY KEY)")
+        source.execute("INSERT INTO items VALUES (1)")
+    config = lake_folder.config(group({"eu": database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items ADD d int DEFAULT 9")
+        database.execute("INSERT INTO items VALUES (2, 2)")
+        pipeline.wait_applied(database)
+    config = lake_folder.config(group({"eu": database, "us": second}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    for source in (database, second):
+        source.execute("INSERT INTO items VALUES (3)")
+    second.execute("ALTER TABLE items ADD d int")
+    second.execute("INSERT INTO items VALUES (4, 4)")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database, second)
+        assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def dropped_and_added(pipeline: Pipeline, database: Database, second: Database) -> None:
+    """Column n goes in one of the sources, is seen to be gone, and comes again."""
+    pipeline.wait_streaming()
+    change(database, "ALTER TABLE items DROP n")
+    pipeline.wait_applied(database, second)
+    change(database, "ALTER TABLE items ADD n int", "INSERT INTO items (id, n) VALUES (5000, 5)")
+    change(second)
+    pipeline.wait_applied(database, second)
+
+
+def test_a_column_is_dropped_and_added_again_in_one_source(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    with two(database, second, lake_folder) as pipeline:
+        dropped_and_added(pipeline, database, second)
+        pipeline.wait_streaming()
+        assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_a_column_is_dropped_and_added_again_in_one_source_of_rows_that_stay(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    with two(database, second, lake_folder, type="append") as pipeline:
+        dropped_and_added(pipeline, database, second)
+        earlier = rows_of(pipeline, "eu", "id", "n", "n__old")
+        assert [row for row in earlier if row[1] is not None] == [(5000, 5, None)]
+        assert (3, None, 3) in earlier
+        expected = sorted(second.execute("SELECT id, n FROM items"), key=repr)
+        assert set(expected) <= set(rows_of(pipeline, "us", "id", "n__old"))
 
 
 def test_another_key_in_one_of_two_sources_stops_that_one(

@@ -11,11 +11,12 @@ import pytest
 
 from kuvasz.lake.format import source_positions
 from kuvasz.state.tables import State
-from tests import model, oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration.scenes import BIG, copied_lsn
-from tests.observer import Observer
+from tests.support import model, oracle
+from tests.support.items import BIG, copied_lsn
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -202,7 +203,7 @@ def test_what_was_stays_and_what_comes_is_right(database: Database, lake_folder:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the catalog often."""
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
 
 
 STOPS = {

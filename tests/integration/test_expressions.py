@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 import shutil
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kuvasz import cli
 from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.errors import ConfigError, MapMismatch
+from kuvasz.errors import ConfigError, ExpressionRefused, MapMismatch
+from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.oracle import lake_rows_pyiceberg, source_rows
+from tests.support import changes
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import lake_rows_pyiceberg, source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -331,3 +336,18 @@ def test_a_wrong_expression_ends_the_start(
     assert isinstance(error, ConfigError)
     assert told in str(error)
     assert "table orders of the map" in str(error)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["reflect('java.lang.System', 'getProperty', 'user.home')", "java_method('java.lang.System', 'exit', 1)",
+     "try_reflect('java.lang.System', 'getProperty', 'user.home')", "input_file_name()", "uuid()", "now()",
+     "current_timestamp()", "current_date()", "current_user()", "localtimestamp()"],
+)  # fmt: skip
+def test_nothing_but_the_row_and_the_map_decides(spark_session: SparkSession, call: str) -> None:
+    for target in (
+        dataclasses.replace(changes.target(), filter=f"{call} IS NOT NULL"),
+        dataclasses.replace(changes.target(), set={"id": "id", "n": f"CAST({call} AS string)"}),
+    ):
+        with pytest.raises(ExpressionRefused, match="gives another value each time"):
+            Expressions(spark_session).project(target, changes.relation(), "source eu, table t")

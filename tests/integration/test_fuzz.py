@@ -20,11 +20,11 @@ import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.modes.row_rules import pseudonym
-from tests import model, oracle
-from tests.fix_lake import LakeFolder, Pipeline
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.observer import Observer
-from tests.programs import PARENT, TABLE, Plan, Target, Writer, identify, plan
+from tests.support import model, oracle
+from tests.support.lake import LakeFolder, Pipeline
+from tests.support.observer import Observer
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.programs import PARENT, TABLE, Plan, Target, Writer, identify, plan
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -11,11 +11,12 @@ import duckdb
 import pytest
 
 from kuvasz.state.tables import State
-from tests import model, oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration.scenes import BIG, Items, assert_holds, churn, copied_lsn, make_items, truncate, with_type
-from tests.observer import Observer
+from tests.support import model, oracle
+from tests.support.items import BIG, Items, assert_holds, churn, copied_lsn, make_items, truncate, with_type
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -128,7 +129,7 @@ def test_partitions_compaction_and_a_lost_index(database: Database, lake_folder:
                 pipeline.wait_applied(database)
             truncate(database)
             pipeline.wait_applied(database)
-            upkeep = pipeline.app.lake.upkeep
+            upkeep = pipeline.app.lake.maintenance.upkeep
             wait_until(lambda: upkeep()["shop.items"].rewrites >= 1, "files were merged")  # noqa: B023
             churn(database)
             items.check(pipeline)

@@ -27,7 +27,7 @@ from kuvasz.lake.format import source_positions
 from kuvasz.model import PgType, Relation
 from kuvasz.route.assembler import Assembler
 from kuvasz.source.copy_out import unframe
-from tests.unit.decode import wires
+from tests.support import wires
 
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -6,7 +6,7 @@ from kuvasz.model import ReplicaIdentity, TableName
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint, introspect
 from kuvasz.source.catalog.table import TableKind
-from tests.fix_postgres import create_database, drop_database
+from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 
@@ -21,6 +21,7 @@ def source(request):
 @pytest.fixture
 def connection(source):
     with conninfo.connect(source.url) as opened:
+        opened.execute("SET search_path = public")  # the tests' own statements name no schema
         yield opened
 
 
@@ -104,6 +105,46 @@ def test_the_proposed_sql_makes_the_table_fit_to_be_published(connection, setup,
     assert (mended.can_update, mended.relation.key) == (True, key)
 
 
+_KEYED = "CREATE TABLE t (a varchar(9) PRIMARY KEY, b int NOT NULL, c int NOT NULL UNIQUE)"
+_BY_INDEX = f"{_KEYED}; CREATE UNIQUE INDEX u ON t (b); ALTER TABLE t REPLICA IDENTITY USING INDEX u"
+
+_PARTED = "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE p PARTITION OF t DEFAULT"
+
+
+@pytest.mark.parametrize(
+    ("setup", "change", "has_lapsed"),
+    [
+        (_KEYED, "REINDEX TABLE t", False),
+        (_KEYED, "REINDEX TABLE CONCURRENTLY t", False),
+        (_KEYED, "CLUSTER t USING t_pkey", False),
+        (_KEYED, "VACUUM FULL t", False),
+        (_KEYED, "TRUNCATE t", False),
+        (_KEYED, "ALTER TABLE t SET UNLOGGED, ALTER b TYPE bigint; ALTER TABLE t SET LOGGED", False),
+        (_KEYED, "ALTER TABLE t RENAME a TO d; ALTER TABLE t RENAME CONSTRAINT t_pkey TO p", False),
+        (_KEYED, "ALTER TABLE t ALTER a TYPE varchar(20); ALTER TABLE t ALTER a TYPE text", False),
+        (_KEYED, "ALTER TABLE t REPLICA IDENTITY FULL", False),
+        (_KEYED, "ALTER TABLE t ALTER a TYPE int USING a::int", True),
+        (_KEYED, "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (a)", True),
+        (_KEYED, "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (a)", True),
+        (_BY_INDEX, "REINDEX TABLE t", False),
+        (_BY_INDEX, "VACUUM FULL t", False),
+        (_BY_INDEX, "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY USING INDEX u", False),
+        (_BY_INDEX, "DROP INDEX u; CREATE UNIQUE INDEX u ON t (b); ALTER TABLE t REPLICA IDENTITY USING INDEX u",
+         True),
+        (_PARTED, "REINDEX TABLE p", False),
+        (_PARTED, "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (a)", True),
+    ],
+)  # fmt: skip
+def test_a_key_that_was_made_again_is_told_from_one_that_was_built_again(connection, setup, change, has_lapsed):
+    connection.execute(setup)
+    before = load(connection, "t").relation
+    connection.execute(change)
+    now = load(connection, "t").relation
+    assert before.uniqueness.index_oid
+    assert before.uniqueness.lapsed(now.uniqueness) is has_lapsed
+    assert not now.uniqueness.lapsed(load(connection, "t").relation.uniqueness)
+
+
 def test_a_partitioned_table_with_its_leaves(connection):
     connection.execute("""
         CREATE TABLE p (id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
@@ -118,7 +159,7 @@ def test_a_partitioned_table_with_its_leaves(connection):
     assert (table.pages, table.row_estimate) == (2, 20)
     assert table.relation.key == ("id",)
     part = load(connection, "p3")
-    assert (part.kind, part.parent) == (TableKind.LEAF, TableName(schema="public", name="p"))
+    assert (part.kind, [above.table.name for above in part.ancestors]) == (TableKind.LEAF, ["p2", "p"])
     connection.execute("ALTER TABLE p3 REPLICA IDENTITY NOTHING")
     odd = load(connection, "p")
     assert "public.p3" in odd.why_no_key

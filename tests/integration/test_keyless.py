@@ -9,11 +9,12 @@ import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.integration.scenes import BIG, copied_lsn
-from tests.observer import Observer
-from tests.oracle import source_rows
+from tests.support.items import BIG, copied_lsn
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.observer import Observer
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -40,6 +41,27 @@ def churn(database: Database) -> None:
         session.execute("INSERT INTO bare SELECT * FROM bare WHERE n = 0")
     database.execute("UPDATE bare SET ratio = 1 WHERE n = 2")
     database.execute("UPDATE bare SET ratio = 'NaN' WHERE n = 2")
+
+
+def test_a_column_with_a_default_that_came_while_the_table_was_not_in_the_map(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    make_bare(database)
+    database.execute("CREATE TABLE others (id int PRIMARY KEY)")
+    whole = lake_folder.config(group({"eu": database}, {"bare": None, "others": None}))
+    without = lake_folder.config(group({"eu": database}, {"others": None}))
+    with Pipeline(whole, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    with Pipeline(without, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    database.execute("ALTER TABLE bare ADD kind text DEFAULT 'some'")
+    with Pipeline(whole, lake_folder) as pipeline:  # only what differs is written: nothing does
+        pipeline.wait_streaming()
+        database.execute("UPDATE bare SET name = 'changed' WHERE n = 3")
+        database.execute("DELETE FROM bare WHERE n = 4")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
 
 
 @pytest.mark.parametrize("sid", ["eu", None])
@@ -217,7 +239,7 @@ def test_a_table_with_nothing_to_go_by_is_replicated_by_its_inserts(
 def test_the_second_publication_comes_later_than_the_slot(
     request: pytest.FixtureRequest, lake_folder: LakeFolder, server: str
 ) -> None:
-    from tests.fix_postgres import create_database, drop_database
+    from tests.support.postgres import create_database, drop_database
 
     database = create_database(request.getfixturevalue(server))
     try:

@@ -11,9 +11,11 @@ import pytest
 from kuvasz.config.model import OnLakeRewound
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from kuvasz.worker import lake_patrol
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -75,6 +77,28 @@ def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, 
         pipeline.tell("resync", "shop.items", "shop")
         assert_equal(pipeline, filled)
         change(filled, 4)
+        assert_equal(pipeline, filled)
+
+
+@pytest.mark.parametrize("what", ["rolled back", "dropped"])
+def test_a_table_of_which_nothing_comes_does_not_stream_on(
+    filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(lake_patrol, "PATROL_S", 0.2)
+    config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(2):
+            change(filled, number)
+            pipeline.wait_applied(filled)
+        if what == "dropped":
+            lake_folder.session.sql(f"DROP TABLE {lake_folder.catalog}.shop.items")
+        else:
+            roll_back(lake_folder)
+        pipeline.wait_state("shop", "shop.items", State.ERROR)
+        assert "shop.items" in pipeline.app.progress.held("shop")
+        assert pipeline.states()["shop", "shop.others"] is State.STREAMING
+        pipeline.tell("resync", "shop.items", "shop")
         assert_equal(pipeline, filled)
 
 

@@ -10,10 +10,11 @@ import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.oracle import source_rows
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -214,7 +215,7 @@ def test_maintenance_merges_within_a_partition(database: Database, folder: LakeF
             for number in range(4):
                 database.execute(f"UPDATE events SET n = n + 1, kind = 'k' || id % 2 WHERE id % 4 = {number}")
                 pipeline.wait_applied(database)
-            upkeep = pipeline.app.lake.upkeep
+            upkeep = pipeline.app.lake.maintenance.upkeep
             wait_until(
                 lambda upkeep=upkeep: (seen := upkeep().get("shop.events")) and seen.rewrites >= 2,
                 "files were merged",

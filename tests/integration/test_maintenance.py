@@ -12,17 +12,18 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kuvasz import cli
-from kuvasz.admin import SERVER_FILE
 from kuvasz.admin.server import serve
 from kuvasz.admin.upkeep import COUNTERS, GAUGES
 from kuvasz.app import App
 from kuvasz.config.load import load
-from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.lake.maintenance import run_once
 from kuvasz.ports import Target, Upkeep
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import open_table, source_rows
+from kuvasz.state.store import state_of
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import open_table, source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -63,7 +64,7 @@ def test_a_table_stays_in_shape_while_its_stream_goes_on(database: Database, lak
 
 
 def _upkeep(pipeline: Pipeline):
-    return pipeline.app.lake.upkeep().get("shop.items") or _Unseen()
+    return pipeline.app.lake.maintenance.upkeep().get("shop.items") or _Unseen()
 
 
 class _Unseen:
@@ -75,10 +76,10 @@ class Served(Pipeline):
 
     async def _main(self) -> int:
         self._loop = asyncio.get_running_loop()
-        lake = IcebergLake(self.config, self.folder.session)
+        lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app):
+        async with serve(self.app, state_of(self.config).address):
             self._ready.set()
             return await self.app.run()
 
@@ -116,7 +117,7 @@ def test_the_verb_asks_the_running_kuvasz_and_status_shows_it(
         assert ", next look 2" in shown
         for part in ("files", "0%", "dead", "with", "snapshots", "rewritten", "changed"):  # a narrow terminal wraps
             assert part in shown.partition("next look")[2]
-        server = json.loads((pipeline.config.pipeline.state_folder / SERVER_FILE).read_text())
+        server = json.loads((pipeline.config.pipeline.state_folder / "server.json").read_text())
         metrics = http.get(f"{server['url']}/metrics", timeout=10).text
         for name in (*GAUGES, *(f"{name}_total" for name in COUNTERS)):
             assert f'{name}{{table="shop.items"}}' in metrics

@@ -10,13 +10,14 @@ import pytest
 from kuvasz.admin.metrics import Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
+from kuvasz.sync import watches
 from kuvasz.verbs import check, offline, plan, verify
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, EmbeddedPostgres, create_database, drop_database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, EmbeddedPostgres, create_database, drop_database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -43,7 +44,7 @@ def month(database: Database, number: int, rows: range, *more: str) -> str:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_sync, "_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(watches, "_PARTITIONS_S", 0.1)
 
 
 def members(pipeline: Pipeline) -> dict[str, State]:
@@ -87,7 +88,7 @@ def test_members_are_copied_and_followed(database: Database, lake_folder: LakeFo
         pipeline.assert_equal("events", every(database, *names))
         assert database.execute("SELECT count(*) FROM pg_publication_tables") == [(5,)]
         # Compaction keeps them apart, and one of them is emptied: the others' rows stay.
-        assert pipeline.app.lake.maintain("shop.events", full=True).rewrites > 0
+        assert pipeline.app.lake.maintenance.run("shop.events", full=True).rewrites > 0
         pipeline.assert_equal("events", every(database, *names))
         run(database, "TRUNCATE events_2", "INSERT INTO events_2 VALUES (1, 'after', 1)")
         pipeline.wait_applied(database)
@@ -155,6 +156,64 @@ def test_members_come_go_and_are_renamed(
         pipeline.wait_applied(database)
         assert len(pipeline.rows("events")) == len(now) + 11
     drop_database(database)
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("away", ["ALTER TABLE {} RENAME TO {}", "ALTER TABLE {} SET SCHEMA {}"])
+def test_a_member_that_is_away_between_two_looks(
+    database: Database, lake_folder: LakeFolder, *, away: str, is_running: bool
+) -> None:
+    month(database, 1, range(10))
+    month(database, 2, range(10), "CREATE SCHEMA attic")
+    config = lake_folder.config(group({"eu": database}, MAP))
+    has_name = "RENAME" in away
+    there, home = ("public.away", "events_1") if has_name else ("attic.events_1", "public")
+
+    def away_and_back() -> None:
+        run(database, away.format("events_1", "away" if has_name else "attic"))
+        run(database, f"UPDATE {there} SET n = 99 WHERE id = 5", f"INSERT INTO {there} VALUES (500, 'new', 1)")
+        run(database, away.format(there, home))
+
+    def settle(pipeline: Pipeline) -> None:
+        wait_until(lambda: len(members(pipeline)) == 2, "all members are known")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+
+    with Pipeline(config, lake_folder) as pipeline:
+        settle(pipeline)
+        if is_running:
+            away_and_back()
+            settle(pipeline)
+            pipeline.assert_equal("events", every(database, "events_1", "events_2"))
+    if not is_running:
+        away_and_back()
+        with Pipeline(config, lake_folder) as pipeline:
+            run(database, "UPDATE events_1 SET n = 7 WHERE id = 1")
+            settle(pipeline)
+            pipeline.assert_equal("events", every(database, "events_1", "events_2"))
+
+
+def test_a_table_of_its_own_that_is_called_like_a_member(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    month(database, 1, range(10))
+    run(database, MONTH.format("other"), "INSERT INTO other VALUES (1, 'other', 1)")
+    config = lake_folder.config(group({"eu": database}, MAP | {"other": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_until(lambda: len(members(pipeline)) == 2, "both are known")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        run(database, "ALTER TABLE other RENAME TO events_2", "UPDATE events_2 SET n = 99")
+        month(database, 3, range(5))
+        wait_until(lambda: members(pipeline).get("events_3") is State.STREAMING, "a newcomer is taken in")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("other", source_rows(database.url, "events_2", sid="eu"))
+    run(database, "UPDATE events_2 SET n = 100")
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_until(lambda: len(members(pipeline)) == 3, "all are known")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("other", source_rows(database.url, "events_2", sid="eu"))
+        pipeline.assert_equal("events", every(database, "events_1", "events_3"))
 
 
 def tell_all(pipeline: Pipeline, verb: str) -> None:

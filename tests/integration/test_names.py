@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from kuvasz.sync import watches
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -33,7 +34,7 @@ def resync(pipeline: Pipeline, name: str) -> None:
 def test_two_tables_that_swap_their_names(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_sync, "PATROL_S", 1.0)
+    monkeypatch.setattr(watches, "PATROL_S", 1.0)
     begin(database)
     config = lake_folder.config(group({None: database}, dict.fromkeys("ab")), workers=1)
     with Pipeline(config, lake_folder) as pipeline:
@@ -54,7 +55,7 @@ def test_two_tables_that_swap_their_names(
 def test_a_table_that_takes_the_name_of_another_one(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_sync, "PATROL_S", 1.0)
+    monkeypatch.setattr(watches, "PATROL_S", 1.0)
     begin(database)
     config = lake_folder.config(group({None: database}, dict.fromkeys("ab")), workers=1)
     with Pipeline(config, lake_folder) as pipeline:

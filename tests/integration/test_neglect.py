@@ -28,12 +28,13 @@ import pytest
 from kuvasz.config.model import OnLakeRewound
 from kuvasz.config.names import object_name
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.state.ownership import Ownership
+from kuvasz.errors import CheckError
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.fix_restore import Backup
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.restore import Backup
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -281,7 +282,7 @@ class Neglect:
         config = self.lake.config([entry | {"on_slot_lost": self.on_slot_lost}])
         rewound = config.lake.model_copy(update={"on_lake_rewound": self.on_lake_rewound})
         config = config.model_copy(update={"lake": rewound})
-        self._stack.enter_context(Ownership(config.pipeline.state_folder, "replicates"))
+        self._stack.enter_context(state_of(config).own("replicates"))
         self.pipeline = self._stack.enter_context(Pipeline(config, self.lake))
 
     def stop(self) -> None:
@@ -328,6 +329,20 @@ class Neglect:
         second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert (second.returncode, "is in use: " in second.stderr) == (2, True), second
 
+    def revive(self) -> None:
+        """Where kuvasz ended because none of the tables can be replicated, do what the hints say and start again."""
+        if self.pipeline.exit_code == CheckError.exit_code:
+            errors = self.pipeline.errors()
+            assert errors, "it ended without an error"
+            assert all("kuvasz resync" in error for error in errors), errors
+            self.note(f"ended: {errors}")
+            self.stop()
+            for table in [table for table in self.tables if table.is_mapped]:
+                self.note(f"resync {table.target}")
+                command = [sys.executable, "-m", "kuvasz", "resync", "--table", table.identifier]
+                subprocess.run([*command, "--config", str(self.lake.folder / "map.yaml")], check=True)
+            self._start()
+
     def wait(self) -> None:
         """Have kuvasz get on for a while, and look at what it shows."""
         self.look(self.random.choice([0.5, 5.0, 20.0]))
@@ -352,6 +367,8 @@ class Neglect:
         differing: dict[str, str] = {}
         streaming_since, end = time.monotonic(), time.monotonic() + patience_s
         while time.monotonic() < end or (differing and time.monotonic() < streaming_since + PATIENCE_S):
+            if self.pipeline.exit_code == CheckError.exit_code:
+                return False
             if any(self.states().get(table.identifier) is not State.STREAMING for table in mapped):
                 streaming_since, differing = time.monotonic(), {}
                 if time.monotonic() >= end:
@@ -376,6 +393,7 @@ class Neglect:
         self.write()
         end = time.monotonic() + 4 * PATIENCE_S
         while not self.look(30.0):
+            self.revive()
             assert time.monotonic() < end, f"never at rest: {self.states()} {self.pipeline.errors()}"
             for state in self.pipeline.app.states.snapshot():
                 if state.state is State.ERROR:
@@ -399,6 +417,7 @@ class Neglect:
             self.create()
             self._start()
             for _ in range(STEPS):
+                self.revive()
                 self.random.choice(steps)()
                 self.write()
                 time.sleep(self.random.choice(PAUSES_S))
@@ -438,7 +457,8 @@ def wanted(what: str) -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at what the stream does not tell often, and try again soon."""
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.5)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.5)
+    monkeypatch.setattr("kuvasz.worker.lake_patrol.PATROL_S", 2.0)
     monkeypatch.setattr("kuvasz.sync.context.requests._FIRST_RETRY_S", 2.0)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import create_database, drop_database
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import create_database, drop_database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
-from tests import oracle
+from tests.support import oracle
 
 pytestmark = pytest.mark.postgres
 

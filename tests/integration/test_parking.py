@@ -9,23 +9,13 @@ import pytest
 
 from kuvasz.state.tables import State
 from kuvasz.verbs import verify
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.integration.test_control import EU, ITEMS, OTHERS, confirmed, fill, lake_counts, load
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.two_tables import EU, ITEMS, OTHERS, confirmed, fill, lake_counts, load, wait_let_go, wal_end
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
-
-
-def wal_end(database: Database) -> int:
-    ((now,),) = database.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
-    return int(now)
-
-
-def wait_let_go(database: Database) -> None:
-    """Wait until the source need not keep anything of what it has now."""
-    now = wal_end(database)
-    wait_until(lambda: confirmed(database) >= now, "the source lets go of its WAL")
 
 
 def logs(lake_folder: LakeFolder) -> list[Path]:
@@ -33,7 +23,7 @@ def logs(lake_folder: LakeFolder) -> list[Path]:
 
 
 def is_noted(pipeline: Pipeline, target: str = ITEMS) -> bool:
-    return pipeline.app.lake.parked(target, EU) is not None
+    return pipeline.app.lake.notes.parked(target, EU) is not None
 
 
 def wait_unparked(pipeline: Pipeline, lake_folder: LakeFolder) -> None:

@@ -10,11 +10,13 @@ import pytest
 from kuvasz.model import TableName
 from kuvasz.source.catalog import introspect, partitions
 from kuvasz.state.tables import State
-from kuvasz.sync import source_sync
+from kuvasz.sync import watches
 from kuvasz.sync.rules import partition_memory
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.oracle import source_rows
+from kuvasz.verbs import check
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -42,17 +44,21 @@ def run(database: Database, *statements: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_sync, "_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(watches, "_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(watches, "PATROL_S", 0.5)
 
 
 def known(pipeline: Pipeline) -> int:
-    return len(partition_memory.parse(pipeline.app.lake.parts("shop.events", "shop_eu") or ()).parts)
+    return len(partition_memory.parse(pipeline.app.lake.notes.partitions("shop.events", "shop_eu") or ()).parts)
 
 
 def files(of: Pipeline | Database) -> set[int]:
     """Return the files of the partitions, as they are known or as they are."""
     if isinstance(of, Pipeline):
-        return {part.file for part in partition_memory.parse(of.app.lake.parts("shop.events", "shop_eu") or ()).parts}
+        return {
+            part.file
+            for part in partition_memory.parse(of.app.lake.notes.partitions("shop.events", "shop_eu") or ()).parts
+        }
     found = of.execute("SELECT relfilenode::int FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'")
     return {file for (file,) in found}
 
@@ -91,8 +97,61 @@ def test_rows_from_before_are_told_from_later_ones(
         assert partitions.has_earlier_rows(session, fresh[0]) is has_rows
 
 
+@pytest.mark.parametrize("steps", [
+    [STANDALONE.format("p"), "SAVEPOINT s", FILL, "RELEASE s", ATTACH],
+    ["CREATE TABLE b (LIKE events) PARTITION BY LIST (n)", "CREATE TABLE p PARTITION OF b DEFAULT",
+     "SAVEPOINT s", "INSERT INTO b VALUES (1, '2024-03-01', 1)", "RELEASE s",
+     f"ALTER TABLE events ATTACH PARTITION b {MARCH}"],
+])  # fmt: skip
+def test_rows_of_a_savepoint_are_from_before(database: Database, steps: list[str]) -> None:
+    run(database, EVENTS.replace(", PRIMARY KEY (id, day)", ""))
+    run(database, *steps)
+    with psycopg.connect(database.url, autocommit=True) as session:
+        oid = introspect.load_relation(session, TableName(schema="public", name="events")).relation.oid
+        (fresh,) = [part for part in partitions.load(session, [oid])[oid] if part.table.name == "p"]
+        assert partitions.has_earlier_rows(session, fresh)
+
+
+def test_the_leaves_of_a_snapshot_are_those_that_it_shows(database: Database) -> None:
+    run(database, EVENTS, STANDALONE.format("p"))
+    name = TableName(schema="public", name="events")
+    with psycopg.connect(database.url) as session:
+        session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        before = introspect.load_relation(session, name).leaves
+        run(database, ATTACH)
+        assert introspect.load_relation(session, name).leaves == before
+        session.rollback()
+        assert len(introspect.load_relation(session, name).leaves) == len(before) + 1
+
+
+@pytest.fixture
+def horizons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return those of all looks, which grows: all but the last look have ended."""
+    seen: list[int] = []
+    horizon = partitions.horizon
+
+    def recorded(connection: psycopg.Connection) -> int:
+        seen.append(horizon(connection))
+        return seen[-1]
+
+    monkeypatch.setattr(partitions, "horizon", recorded)
+    return seen
+
+
+def wait_looked(database: Database, horizons: list[int]) -> None:
+    """Wait until a look has ended that takes all rows which are there for rows from before a later one."""
+    [(now,)] = database.execute("SELECT pg_current_xact_id()::text::bigint")
+    wait_until(
+        lambda: sum(horizon > now for horizon in list(horizons)) > 1, "a look has ended that began behind the rows"
+    )
+
+
 def test_partitions_come_and_rows_move_between_them(
-    database: Database, lake_folder: LakeFolder, quick: None, caplog: pytest.LogCaptureFixture
+    database: Database,
+    lake_folder: LakeFolder,
+    quick: None,
+    horizons: list[int],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run(database, EVENTS)
     with Pipeline(lake_folder.config(group({"eu": database}, {"events": None})), lake_folder) as pipeline:
@@ -102,16 +161,17 @@ def test_partitions_come_and_rows_move_between_them(
         run(database, "INSERT INTO events SELECT i, date '2024-03-01' + i % 30, 1 FROM generate_series(200, 220) i")
         run(database, "UPDATE events SET day = day + 30, n = n + 1 WHERE id % 3 = 0 AND day < '2024-03-01'")
         run(database, STANDALONE.format("events_4"), f"ALTER TABLE events ATTACH PARTITION events_4 {APRIL}")
+        # First: rows of early commands of later transactions may be from before, as far as a look can tell.
+        wait_until(lambda: known(pipeline) == 4, "the new partitions are known")
         run(database, "UPDATE events SET day = day + 30 WHERE id % 5 = 0 AND day < '2024-04-01'")
         run(database, "DELETE FROM events WHERE id % 7 = 0", "INSERT INTO events_4 VALUES (500, '2024-04-02', 1)")
         pipeline.wait_applied(database)
         pipeline.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=KEY)
-        wait_until(lambda: known(pipeline) == 4, "the new partitions are known")
-        pipeline.wait_streaming()
         run(database, "TRUNCATE events")
         run(database, "INSERT INTO events VALUES (1, '2024-02-02', 1)")
         pipeline.wait_applied(database)
         pipeline.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=KEY)
+        wait_looked(database, horizons)  # else its row, which no look has seen, says nothing of its file
         with database.connect(autocommit=True) as session:
             session.execute("VACUUM FULL events_2")
         wait_until(lambda: files(pipeline) == files(database), "the new files are known")
@@ -255,3 +315,97 @@ def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: 
         assert pipeline.states()["shop_eu", "shop.changelog"] is State.STREAMING
         pipeline.tell("resync", "shop.clone", "shop_eu")
         wait_equal(pipeline, database, ["clone"])
+
+
+LOG = """
+CREATE TABLE log (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
+CREATE TABLE log_0 PARTITION OF log FOR VALUES FROM (1000) TO (2000);
+CREATE TABLE items (id int PRIMARY KEY, n int);
+INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
+"""
+ATTACH_ITEMS = "ALTER TABLE log ATTACH PARTITION items FOR VALUES FROM (0) TO (1000)"
+DETACH_ITEMS = "ALTER TABLE log DETACH PARTITION items"
+
+
+def wait_same(pipeline: Pipeline, database: Database, *tables: str) -> None:
+    """Wait until targets have the rows of their tables, also of those that are compared yet."""
+    for table in tables:
+        wait_until(
+            lambda table=table: sorted(pipeline.rows(table)) == sorted(database.execute(f"SELECT * FROM {table}")),
+            lambda table=table: f"{table} is as its source: {pipeline.states()} {pipeline.errors()}",
+        )
+
+
+def wait_refused(pipeline: Pipeline, table: str, why: str) -> None:
+    pipeline.wait_state("shop", f"shop.{table}", State.ERROR)
+    wait_until(lambda: any(why in error for error in pipeline.errors()), lambda: f"told: {pipeline.errors()}")
+
+
+def test_a_partition_and_its_root_in_one_map(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    run(database, LOG, ATTACH_ITEMS)
+    config = lake_folder.config(group({None: database}, {"items": None, "log": None}))
+    (told,) = [one for one in check.findings(config) if one.is_blocking]
+    assert (told.check, str(told.table)) == ("partition", "public.items")
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_refused(pipeline, "items", "public.items is a partition of public.log")
+        run(database, "UPDATE items SET n = 1 WHERE id = 1")
+        wait_same(pipeline, database, "log")
+        run(database, DETACH_ITEMS, "UPDATE items SET n = 2 WHERE id = 2")
+        wait_same(pipeline, database, "items", "log")
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("publication", ["of tables", "of all"])
+def test_a_table_that_becomes_a_partition_of_what_is_published(
+    database: Database, lake_folder: LakeFolder, quick: None, *, publication: str, is_running: bool
+) -> None:
+    run(database, LOG)
+    if publication == "of all":
+        run(database, "CREATE PUBLICATION kuvasz_shop FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    tables = ("items", "log") if publication == "of tables" else ("items",)
+    config = lake_folder.config(group({None: database}, dict.fromkeys(tables)))
+    script = ATTACH_ITEMS, "UPDATE items SET n = 1 WHERE id = 1", "INSERT INTO items VALUES (100, 100)"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        if is_running:
+            run(database, *script)
+            wait_refused(pipeline, "items", "come as changes of that")
+    if not is_running:
+        run(database, *script)
+    detach = DETACH_ITEMS, "UPDATE items SET n = 2 WHERE id = 2"
+    with Pipeline(config, lake_folder) as pipeline:
+        if "log" in tables:
+            wait_refused(pipeline, "items", "come as changes of that")
+            wait_same(pipeline, database, "log")
+            run(database, *detach)
+            wait_same(pipeline, database, *tables)
+        else:  # with no other table, kuvasz ends
+            wait_until(lambda: any("come as changes of that" in error for error in pipeline.errors()), "it is told")
+    if "log" not in tables:
+        run(database, *detach)
+    with Pipeline(config, lake_folder) as pipeline:
+        run(database, "INSERT INTO items VALUES (101, 101)")
+        wait_same(pipeline, database, *tables)
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_partition_of_the_map_whose_root_someone_publishes(
+    database: Database, lake_folder: LakeFolder, quick: None, *, is_running: bool
+) -> None:
+    run(database, LOG, ATTACH_ITEMS)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    script = "ALTER PUBLICATION kuvasz_shop ADD TABLE log", "UPDATE items SET n = 1 WHERE id = 1"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        if is_running:
+            run(database, *script)
+            wait_same(pipeline, database, "items")
+    if not is_running:
+        run(database, *script)
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_same(pipeline, database, "items")
+        run(database, "INSERT INTO items VALUES (101, 101)")
+        wait_same(pipeline, database, "items")
+    assert database.execute("SELECT tablename::text FROM pg_publication_tables") == [("items",)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -51,7 +52,7 @@ CHANGES = (
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the catalog often."""
-    monkeypatch.setattr("kuvasz.sync.source_sync.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
 
 
 def make(database: Database) -> None:

@@ -10,7 +10,7 @@ from kuvasz.source.catalog import introspect
 from kuvasz.source.check import preflight, privileges
 from kuvasz.source.check.finding import Severity
 from kuvasz.sync.rules import copy_plan
-from tests.fix_postgres import create_database, drop_database
+from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 
@@ -25,6 +25,7 @@ def source(request):
 @pytest.fixture
 def connection(source):
     with conninfo.connect(source.url) as opened:
+        opened.execute("SET search_path = public")  # the tests' own statements name no schema
         yield opened
 
 

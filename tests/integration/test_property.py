@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import Phase as Step
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.strategies import NEEDS, Phase, Program, Statement, programs
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.strategies import NEEDS, Phase, Program, Statement, programs
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -6,7 +6,7 @@ from kuvasz.errors import SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication
 from kuvasz.source.catalog import introspect
-from tests.fix_postgres import create_database, drop_database
+from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 
@@ -23,6 +23,7 @@ def source(request):
 @pytest.fixture
 def connection(source):
     with conninfo.connect(source.url) as opened:
+        opened.execute("SET search_path = public")  # the tests' own statements name no schema
         opened.execute("""
             CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE "B c" (id int PRIMARY KEY);
             CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);

@@ -21,16 +21,23 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
-from kuvasz.source.connection import Connection
 from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.drain import PlainDrain
-from kuvasz.source.reader import Downstream, Reader, ReaderOptions, ReaderState, Upstream
+from kuvasz.source.reading.connection import Connection
+from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.facts import ReaderState
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.reader import Reader
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
-from tests.fix_postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 
+#: Ends the walsender.
+KILL = """
+SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 's' AND active_pid IS NOT NULL
+"""
 QUICK = ReaderOptions(confirm_interval_s=0.05, first_backoff_s=0.05, last_backoff_s=0.3)
 CONFIRMED = "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
 
@@ -199,7 +206,7 @@ async def test_rows_arrive_whole_and_in_order(house: House):
         await until(lambda: len(house.workers[0].values()) >= len(expected))
     assert house.workers[0].values() == expected
     assert reader.rows == len(expected)
-    assert reader.state is ReaderState.STOPPED
+    assert reader.facts.state is ReaderState.STOPPED
     for delivery in house.workers[0].deliveries:
         for change in delivery.changes:
             assert np.all(change.transactions.end_lsn > change.transactions.commit_lsn)
@@ -220,13 +227,13 @@ async def test_nothing_undurable_is_confirmed(house: House):
         for number in range(20):
             await in_thread(house.database.execute, "INSERT INTO t VALUES (%s)", (number,))
         await until(lambda: len(house.workers[0].values()) == 20)
-        status = reader.last_status_at
+        status = reader.facts.last_status_at
         await in_thread(house.database.execute, "SELECT pg_switch_wal()")
         await until(lambda: reader.received_lsn > first_u and house.durable[0] > first_u)
         assert house.confirmed() < first_u
-        assert status == reader.last_status_at or reader.confirmed_lsn < first_u
+        assert status == reader.facts.last_status_at or reader.facts.confirmed_lsn < first_u
         house.workers[1].make_durable()
-        await until(lambda: reader.confirmed_lsn > first_u)
+        await until(lambda: reader.facts.confirmed_lsn > first_u)
         await until(lambda: house.confirmed() > first_u)
 
 
@@ -248,7 +255,7 @@ async def test_quiesce_stops_reading_but_goes_on_confirming(house: House):
         await in_thread(house.database.execute, "INSERT INTO t VALUES (1)")
         await until(lambda: house.workers[0].deliveries)
         reader.quiesce()
-        await until(lambda: reader.is_paused)
+        await until(lambda: reader.facts.is_paused)
         await in_thread(house.database.execute, "INSERT INTO t VALUES (2)")
         house.workers[0].make_durable()
         through = house.workers[0].deliveries[-1].through
@@ -262,7 +269,7 @@ async def test_an_idle_source_follows_another_databases_writes(house: House, pos
     reader = house.reader()
     try:
         async with running(reader):
-            await until(lambda: reader.state is ReaderState.STREAMING)
+            await until(lambda: reader.facts.state is ReaderState.STREAMING)
             await in_thread(other.execute, "CREATE TABLE w AS SELECT generate_series(1, 20000)")
             end = house.wal_end()
             await until(lambda: house.confirmed() >= end - 100_000)
@@ -281,10 +288,10 @@ async def test_back_pressure_pauses_and_resumes(house: House):
     async with running(reader):
         for start in range(0, 10_000, 100):
             await in_thread(house.database.execute, insert, (start, start + 99))
-        await until(lambda: reader.is_paused)
-        before, status = reader.bytes, reader.last_status_at
-        await until(lambda: reader.last_status_at > status + 0.2)  # the status clock goes on
-        assert reader.bytes == before
+        await until(lambda: reader.facts.is_paused)
+        before, status = reader.facts.bytes, reader.facts.last_status_at
+        await until(lambda: reader.facts.last_status_at > status + 0.2)  # the status clock goes on
+        assert reader.facts.bytes == before
         assert house.budget.peak_bytes < 200_000 + 2 * 50_000 + 100_000
         assert 0 < len(house.workers[0].values()) < 10_000
         house.workers[0].is_patient = False
@@ -329,7 +336,7 @@ async def test_an_open_transaction_begins_again_after_a_reconnect(house: House):
     async with running(reader):
         sql = "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i"
         await in_thread(house.database.execute, sql)
-        await until(lambda: reader.is_paused and house.workers[0].deliveries)
+        await until(lambda: reader.facts.is_paused and house.workers[0].deliveries)
         reader.rewind()
         house.workers[0].is_patient = False
         await in_thread(house.workers[0].make_durable)
@@ -344,16 +351,39 @@ async def test_a_killed_walsender_is_replaced(house: House):
     reader = house.reader()
     async with running(reader):
         for number in range(6):
-            await until(lambda: reader.state is ReaderState.STREAMING)
+            await until(lambda: reader.facts.state is ReaderState.STREAMING)
             epoch = reader.epoch
             await in_thread(house.database.execute, "INSERT INTO t VALUES (%s)", (number,))
-            await in_thread(
-                house.database.execute, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
-                " WHERE slot_name = 's' AND active_pid IS NOT NULL",
-            )  # fmt: skip
+            await in_thread(house.database.execute, KILL)
             await until(lambda epoch=epoch: reader.epoch > epoch)
         await until(lambda: sorted(set(house.workers[0].values())) == list(range(6)))
     assert house.workers[0].values() == list(range(6))
+
+
+@on_loop
+async def test_a_server_that_fails_at_one_place_is_asked_less_and_less(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.options = ReaderOptions(confirm_interval_s=0.05, first_backoff_s=0.05)
+    waits: list[float] = []
+    wait = Reader._wait
+
+    async def noted(reader: Reader, delay_s: float) -> None:
+        waits.append(delay_s)
+        await wait(reader, delay_s)
+
+    monkeypatch.setattr(Reader, "_wait", noted)
+    house.database.execute("INSERT INTO t VALUES (1)")
+    reader = house.reader()
+    async with running(reader):
+        # What the server itself writes now and then (a snapshot of its transactions) is heard: the row begins anew.
+        for times in range(1, 51):
+            await until(lambda: reader.facts.state is ReaderState.STREAMING)
+            await in_thread(house.database.execute, KILL)
+            await until(lambda times=times: len(waits) >= times)
+            if waits[-1] > 2 * 0.05 * 1.5:
+                break
+    assert max(waits) > 2 * 0.05 * 1.5, waits
 
 
 @on_loop
@@ -366,15 +396,15 @@ async def test_a_restarted_server_is_found_again(tmp_path: Path):
             await until(lambda: house.workers[0].values() == [1])
             # A fast shutdown waits until the reader has confirmed the shutdown checkpoint: a proof that it does.
             await in_thread(server.stop, "fast")
-            await until(lambda: reader.state is ReaderState.WAITING)
-            assert isinstance(reader.error, errors.SourceError)
+            await until(lambda: reader.facts.state is ReaderState.WAITING)
+            assert isinstance(reader.facts.error, errors.SourceError)
             await in_thread(server.start)
             await in_thread(house.database.execute, "INSERT INTO t VALUES (2)")
             await until(lambda: house.workers[0].values() == [1, 2])
             await in_thread(server.restart, "immediate")
             await in_thread(house.database.execute, "INSERT INTO t VALUES (3)")
             await until(lambda: house.workers[0].values() == [1, 2, 3])
-            assert reader.error is None
+            assert reader.facts.error is None
 
 
 @on_loop
@@ -384,12 +414,12 @@ async def test_a_slot_in_use_is_waited_for(house: House):
     (pid,) = house.database.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'")[0]
     reader = house.reader()
     async with running(reader):
-        await until(lambda: reader.error is not None)
-        assert type(reader.error) is errors.SourceError
-        assert f"is active for PID {pid}" in str(reader.error)
-        assert f"SELECT pg_terminate_backend({pid})" in str(reader.error)
+        await until(lambda: reader.facts.error is not None)
+        assert type(reader.facts.error) is errors.SourceError
+        assert f"is active for PID {pid}" in str(reader.facts.error)
+        assert f"SELECT pg_terminate_backend({pid})" in str(reader.facts.error)
         holder.close()
-        await until(lambda: reader.state is ReaderState.STREAMING)
+        await until(lambda: reader.facts.state is ReaderState.STREAMING)
 
 
 @on_loop
@@ -420,7 +450,7 @@ def test_a_missing_publication_loses_the_slot(server: str, request: pytest.Fixtu
 @on_loop
 async def test_another_cluster_is_refused(house: House):
     house.system_id = "1"
-    with pytest.raises(errors.SlotLost, match=r"eu: cluster [0-9]+ answers, not 1"):
+    with pytest.raises(errors.SlotLost, match=r"source eu: cluster [0-9]+ answers, not 1"):
         await house.reader().run()
 
 
@@ -433,8 +463,8 @@ async def test_a_dead_host_is_tried_again_and_can_be_stopped():
     )  # fmt: skip
     async with running(reader):
         await until(lambda: reader.epoch >= 3)
-        assert isinstance(reader.error, errors.SourceError)
-        assert "secret" not in str(reader.error)
+        assert isinstance(reader.facts.error, errors.SourceError)
+        assert "secret" not in str(reader.facts.error)
 
 
 @on_loop
@@ -447,7 +477,7 @@ async def test_a_host_that_never_answers_leaves_the_loop_free():
     while not opening.done():
         await asyncio.sleep(0.01)
         turns += 1
-    with pytest.raises(errors.SourceError, match="eu: no answer from the server within 1 s"):
+    with pytest.raises(errors.SourceError, match="source eu: no answer from the server within 1 s"):
         await opening
     assert turns > 20
     listener.close()
@@ -560,13 +590,13 @@ async def test_a_silent_server_is_left(house: House):
     )
     reader = Reader(house.upstream(replication_conninfo(url)), house.downstream(), types, options=options)
     async with running(reader):
-        await until(lambda: reader.state is ReaderState.STREAMING)
+        await until(lambda: reader.facts.state is ReaderState.STREAMING)
         began = time.monotonic()
         await until(lambda: time.monotonic() - began > 1.5)
         assert reader.epoch == 1  # the replies asked for keep a quiet connection alive
         swallow.set()
         await until(lambda: reader.epoch > 1)
-        assert "nothing came from the server" in str(reader.error)
+        assert "nothing came from the server" in str(reader.facts.error)
     proxy.close()
 
 

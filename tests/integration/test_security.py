@@ -21,10 +21,10 @@ import pytest
 from kuvasz import log
 from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.acceptance.test_faults import MemoryPipeline
-from tests.fix_lake import group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_process import Process
+from tests.support.lake import MemoryPipeline, group
+from tests.support.postgres import Database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -240,7 +240,7 @@ def test_no_secret_is_on_a_command_line_in_a_log_or_in_a_file(
     process.wait_event("copied")
     database.execute("UPDATE items SET email = 'b@example.org'")
     process.wait_confirmed(database)
-    running = [psutil.Process(process._process.pid), *process.helpers()]
+    running = [psutil.Process(process.pid), *process.helpers()]
     command_lines = {}
     for one in running:
         with contextlib.suppress(psutil.Error):  # some live for a moment only

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.source.reader import ReaderState
+from kuvasz.source.reading.facts import ReaderState
 from kuvasz.state.tables import State
 from kuvasz.verbs import check, offline, plan
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.fix_restore import Backup, Confirmations, times_lost
-from tests.oracle import open_table, source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import open_table, source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.restore import Backup, Confirmations, times_lost
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -200,7 +201,7 @@ def wait_heard(pipeline: Pipeline) -> None:
 
     def is_heard() -> bool:
         reader = pipeline.app.sync("shop_eu").reader
-        return reader is not None and reader.state is ReaderState.STREAMING and not pipeline.errors()
+        return reader is not None and reader.facts.state is ReaderState.STREAMING and not pipeline.errors()
 
     wait_until(is_heard, "the source is heard again")
 
@@ -275,6 +276,35 @@ def test_an_older_backup_that_has_grown_beyond_what_the_lake_has(
     assert "that is not in its WAL: an older backup was restored" in error
     assert "hint: copy the source again: kuvasz resync" in error
     assert "the lake has a transaction at " in scene.told(), "nothing was confirmed behind it"
+    scene.assert_cured()
+
+
+def test_an_older_backup_that_has_grown_beyond_a_copy(server: EmbeddedPostgres, lake_folder: LakeFolder) -> None:
+    """A copy beside the stream leaves no trace in the WAL by which the source could prove that it has it."""
+    scene = Scene(Database(server, "postgres"), lake_folder)
+    scene.first_run()
+    backup = Backup(server)
+    with scene.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        server.restart()  # what does not lack anything goes on
+        scene.database.execute("DELETE FROM items WHERE id = 7")
+        wait_heard(pipeline)
+        for table in TABLES:
+            pipeline.tell("resync", f"shop.{table}", "shop_eu")
+        copies = lambda: {pipeline.app.states.get(f"shop.{table}", "shop_eu").copies for table in TABLES}  # noqa: E731
+        wait_until(lambda: copies() == {1}, "they are copied")
+        pipeline.wait_streaming()
+        end = scene.database.execute("SELECT pg_current_wal_insert_lsn()::text")[0]
+    backup.put_back()
+    backup.remove()
+    scene.database.execute("UPDATE items SET n = 8 WHERE id > 90")
+    while scene.database.execute("SELECT pg_current_wal_flush_lsn() <= %s::pg_lsn", end) == [(True,)]:
+        write_wal(scene.database)
+    for _ in range(2):  # nothing was noted of that server
+        error = scene.told()
+        assert "source shop_eu: its server was started anew, slot kuvasz_shop_eu stands at " in error
+        assert "and nothing proves that it has what was copied as of " in error
+        assert "an older backup may have been restored" in error
     scene.assert_cured()
 
 

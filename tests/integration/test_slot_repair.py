@@ -6,17 +6,21 @@ import datetime
 import itertools
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kuvasz import failpoints, lsn
 from kuvasz.errors import ChangesLost
+from kuvasz.lake.compare.comparison import Comparison
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_process import Process
-from tests.oracle import source_rows
+from tests.support import oracle
+from tests.support.failpoints import REPAIRING
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -219,6 +223,32 @@ def test_failures_in_the_middle_are_taken_up_and_changed_columns_followed(
         assert_versions(pipeline, database)
 
 
+def test_no_value_is_repaired_from_what_took_a_name_meanwhile(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int, m int)")
+    database.execute("INSERT INTO items SELECT i, i, -i FROM generate_series(1, 100) i")
+    config = make_config(lake_folder, database, "items")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    database.execute("UPDATE items SET n = 1000 WHERE id < 9")
+    lose_slot(database)
+    fetch, fetched = Comparison.fetch, list[bool]()
+
+    def swapped(*arguments: Any) -> Any:
+        if not fetched:
+            fetched.append(True)
+            for before, after in (("n", "x"), ("m", "n"), ("x", "m")):
+                database.execute(f"ALTER TABLE items RENAME {before} TO {after}")
+        return fetch(*arguments)
+
+    monkeypatch.setattr(Comparison, "fetch", swapped)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+        assert pipeline.app.states.get("shop.items", "shop_eu").copies == 0, "only what differs was written"
+
+
 def lost(database: Database) -> bool:
     import psycopg
 
@@ -230,17 +260,13 @@ def lost(database: Database) -> bool:
     return True
 
 
-#: That are passed on the way over a gap alone, or in a copy too.
-POINTS = ("position_forgotten", "slot_dropped", "before_slot", "slot_created", "snapshot_taken", "gap_compared")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_in_the_middle_it_goes_on(database: Database, new_process: Callable[..., Process]) -> None:
     fill(database)
     (databases,) = group({"eu": database}, {table: TABLES[table] for table in ("items", "past")})
     process = new_process([databases | {"on_slot_lost": "repair"}])
-    for number, point in enumerate(("", *POINTS, "before_commit", "after_commit")):
+    for number, point in enumerate(("", *REPAIRING, "before_commit", "after_commit")):
         if point:
             database.execute(f"UPDATE items SET n = n + 1 WHERE id % 9 = {number}")
             database.execute(f"UPDATE past SET n = n + 1 WHERE id % 9 = {number}")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import threading
-
 import psycopg
 import pytest
 
@@ -9,7 +7,8 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
-from tests.fix_postgres import create_database, drop_database
+from tests.support.postgres import create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -29,6 +28,7 @@ def replication(source):
 @pytest.fixture
 def connection(source):
     with conninfo.connect(source.url) as opened:
+        opened.execute("SET search_path = public")  # the tests' own statements name no schema
         yield opened
 
 
@@ -59,7 +59,7 @@ def test_a_temporary_slot_goes_with_its_snapshot(source, replication, connection
     with slots.create(replication, name_of(source), temporary=True, failover=True) as snapshot:
         assert slots.describe(connection, name_of(source)).is_temporary
     assert not snapshot.is_alive
-    wait_until(lambda: not slots.exists(connection, name_of(source)))
+    wait_until(lambda: not slots.exists(connection, name_of(source)), "the slot is gone")
 
 
 def test_a_failover_slot_needs_version_17(source, replication, connection):
@@ -115,7 +115,7 @@ def test_a_slot_in_use_is_told_with_its_reader_and_cannot_be_dropped(source, rep
             slots.drop(connection, name)
     finally:
         reader.finish()
-    wait_until(lambda: slots.describe(connection, name).active_pid is None)
+    wait_until(lambda: slots.describe(connection, name).active_pid is None, "nobody uses the slot")
     with pytest.raises(SourceError, match="already exists"):
         slots.create(replication, name)
 
@@ -138,7 +138,7 @@ def test_a_snapshot_whose_session_is_ended_is_seen_dead(source, replication, con
             " WHERE backend_type = 'walsender' AND datname = %s",
             (source.name,),
         )
-        wait_until(lambda: not snapshot.is_alive)
+        wait_until(lambda: not snapshot.is_alive, "the snapshot is gone")
 
 
 def test_a_physical_slot_of_our_name_is_told(source, connection):
@@ -164,13 +164,3 @@ def test_a_slot_whose_wal_was_removed_is_lost(tmp_path):
             assert state.wal_status == "lost"
             assert state.why_lost == "it was invalidated: wal_removed"
             assert introspect.server(connection).max_slot_wal_keep_bytes == 1 << 20
-
-
-def wait_until(holds, deadline_s=20.0):
-    """Wait for a condition; the deadline only keeps a failing test from hanging."""
-    pause = threading.Event()
-    for _ in range(int(deadline_s / 0.02)):
-        if holds():
-            return
-        pause.wait(0.02)
-    pytest.fail("the condition never held")

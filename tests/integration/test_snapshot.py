@@ -14,7 +14,8 @@ from kuvasz.model import TableName
 from kuvasz.source import conninfo, copy_out, slots, snapshot
 from kuvasz.source.catalog import introspect
 from kuvasz.sync.rules import copy_plan
-from tests.fix_postgres import create_database, drop_database
+from tests.support.postgres import create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -34,6 +35,7 @@ def source(request):
 @pytest.fixture
 def connection(source):
     with conninfo.connect(source.url) as opened:
+        opened.execute("SET search_path = public")  # the tests' own statements name no schema
         yield opened
 
 
@@ -142,13 +144,13 @@ def test_snapshot_and_stream_together_give_exactly_the_table(source, connection)
         writer.start()
     slot = f"kuvasz_{source.name}"
     try:
-        wait_until(lambda: all(writer.commits > 20 for writer in writers))
+        wait_until(lambda: all(writer.commits > 20 for writer in writers), "every writer writes")
         with slots.create(conninfo.replication_conninfo(source.url), slot) as exported:
             before = sum(writer.commits for writer in writers)
             parts = ranges(connection, exported)
             assert len(parts) > 3
             rows = copied(parts, chunk_bytes=4096)
-            wait_until(lambda: sum(writer.commits for writer in writers) > before + 100)
+            wait_until(lambda: sum(writer.commits for writer in writers) > before + 100, "they go on")
     finally:
         for writer in writers:
             writer.stopped.set()
@@ -224,7 +226,7 @@ def test_rows_written_after_the_snapshot_are_not_copied(source, connection):
         connection.execute("UPDATE t SET v = 'new'; INSERT INTO t SELECT i, 'x' FROM generate_series(2, 9999) i")
         assert copied(parts) == [(b"1", b"old")]
         with snapshot.session(source.url, exported.snapshot_name) as session:
-            assert session.execute("SELECT count(*) FROM t").fetchone() == (1,)
+            assert session.execute("SELECT count(*) FROM public.t").fetchone() == (1,)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +243,89 @@ def test_a_table_that_was_rewritten_meanwhile_is_not_copied_in_part(source, conn
         assert caught.value.hint == "it is copied again with a new snapshot"
 
 
+TWO = """
+    CREATE TABLE t (id int PRIMARY KEY, v text, w text) PARTITION BY RANGE (id);
+    CREATE TABLE p1 PARTITION OF t FOR VALUES FROM (0) TO (10);
+    CREATE TABLE p2 PARTITION OF t FOR VALUES FROM (10) TO (20);
+    CREATE TABLE u (id int PRIMARY KEY, v text, w text);
+    INSERT INTO t VALUES (1, 'v', 'w'), (11, 'v', 'w')"""
+SWAPPED = "ALTER TABLE {t} RENAME v TO x; ALTER TABLE {t} RENAME w TO v; ALTER TABLE {t} RENAME x TO w"
+LEFT = "ALTER TABLE t DETACH PARTITION p1; "
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SWAPPED.format(t="t"),
+        "ALTER TABLE t DROP v; ALTER TABLE t ADD v text",
+        LEFT + SWAPPED.format(t="p1"),
+        "ALTER TABLE p1 RENAME TO x; ALTER TABLE u RENAME TO p1",
+        "ALTER SCHEMA public RENAME TO s; CREATE SCHEMA public; CREATE TABLE public.p1 (id int, v text, w text)",
+    ],
+    ids=["columns", "a new column", "a partition's columns", "a partition", "the schema"],
+)
+def test_nothing_is_read_under_a_name_that_was_given_to_something_else(source, connection, change):
+    connection.execute(TWO)
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        parts = [part for part in ranges(connection, exported, target_bytes=1 << 20) if part.table.name == "p1"]
+        assert copied(parts) == [(b"1", b"v", b"w")]
+        connection.execute(change)
+        with pytest.raises(SourceError, match=r"the table, or a column of it, was rewritten or renamed meanwhile"):
+            copied(parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (SWAPPED.format(t="t"), "public.p1, public.p2, public.t"),
+        (SWAPPED.format(t="t") + "; " + SWAPPED.format(t="t"), "public.p1, public.p2, public.t"),
+        ("ALTER TABLE t DROP v; ALTER TABLE t ADD v text", "public.p1, public.p2, public.t"),
+        ("ALTER TABLE t RENAME TO x; ALTER TABLE u RENAME TO t", "public.t"),
+        (LEFT + SWAPPED.format(t="p1"), "public.p1"),
+        ("ALTER SCHEMA public RENAME TO s", "public.p1, public.p2, public.t"),
+        ("DROP TABLE t", "public.t"),
+        ("ALTER TABLE t ADD x int DEFAULT 5", ""),
+        ("CREATE TABLE p3 PARTITION OF t FOR VALUES FROM (20) TO (30)", ""),
+        ("DROP TABLE p2", ""),
+        ("ANALYZE t", ""),
+        ("VACUUM FULL t", ""),
+        ("CREATE INDEX ON t (v)", ""),
+        ("UPDATE t SET v = w", ""),
+    ],
+)  # fmt: skip
+def test_what_a_copy_named_is_compared_when_it_is_read(source, connection, change, changed):
+    connection.execute(TWO)
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
+        connection.execute("ALTER TABLE t ALTER v SET STATISTICS 5")  # the snapshot does not show it
+        connection.execute("ALTER TABLE t ADD y int")
+        names = names_of(source, exported)
+        with pytest.raises(SourceError, match=r"public\.t was altered or renamed meanwhile"):
+            names.check(source.url)
+    with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}_2") as exported:
+        names = names_of(source, exported)
+        for statement in change.split("; "):  # VACUUM wants to be alone
+            connection.execute(statement)
+        if not changed:
+            names.check(source.url)
+            return
+        with pytest.raises(SourceError) as caught:
+            names.check(source.url, "look again")
+        what = f"cannot read public.t as it was: {changed} was altered or renamed meanwhile"
+        assert caught.value.message.endswith(f"/{source.name}: {what}")
+        assert caught.value.hint == "look again"
+
+
+def names_of(source, exported):
+    with snapshot.session(source.url, exported.snapshot_name) as session:
+        table = introspect.load_relation(session, TableName(schema="public", name="t"))
+        return snapshot.Names.of(session, table)
+
+
 def test_a_snapshot_that_is_gone_is_told(source, connection):
     connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as exported:
         parts = ranges(connection, exported)
-    wait_until(lambda: "the exported snapshot is gone" in failure_of(parts))
+    wait_until(lambda: "the exported snapshot is gone" in failure_of(parts), "the snapshot is missed")
 
 
 def failure_of(parts):
@@ -318,13 +398,3 @@ def test_a_session_that_ends_amid_the_rows_is_raised(database, pgconn, read):
     database.execute("SELECT pg_terminate_backend(%s)", (pgconn.backend_pid,))
     with pytest.raises(SourceError, match="u@h: cannot copy t: "):
         list(chunks)
-
-
-def wait_until(holds, deadline_s=30.0):
-    """Wait for a condition; the deadline only keeps a failing test from hanging."""
-    pause = threading.Event()
-    for _ in range(int(deadline_s / 0.02)):
-        if holds():
-            return
-        pause.wait(0.02)
-    pytest.fail("the condition never held")

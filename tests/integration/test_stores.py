@@ -16,12 +16,13 @@ from kuvasz.config.load import load
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.spool import Spool
 from kuvasz.lake.files.data_file import file_io
-from kuvasz.lake.iceberg import IcebergLake
+from kuvasz.lake.iceberg.engine import prove_warehouse
 from kuvasz.route.hashing import worker_of
-from tests.fix_lake import Pipeline, group, wait_until
-from tests.fix_postgres import Database
-from tests.fix_stores import CATALOG_USER, S3, PostgresCatalogFolder, StoreProcess
-from tests.oracle import assert_equal, source_rows
+from tests.support.lake import Pipeline, group
+from tests.support.oracle import assert_equal, source_rows
+from tests.support.postgres import Database
+from tests.support.stores import CATALOG_USER, S3, PostgresCatalogFolder, StoreProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -169,16 +170,16 @@ def test_maintenance_with_a_postgresql_catalog(database: Database, postgres_cata
             pipeline.wait_applied(database)
         lake = pipeline.app.lake
         wait_until(
-            lambda: "shop.items" in lake.upkeep() and lake.upkeep()["shop.items"].rewrites, "files were merged"
+            lambda: (upkeep := lake.maintenance.upkeep().get("shop.items")) and upkeep.rewrites, "files were merged"
         )
         wait_until(lambda: pipeline.snapshots("items") <= 4, "snapshots were expired")
         table = lake.table("shop.items")
-        orphan = Path(table.location.removeprefix("file://")) / "data" / "kvsz-orphan.parquet"
+        orphan = Path(table.definition.location.removeprefix("file://")) / "data" / "kvsz-orphan.parquet"
         orphan.write_bytes(b"x")
-        with lake._maintainer._turn:  # as it does itself: expiry would take files away between two looks
-            removed = lake._maintainer._orphans.remove(table, -60.0)
+        with lake.maintenance.maintainer._turn:  # as it does itself: expiry would take files away between two looks
+            removed = lake.maintenance.maintainer._orphans.remove(table, -60.0)
         assert [path.rpartition("/")[2] for path in removed] == [orphan.name]
-        shown = lake.maintain("shop.items", full=True)
+        shown = lake.maintenance.run("shop.items", full=True)
         assert (shown.files, shown.delete_files, shown.error) == (1, 0, None)
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
@@ -193,14 +194,14 @@ def test_a_warehouse_that_refuses_us_says_so_and_where(s3: S3, tmp_path: Path) -
         + "".join(f"    {name}: '{value}'\n" for name, value in s3.properties.items())
         + "databases: [{database: shop, urls: [{url: 'postgresql:///shop'}], tables: {items: }}]\n"
     )
-    lake = IcebergLake(load(file, {}).config)
+    config = load(file, {}).config
     with s3.checking_credentials(), pytest.raises(LakeError) as caught:
-        lake._prove_warehouse()
+        prove_warehouse(config)
     assert caught.value.message.startswith(f"the warehouse s3://{S3.bucket}/closed cannot be written: ")
     assert "ACCESS_DENIED" in caught.value.message
     assert "kuvasz-secret" not in str(caught.value)
     assert caught.value.hint == "check `lake.warehouse`, `lake.properties` and the permissions"
-    lake._prove_warehouse()
+    prove_warehouse(config)
 
 
 @pytest.mark.parametrize("store", ["folder", "s3"])

@@ -20,10 +20,11 @@ import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
-from tests import oracle
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.strategies import NEEDS, TYPES, SqlType
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.strategies import NEEDS, TYPES, SqlType
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -8,9 +8,9 @@ import pytest
 
 from kuvasz.state.tables import State
 from kuvasz.verbs import plan, verify
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
-from tests.oracle import lake_rows_pyiceberg, open_table
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import lake_rows_pyiceberg, open_table
+from tests.support.postgres import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -22,7 +22,7 @@ from kuvasz.decode import columns, copytext, tuples
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.model import LakeType, PgType, ValueType
 from kuvasz.typemap import BUILTIN, iceberg_name, value_type
-from tests.fix_postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 

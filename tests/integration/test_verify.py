@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from kuvasz.config.model import Config
+from kuvasz.fold.difference import Difference
+from kuvasz.lake.compare.comparison import Comparison
 from kuvasz.verbs import verify
 from kuvasz.verify.report import Report
-from tests.fix_lake import LakeFolder, Pipeline, group, wait_until
-from tests.fix_postgres import Database, create_database, drop_database
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.verify_bench import Bench, under_load
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -27,30 +29,6 @@ def other(postgres16) -> Iterator[Database]:
     created = create_database(postgres16)
     yield created
     drop_database(created)
-
-
-class Bench:
-    """A pipeline's lake, and verify beside it."""
-
-    def __init__(self, config: Config, folder: LakeFolder) -> None:
-        self.config = config
-        self.folder = folder
-
-    def verify(self, **options: object) -> list[Report]:
-        found = verify.reports(self.config, session=self.folder.session, **options)
-        assert not [report.error for report in found if report.error]
-        return found
-
-    def sql(self, statement: str) -> None:
-        self.folder.session.sql(statement.replace("LAKE", f"{self.folder.catalog}.shop"))
-
-    def damage(self) -> None:
-        """One key of each kind, of the rows with sid eu."""
-        self.sql("DELETE FROM LAKE.items WHERE sid = 'eu' AND id = 11")
-        self.sql("UPDATE LAKE.items SET name = 'other' WHERE sid = 'eu' AND id = 12")
-        self.sql("INSERT INTO LAKE.items SELECT sid, 999999, n, name FROM LAKE.items WHERE sid = 'eu' AND id = 13")
-        self.sql("INSERT INTO LAKE.items SELECT * FROM LAKE.items WHERE sid = 'eu' AND id = 14")
-        self.sql("UPDATE LAKE.items SET n = NULL WHERE sid = 'eu' AND id = 15")
 
 
 DAMAGE = {
@@ -188,6 +166,34 @@ def test_a_column_that_the_source_dropped_is_no_difference(database: Database, l
     assert keys(report) == {("changed", ("2000",))}
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_nothing_is_said_of_columns_that_were_altered_amid_the_look(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_damaged: bool
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    if is_damaged:
+        bench.sql("UPDATE LAKE.items SET n = 5 WHERE id = 30")
+    compare = Comparison.difference
+
+    def compared(comparison: Comparison) -> Difference:
+        found = compare(comparison)
+        database.execute("ALTER TABLE items RENAME n TO m; ALTER TABLE items RENAME m TO n")
+        return found
+
+    monkeypatch.setattr(Comparison, "difference", compared)
+    (report,) = verify.reports(config, session=lake_folder.session, is_fixing=True)
+    assert "cannot read public.items as it was: public.items was altered or renamed meanwhile" in report.error
+    assert (report.hint, report.mended) == ("verify again", 0)
+    monkeypatch.undo()
+    (report,) = bench.verify(is_fixing=True)
+    assert (report.differences, report.left, report.error) == (int(is_damaged), 0, "")
+
+
 def test_rows_of_a_partitioned_lake_table_are_mended_in_their_partitions(
     database: Database, lake_folder: LakeFolder
 ) -> None:
@@ -209,24 +215,6 @@ def test_rows_of_a_partitioned_lake_table_are_mended_in_their_partitions(
         database.execute("UPDATE items SET n = 6 WHERE id BETWEEN 90 AND 305")
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
-
-
-def under_load(
-    database: Database, statements: Callable[[int], list[str]]
-) -> tuple[threading.Event, threading.Thread]:
-    stop = threading.Event()
-
-    def run() -> None:
-        number = 0
-        with database.connect(autocommit=True) as connection:
-            while not stop.wait(0.002):
-                number += 1
-                for statement in statements(number):
-                    connection.execute(statement)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return stop, thread
 
 
 def test_under_load_nothing_but_the_planted_is_found_and_mended(database: Database, lake_folder: LakeFolder) -> None:

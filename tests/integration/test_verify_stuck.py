@@ -10,9 +10,9 @@ from kuvasz.state.tables import State
 from kuvasz.sync.context import alignment
 from kuvasz.verbs import verify
 from kuvasz.verify import verification
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
-from tests.integration.test_parking import wait_let_go
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database
+from tests.support.two_tables import wait_let_go
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -8,10 +8,10 @@ import pytest
 
 from kuvasz.verbs import verify
 from kuvasz.verify.report import Report
-from tests.fix_lake import LakeFolder, Pipeline, group
-from tests.fix_postgres import Database
-from tests.integration.test_verify import Bench, under_load
-from tests.oracle import source_rows
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.verify_bench import Bench, under_load
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.facts import MUTATIONS
+from tests.support.mutations import MUTATIONS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_fact_that_is_not_written_is_missed(name: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "tests.mutations.facts",
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "tests.support.mutations",
                "-p", "no:cacheprovider", "-m", "not slow", *MUTATIONS[name].tests]  # fmt: skip
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"MUTATION": name}, capture_output=True, text=True, check=False

@@ -10,7 +10,7 @@ import pytest
 
 from kuvasz import cli
 from kuvasz.verbs import text, typetable
-from tests.unit.config.maps import SHOP
+from tests.support.maps import SHOP
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +110,15 @@ def test_status_without_a_server(kuvasz) -> None:
     code, _, err = kuvasz("status", "-c", "map.yaml", "--set", "server.address=null")
     assert code == 2
     assert err.startswith("error: server.address is null: a running kuvasz cannot be asked\n")
+
+
+def test_a_command_is_noted_where_a_running_kuvasz_could_not_be_asked(kuvasz) -> None:
+    alone = ("-c", "map.yaml", "--set", "server.address=null")
+    code, out, err = kuvasz("resync", "--table", "orders", *alone)
+    assert (code, err) == (0, "")
+    assert out.endswith("no kuvasz runs here: noted for its next start\n")
+    code, _, err = kuvasz("retry", "--table", "orders", *alone)
+    assert (code, err.splitlines()[0]) == (2, "error: server.address is null: a running kuvasz cannot be asked")
 
 
 def test_retry_needs_the_token(kuvasz) -> None:

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from kuvasz import console
-from kuvasz.app import SourceView, View
 from kuvasz.console import Rates, render
 from kuvasz.errors import TableError
 from kuvasz.state.tables import State, TableState
+from kuvasz.view import SourceView, View
 
 
 def source(name: str = "shop_eu", state: str = "streaming", **facts: object) -> SourceView:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import rooms
+from tests.support import rooms
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
@@ -58,7 +58,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("package", ["kuvasz", "kuvasz.lake", "kuvasz.source", "kuvasz.sync"])
 def test_the_page_shows_the_floors_that_imports_are_held_to(package: str) -> None:
-    assert rooms.table(package) in rooms.PAGE.read_text("utf-8"), "python -m tests.rooms writes them"
+    assert rooms.table(package) in rooms.PAGE.read_text("utf-8"), "python -m tests.support.rooms writes them"
 
 
 def test_every_room_says_what_lives_there() -> None:

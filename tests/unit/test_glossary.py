@@ -6,33 +6,35 @@ import ast
 import re
 from pathlib import Path
 
+from tests.support.source_code import files, tree
+
 ROOT = Path(__file__).parents[2]
 
 #: Words of PostgreSQL, Iceberg, Spark and Python, and of everyday English, that mean here what they mean there.
 ORDINARY = frozenset(
     """
-    add admin answer app applied apply armed assembler begin binding blocker body buckets builder busy calls
-    candidate catalog cells change changes check checkpoints classes clone close closed column columns commit
-    compare compared comparison complete computed config connection consume context copied copies copy count
-    counter counts current damaged data database dead decode delete difference different differing document done
-    downstream
-    drain edit elements embedded entry error evaluated events evolution exported expression expressions failed
-    failure fetch fetched field fields file files filled filter finding flat float flush folded foreign form
-    formatter full gathered gatherer gathering globals gone group held history iceberg index input int internal
-    interruption job jobs json jvm keepalive kernel key keys kind kuvasz lake late layout lifetime line list
-    listing live load loaded lock log logical logs lost maintainer maintenance manifest map mapped mask membership
-    memory message messages metrics mismatch move name needed neighbours node not numbered observer of on one only
-    open operations option options order ordering origin orphans out outcome output own ownership park parking
-    part partition partitions parts pause pg pipeline plain plan planning policy position postgres preflight
-    preparation problem progress projecting projection publication publications range rates read reader readers
-    reading recovery redactor refused rejoin relation relax removed rename renames repair replaced replay
-    replaying replica replication report request requests reset retry rewrite rights round row rows rule run
-    running schema scope secret section seen selection sent server setting settings setup severity share shared
-    show slice slot snapshot source spark spec stage start state states stderr step store stream stuck summarize
-    swapped sync system table tables taken taking task time to too track transaction transactions transform
-    truncate truncated truncation type unclear undurable unique unknown unlogged up upstream url value
-    variable vector verb
-    verification versions view waiting warm watch when widen window worker write writer writing written
+    add address admin analyzer ancestor answer app applied apply armed assembler backlog begin binding blocker body
+    buckets builder busy bytes calls candidate catalog catching cells change changes check checkpoints classes clock
+    clone close closed column columns command commit compare compared comparison complete computed config connection
+    consume context copied copies copy count counter counts current damaged data database dead decode definition
+    delete difference different differing document done downstream drain edit elements embedded engine entry error
+    evaluated events evolution exported expression expressions failed failure fetch fetched field fields file files
+    filled filter finding flat float flush folded folder foreign form formatter full gathered gatherer gathering
+    globals gone group handle handover handshake held history iceberg index input int internal interruption job jobs
+    json jvm keepalive kernel key keys kind kuvasz lake last late layout lifetime line list listing live load loaded
+    lock log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory message messages
+    metrics mismatch move name needed neighbours node not number numbered observer of offset offsets on one only open
+    operations option options order ordering origin orphans other out outcome output own ownership park parking part
+    partition partitions parts pause pg pipeline plain plan planning policy position postgres preflight preparation
+    problem progress projecting projection publication publications range rates read reader readers reading recovery
+    redactor refused rejoin relation relax removed rename renames repair replaced replay replaying replica replication
+    report request requests reset retry rewrite rights round row rows rule run running schema scope secret section
+    seen selection sent server setting settings setup severity session share shared show shutdown signal slice slot
+    snapshot source spark spec stage start state states status stderr step store stored stream stuck summarize swapped
+    sync system table tables taken taking task thread time to too track transaction transactions transform truncate
+    truncated truncation type unclear under undurable unique unknown unlogged up upstream url value variable vector
+    verb verification versions view waiting wake warm watch watches way when widen window worker write writer writing
+    written
     """.split()  # noqa: SIM905 (read as a text)
 )
 
@@ -41,12 +43,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
 
 def names() -> set[str]:
     """Return the names of all classes."""
-    return {
-        node.name
-        for file in (ROOT / "kuvasz").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    }
+    return {node.name for file in files() for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)}
 
 
 def rows() -> dict[str, str]:

@@ -1,7 +1,11 @@
-"""Every module has a test module of its own at the mirrored place, or says here where it is tested."""
+"""Every module has a test module of its own at the mirrored place, or says here where it is tested.
+
+And tests stand on `tests/support` alone, never on each other.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,13 +17,13 @@ ELSEWHERE = {
     # Entries and wiring: started for real.
     "__main__.py": "acceptance/test_crash.py",
     "app.py": "integration/test_clone.py",
-    "failpoints.py": "acceptance/test_crash.py",
     "sync/source_setup.py": "integration/test_clone.py",
     "sync/source_sync.py": "integration/test_clone.py",
-    "sync/watch/renames.py": "integration/test_continuity.py",
+    "sync/parts.py": "integration/test_clone.py",
+    "sync/watches.py": "integration/test_patrol.py",
+    "sync/watch/patrol.py": "integration/test_patrol.py",
     "verify/verification.py": "integration/test_verify.py",
-    "verify/report.py": "integration/test_verify.py",
-    "sync/context/alignment.py": "integration/test_verify_stuck.py",
+    "verify/report.py": "unit/verbs/test_verify.py",
     "sync/watch/member_watch.py": "integration/test_members.py",
     "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
@@ -30,38 +34,32 @@ ELSEWHERE = {
     "admin/observer.py": "integration/test_admin.py",
     "admin/server.py": "integration/test_admin.py",
     "admin/slotwatch.py": "integration/test_admin.py",
-    "verbs/check.py": "integration/test_admin.py",
-    "verbs/cleanup.py": "integration/test_admin.py",
     "verbs/lakeview.py": "integration/test_admin.py",
-    "verbs/maintain.py": "integration/test_maintenance.py",
-    "verbs/plan.py": "integration/test_admin.py",
-    "verbs/remote.py": "integration/test_admin.py",
-    "verbs/text.py": "integration/test_admin.py",
-    "verbs/typetable.py": "integration/test_admin.py",
-    "verbs/verify.py": "integration/test_verify.py",
     # Values and interfaces, without behaviour of their own.
     "model.py": "unit/route/test_assembler.py",
     "ports.py": "contract/test_lake.py",
-    "config/problem.py": "unit/config/test_check.py",
+    "parking/ports.py": "contract/test_parking_logs.py",
+    "state/memory.py": "contract/test_state.py",
+    "state/ports.py": "contract/test_state.py",
     "lake/copies/order.py": "contract/test_lake.py",
-    "sync/context/source_context.py": "integration/test_clone.py",
     "source/catalog/type_catalog.py": "integration/test_type_catalog.py",
     "source/catalog/type_facts.py": "integration/test_introspect.py",
-    "source/catalog/fingerprint.py": "integration/test_introspect.py",
     "sync/context/shared.py": "integration/test_clone.py",
     "lake/jvm/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
+    "lake/format/evolution.py": "unit/lake/format/test_planning.py",
+    "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
+    "lake/executors/analyzer.py": "integration/test_expressions.py",
     "lake/executors/expressions.py": "integration/test_expressions.py",
+    "worker/write_loop.py": "unit/worker/test_worker.py",
+    "sync/tables/replays.py": "unit/sync/tables/test_parking.py",
+    "sync/tables/source_logs.py": "unit/sync/tables/test_parking.py",
     "fold/siphash_rows.py": "unit/fold/test_keys.py",
-    "index/edit.py": "unit/index/test_positions.py",
-    "index/manifest.py": "unit/index/test_positions.py",
     "index/records.py": "unit/index/test_positions.py",
     "index/run.py": "unit/index/test_positions.py",
     "index/store.py": "unit/index/test_positions.py",
-    "lake/table/write_era.py": "unit/lake/commit/test_chunks.py",
     "route/lane.py": "unit/route/test_assembler.py",
     "modes/dispatch.py": "contract/test_table_types.py",
-    "lake/table/keyless.py": "integration/test_keyless.py",
     "lake/commit/history.py": "integration/test_history.py",
     "lake/copies/recopy.py": "integration/test_history.py",
     # Made for Spark and a catalog: tried on them.
@@ -74,28 +72,45 @@ ELSEWHERE = {
     "lake/table/readers.py": "contract/test_lake.py",
     "lake/compare/strays.py": "integration/test_verify.py",
     "lake/copies/repair.py": "integration/test_verify.py",
+    "lake/copies/copied_files.py": "contract/test_lake.py",
     "lake/copies/copy.py": "contract/test_lake.py",
-    "lake/iceberg.py": "contract/test_lake.py",
+    "lake/iceberg/engine.py": "contract/test_lake.py",
+    "lake/iceberg/lake.py": "contract/test_lake.py",
+    "lake/iceberg/prefetch.py": "integration/test_prefetch.py",
+    "lake/iceberg/source_notes.py": "contract/test_lake.py",
+    "lake/iceberg/tables.py": "contract/test_lake.py",
+    "lake/iceberg/maintenance.py": "contract/test_maintenance.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
-    "lake/jvm/jvm_errors.py": "contract/test_iceberg.py",
+    "lake/jvm/iceberg_layout.py": "contract/test_iceberg.py",
+    "lake/jvm/iceberg_schema.py": "contract/test_iceberg.py",
+    "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
+    "lake/jvm/table_handle.py": "contract/test_iceberg.py",
     "lake/maintenance/maintenance.py": "integration/test_maintenance.py",
-    "lake/memory.py": "contract/test_lake.py",
+    "lake/memory/commit_stage.py": "contract/test_lake.py",
+    "lake/memory/lake.py": "contract/test_lake.py",
+    "lake/memory/rows.py": "contract/test_lake.py",
+    "lake/memory/source_notes.py": "contract/test_lake.py",
+    "lake/memory/table.py": "contract/test_lake.py",
+    "lake/memory/write_stage.py": "contract/test_lake.py",
     "lake/maintenance/run_once.py": "integration/test_maintenance.py",
     "lake/maintenance/orphans.py": "contract/test_maintenance.py",
-    "lake/table/past.py": "contract/test_rewound.py",
     "lake/maintenance/replace_files.py": "contract/test_maintenance.py",
+    "lake/table/commits.py": "contract/test_iceberg.py",
     "lake/table/table.py": "contract/test_iceberg.py",
     "lake/executors/warmup.py": "contract/test_lake.py",
     "lake/commit/write_stage.py": "contract/test_lake.py",
     # Made for a server: tried on one.
-    "source/connection.py": "integration/test_reader.py",
+    "source/reading/connection.py": "integration/test_reader.py",
     "source/drain.py": "integration/test_reader.py",
     "source/catalog/introspect.py": "integration/test_introspect.py",
     "source/catalog/partitions.py": "integration/test_partitions.py",
     "source/check/preflight.py": "integration/test_preflight.py",
-    "source/check/privileges.py": "integration/test_preflight.py",
-    "source/reader.py": "integration/test_reader.py",
+    "source/reading/facts.py": "integration/test_reader.py",
+    "source/reading/ends.py": "integration/test_reader.py",
+    "source/reading/handshake.py": "integration/test_reader.py",
+    "source/reading/gulps.py": "integration/test_reader.py",
+    "source/reading/reader.py": "integration/test_reader.py",
     "source/check/server_check.py": "integration/test_preflight.py",
     "source/catalog/table.py": "integration/test_introspect.py",
     "source/window.py": "integration/test_verify.py",
@@ -133,3 +148,28 @@ def test_no_unit_test_is_for_a_module_that_is_gone() -> None:
     of_the_house = {"layout.py", "house.py", "glossary.py", "requirements.py", "documents.py"}
     modules = {str(Path(test.parent) / test.name.removeprefix("test_")) for test in tests} - of_the_house
     assert modules <= set(MODULES)
+
+
+SUPPORT = ROOT / "tests" / "support"
+OF_THE_TESTS = {
+    file: file.read_text("utf-8")
+    for folder in ("tests", "benchmarks")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+    if "__pycache__" not in file.parts
+}
+
+
+def test_a_room_of_tests_holds_tests_alone() -> None:
+    rooms = [file for file in OF_THE_TESTS if ROOT / "tests" in file.parents and SUPPORT not in file.parents]
+    others = {str(file.relative_to(ROOT)) for file in rooms if not file.name.startswith(("test_", "__init__"))}
+    assert others == {"tests/conftest.py", "tests/contract/conftest.py"}, "what helps them goes to tests/support"
+
+
+def test_tests_stand_on_support_and_never_on_each_other() -> None:
+    other = re.compile(r"^ *(?:from|import) tests\b(?!\.support\b).*", re.MULTILINE)
+    assert {file: found for file, text in OF_THE_TESTS.items() if (found := other.findall(text))} == {}
+
+
+def test_there_is_one_way_to_wait() -> None:
+    definition = re.compile(r"^(?:async )?def wait_until\b", re.MULTILINE)
+    assert [file for file, text in OF_THE_TESTS.items() if definition.search(text)] == [SUPPORT / "waiting.py"]

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import no_earlier_version
-from kuvasz.lake.table.keyless import KeylessRows
-from kuvasz.lake.table.transaction import OpenTransaction
+from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import TableType, Truncation
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class CloneWriter:
         for level in sorted({item.level for item in self._waiting}):
             self._complete([item for item in self._waiting if item.level == level])
         for source in self._table.open.keys() & whole:
-            self._table.close_open(source, self._changeset)
+            self._table.index.sources.conclude(source, self._changeset)
 
     def _take_turn(self, step: Chunk | Truncation) -> None:
         """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
@@ -101,7 +101,7 @@ class CloneWriter:
         pending = self._table.open.get(source)
         if pending is not None and pending.commit_lsn != of:
             mine = [item for item in self._waiting if item.source == source and item.layer is changeset]
-            self._table.close_open(source, changeset, [item.number for item in mine])
+            self._table.index.sources.conclude(source, changeset, [item.number for item in mine])
             self._waiting = [
                 dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.source == source
                 else item
@@ -121,14 +121,16 @@ class CloneWriter:
             return
         layer = self._layer(source)
         gone = [item for item in self._waiting if item.source == source and item.layer is layer]
-        self._table.truncate(source, sid, layer, [item.number for item in gone])
+        self._table.index.sources.truncate(source, sid, layer, [item.number for item in gone])
         self._waiting = [item for item in self._waiting if item not in gone]
 
     def _resolve(self, source: str, result: ChunkDone, sid: str | None) -> None:
         table, layer = self._table, self._layer(source)
-        number = table.files.reserve()
-        if table.is_bag:
-            KeylessRows(table, (self._changeset, layer), table.open.get(source)).take(result, source, sid)
+        number = table.index.files.reserve()
+        if table.definition.is_bag:
+            KeylessRows(table.name, table.index, (self._changeset, layer), table.open.get(source)).take(
+                result, source, sid
+            )
             return
         earlier = self._resolution.take(result, source, number, layer, sid)
         if earlier is not None:
@@ -142,7 +144,7 @@ class CloneWriter:
         results = dict(self._jobs.run(CompleteRows(properties=self._properties), tasks, [1] * len(tasks)))
         for item in waiting:  # all files first: an error removes what the changesets know
             completed = results[item.number]
-            if self._table.layout.is_plain:
+            if self._table.definition.layout.is_plain:
                 for file in completed.files:
                     item.layer.add(item.number, file, item.sid)
             elif completed.error is None:
@@ -163,9 +165,9 @@ class CloneWriter:
             files=tuple(self._path(item, int(number)) for number in numbers),
             file_of=file_of.astype(np.int32),
             position_of=positions.astype(np.int32),
-            path=naming.fresh(self._table.location, item.source, item.done.order),
-            bounded=self._table.bounded,
-            layout=self._table.layout,
+            path=naming.fresh(self._table.definition.location, item.source, item.done.order),
+            bounded=self._table.definition.bounded,
+            layout=self._table.definition.layout,
             waits=item.done.waits,
         )
 
@@ -185,9 +187,9 @@ class CloneWriter:
         for layer in (self._changeset, item.layer):
             if number in layer.added:
                 return layer.added[number][0].path
-        if number not in table.files:  # the index does not forget rows of files that went as a whole
+        if number not in table.index.files:  # the index does not forget rows of files that went as a whole
             raise no_earlier_version(item.source, table.name, int(np.count_nonzero(item.earlier[0] == number)))
-        return table.files[number].path
+        return table.index.files[number].path
 
 
 __all__ = ["CloneWriter"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz.backoff import Backoff
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, LateCommit, TableGone, TableStuck
+from kuvasz.errors import (
+    ForeignChange,
+    InternalError,
+    KuvaszError,
+    LakeError,
+    LateCommit,
+    TableGone,
+    TableStuck,
+    place_of,
+)
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit import chunks, lanes
 from kuvasz.lake.commit.clone import CloneWriter
 from kuvasz.lake.commit.history import HistoryWriter
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.lake.table.table_lock import TableLock
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 T = TypeVar("T")
 
@@ -92,7 +101,7 @@ class CommitStage:
     def _hangs(self, ticket: Ticket) -> KuvaszError:
         """Give up a commit of which nobody knows when it returns; see `Lanes`."""
         table = self._tables[ticket.target]
-        message = f"table {table.name}: catalog or store have not answered a commit for {lanes.BOUND_S:g} s"
+        message = f"{place_of(table=table.name)}: catalog or store have not answered a commit for {lanes.BOUND_S:g} s"
         error = TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
         # Without the lock, which that commit holds. If it is made in the end, the table's position says so.
         table.era = WriteEra(accepted={}, error=error)
@@ -108,18 +117,18 @@ class CommitStage:
                     return self._commit_together(table, together)
                 changeset = Changeset()
                 _abandon(together, changeset)
-                table.discard(changeset)
+                table.commits.discard(changeset)
                 return [None] * len(together)
             finally:
-                table.in_flight.difference_update(_paths(together))
+                table.commits.in_flight.difference_update(_paths(together))
 
     def _commit_together(self, table: LakeTable, together: Sequence[Ticket]) -> Sequence[Outcome]:
         changeset = Changeset()
         try:
             for ticket in together:
                 for source in ticket.written.work.abandoned:
-                    table.abandon(source)
-                ticket.written.check_generations(table)
+                    table.open.abandon(source)
+                ticket.written.check(table)
                 if ticket.written.error is not None:
                     raise ticket.written.error
             had_open = bool(table.open)
@@ -131,20 +140,20 @@ class CommitStage:
                     # Parts of an open transaction cannot be resolved again: their keys are gone by now.
                     if attempt == _CONFLICT_ATTEMPTS - 1 or had_open or table.open:
                         raise
-                    table.discard(changeset, keep=_paths(together))
+                    table.commits.discard(changeset, keep=_paths(together))
                     changeset = Changeset()
-                    table.reset_index()
+                    table.index.reset()
                     table.table.refresh()
             raise InternalError("unreachable")
         except KuvaszError as error:
             return _failed(table, together, changeset, error)
         except OSError as error:
             # It leaves the index as it was, but the chunk was resolved in part: the table begins again behind it.
-            message = f"table {table.name}: its index below {self._state} cannot be kept: {error}"
+            message = f"{place_of(table=table.name)}: its index below {self._state} cannot be kept: {error}"
             return _failed(table, together, changeset, LakeError(message, hint="make room; it is tried again"))
         except Exception as error:  # noqa: BLE001 (the table stops, not the process)
-            _log.exception("a commit failed in our own code", extra={"event": "bug", "table": table.name})
-            return _failed(table, together, changeset, InternalError(f"table {table.name}: {error!r}"))
+            _log.tell(Event.BUG_IN_COMMIT, table=table.name)
+            return _failed(table, together, changeset, InternalError(f"{place_of(table=table.name)}: {error!r}"))
 
     def _note_conflict(self) -> None:
         with self._lock:
@@ -153,7 +162,7 @@ class CommitStage:
     def _apply(self, table: LakeTable, together: Sequence[Ticket], changeset: Changeset) -> Sequence[Receipt]:
         head = together[0]
         self._retried(table, head, table.follow)
-        table.check_open()
+        table.open.check()
         reached: list[dict[str, SourcePosition]] = []
         positions: dict[str, SourcePosition] = {}
         for ticket in together:
@@ -162,7 +171,7 @@ class CommitStage:
             reached.append(chunks.reached(written.cut, written.work.through, {**table.positions, **positions}))
             positions.update(reached[-1])
         begin = time.monotonic()
-        snapshot_id = self._retried(table, head, lambda: table.commit(changeset, positions))
+        snapshot_id = self._retried(table, head, lambda: table.commits.make(changeset, positions))
         seconds = time.monotonic() - begin
         return [
             Receipt(
@@ -197,9 +206,7 @@ class CommitStage:
                     raise TableStuck(error.message, hint=error.hint) from error
                 ticket.refusal = error
                 wait = backoff.next_s()
-                _log.warning("a commit failed and is tried again", extra={
-                    "event": "commit_retry", "table": ticket.target, "error": error.message, "wait_s": wait,
-                })  # fmt: skip
+                _log.tell(Event.COMMIT_RETRY, table=ticket.target, error=error.message, wait_s=wait)
                 ticket.is_given_up.wait(wait)
             else:
                 ticket.waits_since = ticket.refusal = None

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from kuvasz.errors import TableError
 from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
@@ -39,7 +38,7 @@ from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
 from kuvasz.lake.files.data_file import DataFile, file_io, place_in, remove
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.layout import Values
-from kuvasz.lake.table.transaction import OpenTransaction
+from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s, Truncation, UInt32s
 from kuvasz.modes.history import NEVER_US
 
@@ -72,7 +71,10 @@ class HistoryWriter:
         self._changeset = changeset
         self._source = ""  #: whose changes are being taken
         self._writing = Writing(
-            properties=properties, schema=table.schema.arrow(), bounded=table.bounded, layout=table.layout
+            properties=properties,
+            schema=table.definition.schema.arrow(),
+            bounded=table.definition.bounded,
+            layout=table.definition.layout,
         )
 
     def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, sid: str | None) -> None:
@@ -95,7 +97,7 @@ class HistoryWriter:
             if pending is None:
                 self._truncate(source, sid, us)
             else:
-                remove(file_io(self._properties, self._table.location), pending.changeset.paths())
+                remove(file_io(self._properties, self._table.definition.location), pending.changeset.paths())
                 pending.clear()
                 pending.truncates, pending.us = (sid,), us
         elif pending is None:
@@ -127,7 +129,7 @@ class HistoryWriter:
         if pending.truncates is not None:
             self._truncate(source, pending.truncates[0], pending.us)
         changeset.merge(pending.changeset)
-        table.index.insert(keys.take(stays), files[stays], rows[stays])
+        table.index.places.insert(keys.take(stays), files[stays], rows[stays])
         late = np.flatnonzero(stays & (floor > us))
         self._move(keys.take(late), floor[late], np.arange(len(late)), files[late], rows[late])
 
@@ -144,7 +146,7 @@ class HistoryWriter:
         closings = done.closings
         floor = self._end(done.keys, closings.us, closings.is_gone, sid, keep=has_version)
         files, rows = own.find(done.written[has_version])
-        table.index.insert(done.keys.take(has_version), files, rows)
+        table.index.places.insert(done.keys.take(has_version), files, rows)
         late = np.flatnonzero(floor > closings.first_start)
         if len(late):
             again = np.flatnonzero(np.isin(closings.key_of, late))
@@ -172,21 +174,21 @@ class HistoryWriter:
         """Take a chunk's file, and write the rows that wait for their earlier versions; return the two numbers."""
         table = self._table
         layer = self._changeset if pending is None else pending.changeset
-        own = _Own(done.files, table.add_files(done.files, layer, sid))
+        own = _Own(done.files, table.index.add_files(done.files, layer, sid))
         if done.sources is None:
             return own
         assert done.aside is not None
-        files, rows = table.find_earlier(done.sources, source)
+        files, rows = table.index.find_earlier(done.sources, source)
         places = self._places(files, rows)
         task = CompleteTask(
             aside=done.aside, unchanged=done.unchanged, files=places.files, file_of=places.file_of,
-            position_of=places.position_of, path=naming.fresh(table.location, source, done.order),
-            bounded=table.bounded, layout=table.layout, waits=done.waits,
+            position_of=places.position_of, path=naming.fresh(table.definition.location, source, done.order),
+            bounded=table.definition.bounded, layout=table.definition.layout, waits=done.waits,
         )  # fmt: skip
         ((_, completed),) = self._jobs.run(CompleteRows(properties=self._properties), [(0, task)], [1])
         if completed.error is not None:
             raise completed.error
-        own.add(completed.files, table.add_files(completed.files, layer, sid), completed.written)
+        own.add(completed.files, table.index.add_files(completed.files, layer, sid), completed.written)
         return own
 
     def _end(
@@ -211,7 +213,7 @@ class HistoryWriter:
         """
         table = self._table
         floor = np.full(len(keys), NEVER_US, np.int64)
-        files, rows = table.alive(*table.index.lookup(keys), self._changeset)
+        files, rows = table.index.files.alive(*table.index.places.lookup(keys), self._changeset)
         found = np.flatnonzero(files != ABSENT)
         # Rows of one file together: a task then reads few files.
         found = found[np.lexsort((rows[found], files[found]))]
@@ -219,7 +221,7 @@ class HistoryWriter:
         tasks = [
             CloseTask(
                 places=self._places(files[part], rows[part]), us=us[part], is_gone=is_gone[part],
-                path=naming.fresh(table.location, self._source),
+                path=naming.fresh(table.definition.location, self._source),
             )
             for part in parts
         ]  # fmt: skip
@@ -228,10 +230,10 @@ class HistoryWriter:
             assert isinstance(done, CloseDone)
             floor[part] = done.floor
             self._changeset.delete(files[part][done.is_replaced], rows[part][done.is_replaced])
-            numbers = table.add_files(done.files, self._changeset, sid)
+            numbers = table.index.add_files(done.files, self._changeset, sid)
             stays = (done.copy >= 0) & ~will_stay[part]
             if stays.any():
-                table.index.insert(keys.take(part[stays]), *place_in(done.files, numbers, done.copy[stays]))
+                table.index.places.insert(keys.take(part[stays]), *place_in(done.files, numbers, done.copy[stays]))
         return floor
 
     def _move(self, keys: Keys, floors: Int64s, key: npt.NDArray[np.intp], files: UInt32s, rows: UInt32s) -> None:
@@ -248,24 +250,21 @@ class HistoryWriter:
             return
         task = MoveTask(
             places=self._places(files, rows), key=key.astype(np.int32), floors=floors,
-            path=naming.fresh(self._table.location, self._source),
+            path=naming.fresh(self._table.definition.location, self._source),
         )  # fmt: skip
         (done,) = self._run(MoveVersions(writing=self._writing), [task])
         owner = self._changeset.added[int(files[0])][1]
         self._changeset.delete(files, rows)
-        numbers = self._table.add_files(done.files, self._changeset, owner)
-        self._table.index.insert(keys, *place_in(done.files, numbers, done.newest))
+        numbers = self._table.index.add_files(done.files, self._changeset, owner)
+        self._table.index.places.insert(keys, *place_in(done.files, numbers, done.newest))
 
     def _truncate(self, source: str, sid: str | None, us: int) -> None:
         """End all open versions of a source as deleted: its files that have any are written anew."""
-        table, changeset = self._table, self._changeset
-        if any(table.target.has_sid and entry.sid is None for entry in table.files):
-            message = f"table {table.name}: a TRUNCATE at source {source} meets files that hold several sources' rows"
-            raise TableError(message, hint=f"copy the table again: kuvasz resync --table {table.name}")
-        numbers = [entry.number for entry in table.files if table.is_of(entry.path, entry.sid, source, sid)]
-        numbers = [number for number in numbers if number not in changeset.dropped]
+        changeset, sources = self._changeset, self._table.index.sources
+        sources.check_owners(source)
+        numbers = [number for number in sources.numbers(source, sid) if number not in changeset.dropped]
         added = changeset.added.items()
-        numbers += [number for number, (file, owner) in added if table.is_of(file.path, owner, source, sid)]
+        numbers += [number for number, (file, owner) in added if sources.is_of(file.path, owner, source, sid)]
         self._end_all(numbers, sid, us, {})
 
     def _end_all(self, numbers: Sequence[int], sid: str | None, us: int, stays: Mapping[int, BitMap64]) -> None:
@@ -277,7 +276,7 @@ class HistoryWriter:
                 dead=self._dead(number),
                 stays=_positions(stays.get(number)),
                 us=us,
-                path=naming.fresh(table.location, self._source),
+                path=naming.fresh(table.definition.location, self._source),
                 spec_id=self._layout_of(number)[0],
                 partition=self._layout_of(number)[1],
             )
@@ -292,9 +291,9 @@ class HistoryWriter:
                 changeset.obsolete.append(changeset.added.pop(number)[0].path)
             else:
                 changeset.dropped.add(number)
-            (fresh,) = table.add_files(done.files, changeset, sid)
+            (fresh,) = table.index.add_files(done.files, changeset, sid)
             moves[number] = (fresh, done.positions)
-        table.index.remap(moves)
+        table.index.places.remap(moves)
 
     # Places
 
@@ -307,13 +306,13 @@ class HistoryWriter:
         if number in self._changeset.added:
             file = self._changeset.added[number][0]
             return file.spec_id, file.partition
-        entry = self._table.files[number]
+        entry = self._table.index.files[number]
         return entry.spec_id, entry.partition
 
     def _dead(self, number: int) -> npt.NDArray[np.int64]:
         dead = self._changeset.deletes.get(number)
-        if number in self._table.files:
-            known = self._table.files.dead(number)
+        if number in self._table.index.files:
+            known = self._table.index.files.dead(number)
             dead = known if dead is None else known | dead
         return _positions(dead)
 
@@ -329,7 +328,7 @@ class HistoryWriter:
         for layer in (self._changeset, *(pending.changeset for pending in self._table.open.values())):
             if number in layer.added:
                 return layer.added[number][0].path
-        return self._table.files[number].path
+        return self._table.index.files[number].path
 
     def _run(self, job: Callable[[Iterable[Any]], Iterable[Any]], tasks: Sequence[Any]) -> list[Any]:
         """Return the outcome of each task.
@@ -348,7 +347,7 @@ class HistoryWriter:
 
     def _forget(self, outcomes: Iterable[Any]) -> None:
         paths = [file.path for done in outcomes if not isinstance(done, Failed) for file in done.files]
-        remove(file_io(self._properties, self._table.location), paths)
+        remove(file_io(self._properties, self._table.definition.location), paths)
 
 
 def _positions(rows: BitMap64 | None) -> Int64s:

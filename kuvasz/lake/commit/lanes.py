@@ -15,20 +15,20 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kuvasz.errors import InternalError, KuvaszError
+from kuvasz.errors import InternalError, KuvaszError, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.model import Segment
 from kuvasz.ports import Failure, Receipt
 
 if TYPE_CHECKING:
     from kuvasz.lake.commit.written import WrittenTable
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: What came of a commit; None: it belonged to a table that had failed before.
 Outcome: TypeAlias = Receipt | Failure | None
@@ -186,8 +186,10 @@ class Lanes:
             try:
                 outcomes = self._commit(tickets)
             except Exception as error:  # noqa: BLE001 (the owner of the thread)
-                _log.exception("a commit failed in our own code", extra={"event": "bug", "table": ticket.target})
-                outcomes = [Failure(target=ticket.target, error=InternalError(f"table {ticket.target}: {error!r}"))]
+                _log.tell(Event.BUG_IN_COMMIT, table=ticket.target)
+                outcomes = [
+                    Failure(target=ticket.target, error=InternalError(f"{place_of(table=ticket.target)}: {error!r}"))
+                ]
             with self._lock:
                 self._end_turn(ticket)
                 if any(isinstance(outcome, Receipt) and outcome.snapshot_id is not None for outcome in outcomes):
@@ -231,7 +233,7 @@ class Lanes:
             is_done = len(late) == len(waiting) and self._has_room()
         self._begin_watch()
         if new:
-            _log.warning("commits are stuck; other tables go on", extra={"event": "commits_stuck", "tables": new})
+            _log.tell(Event.COMMITS_STUCK, tables=new)
         return is_done
 
     def _is_late(self, ticket: Ticket, now: float) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files.data_file import place_in
-from kuvasz.lake.table.keyless import KeylessRows
+from kuvasz.lake.table.row_counts import RowCounts
 
 if TYPE_CHECKING:
     from kuvasz.fold.keys import Keys
@@ -62,15 +62,15 @@ class Resolution:
         pending = table.open.get(source)
         earlier = None
         if done.sources is not None:
-            earlier = table.find_earlier(done.sources, source)
-        if not table.is_growing:
-            files, rows = table.lookup(done.keys, pending)
+            earlier = table.index.find_earlier(done.sources, source)
+        if not table.definition.is_growing:
+            files, rows = table.index.lookup(done.keys, pending)
             found = files != ABSENT
             layer.delete(files[found], rows[found])
-        numbers = [*table.add_files(done.files, layer, sid), waiting]
+        numbers = [*table.index.add_files(done.files, layer, sid), waiting]
         kept = np.flatnonzero(done.written >= 0)
         file, position = place_in(done.files, numbers, done.written[kept])
-        table.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
+        table.index.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
         return earlier
 
     def settle(
@@ -94,7 +94,7 @@ class Resolution:
         assert done.keys is not None
         assert done.written is not None
         table, outer = self._table, self._changeset
-        numbers = table.add_files(completed.files, layer, sid)
+        numbers = table.index.add_files(completed.files, layer, sid)
         count = sum(file.rows for file in completed.files)
         rows = np.arange(count, dtype=np.int32) if completed.written is None else completed.written
         file, position = place_in(completed.files, numbers, rows)
@@ -110,23 +110,24 @@ class Resolution:
         if gone is not None:
             lives = ~np.isin(row, np.fromiter(gone, np.int64, len(gone)))
             mine, row = mine[lives], row[lives]
-        if table.is_growing:  # nothing is deleted here: the index tells
-            current, _ = table.lookup(done.keys.take(mine.astype(np.int32)), table.open.get(source))
+        if table.definition.is_growing:  # nothing is deleted here: the index tells
+            current, _ = table.index.lookup(done.keys.take(mine.astype(np.int32)), table.open.get(source))
             mine, row = mine[current == waiting], row[current == waiting]
         pending = table.open[source] if layer is not outer else None
-        table.insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
+        table.index.insert(done.keys.take(mine.astype(np.int32)), file[row], position[row], pending)
         return file, position
 
     def adopt(self, files: Sequence[tuple[int, DataFile]], keys: Iterable[Keys], sid: str | None) -> None:
         """Take copied files."""
         table = self._table
-        if not table.is_bag:
-            self.adopt_sorted(files, map(bulk.of_one_file, keys) if table.key else (), sid)
+        if not table.definition.is_bag:
+            self.adopt_sorted(files, map(bulk.of_one_file, keys) if table.definition.key else (), sid)
             return
+        places = table.index.places
         for (number, file), file_keys in zip(files, keys, strict=True):
             self._changeset.add(number, file, sid)
             rows = np.arange(file.rows, dtype=np.uint32)
-            KeylessRows(table, (self._changeset,)).stack(table.index, file_keys, number, rows)
+            RowCounts(places.lookup, table.index.files, (self._changeset,)).stack(places, file_keys, number, rows)
 
     def adopt_sorted(
         self, files: Sequence[tuple[int, DataFile]], records: Iterable[UInt64s], sid: str | None
@@ -134,5 +135,5 @@ class Resolution:
         """Take copied files; for a table with a key come records (`kuvasz.index.bulk`) of each."""
         for number, file in files:
             self._changeset.add(number, file, sid)
-        if self._table.key:
-            self._table.index.load([(number, part) for (number, _), part in zip(files, records, strict=True)])
+        if self._table.definition.key:
+            self._table.index.places.load([(number, part) for (number, _), part in zip(files, records, strict=True)])

@@ -81,7 +81,7 @@ class WriteStage:
             plan.era.events = plan.cut.events
         written = Written(tables=tuple(plan.written(done, batch) for plan in plans))
         for table in written.tables:
-            self._tables[table.work.target].in_flight.update(table.paths())
+            self._tables[table.work.target].commits.in_flight.update(table.paths())
         return written
 
     def _chunk_bytes(self, works: Sequence[TableWork]) -> int:
@@ -92,20 +92,22 @@ class WriteStage:
     def _plan(self, work: TableWork, chunk_bytes: int, batch: _JobInput) -> _TargetPlan | None:
         """Cut one target's changes and put what Spark has to do into the batch; None if the target has failed."""
         table = self._tables[work.target]
-        era, generations, identities = table.era, dict(table.generations), table.identities
+        era, identities = table.era, table.definition.identities
         if era.error is not None:
             return None
+        resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
-        plan = _TargetPlan(work=work, cut=cut, era=era, generations=generations, identities=identities)
+        plan = _TargetPlan(work=work, cut=cut, era=era, position_resets=resets, identities=identities)
         try:
             for step in cut.steps:
                 if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
                     plan.steps.append(step)
                     continue
                 feed = self._feeds.find(work.target, step.source, step.relation)
-                with table.definition:
-                    look = table.columns.shape(feed, step.relation), table.bounded, table.layout
+                definition = table.definition
+                with definition.lock:
+                    look = table.columns.shapes.of(feed, step.relation), definition.bounded, definition.layout
                 plan.steps.append(batch.add(step, table, *look))
         except KuvaszError as error:
             plan.error = error
@@ -124,7 +126,7 @@ class WriteStage:
                 order = next(_orders)
                 task = ChunkTask(
                     shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
-                    facts=facts, path=naming.fresh(table.location, step.source, order), order=order,
+                    facts=facts, path=naming.fresh(table.definition.location, step.source, order), order=order,
                 )  # fmt: skip
                 tasks.append((number, task))
             failpoints.hit("before_data_files", LakeError)
@@ -205,7 +207,7 @@ class _TargetPlan:
     work: TableWork
     cut: Cut
     era: WriteEra
-    generations: Mapping[str, int]
+    position_resets: Mapping[str, int]
     identities: int
     steps: list[int | Truncation] = dataclasses.field(
         default_factory=list
@@ -227,7 +229,7 @@ class _TargetPlan:
             cut=self.cut,
             results=tuple(results),
             era=self.era,
-            generations=self.generations,
+            position_resets=self.position_resets,
             identities=self.identities,
             error=error,
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.model import NO_OPERATIONS, Operations, Truncation
 
@@ -27,8 +27,8 @@ class WrittenTable:
     cut: Cut
     results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
     era: WriteEra
-    generations: Mapping[str, int]  #: `LakeTable.generations` when it was written
-    identities: int = 0  #: `LakeTable.identities` when it was written
+    position_resets: Mapping[str, int]  #: those of the era when it was written
+    identities: int = 0  #: `Definition.identities` when it was written
     error: KuvaszError | None = None
 
     def paths(self) -> list[str]:
@@ -48,22 +48,21 @@ class WrittenTable:
         for file in self._files():
             changeset.added[-1 - len(changeset.added)] = (file, None)
 
-    def check_generations(self, table: LakeTable) -> None:
-        """Refuse changes of a source whose position was forgotten since: they would begin behind a gap.
+    def check(self, table: LakeTable) -> None:
+        """Refuse changes of a source whose position was dropped since: they would begin behind a gap.
 
         Neither is anything taken that tells rows without a key apart by other columns than the table does now.
 
         Raises:
             LakeError: There are some.
         """
-        if self.identities != table.identities:
-            message = f"table {table.name}: its columns changed, by which rows without a key are told apart"
+        if self.identities != table.definition.identities:
+            message = f"{place_of(table=table.name)}: its columns changed, by which rows without a key are told apart"
             raise LakeError(message, hint="kuvasz begins again by itself")
         for step in self.cut.steps:
-            if self.generations.get(step.source, 0) != table.generations.get(step.source, 0):
-                message = (
-                    f"table {table.name}: source {step.source} is copied again; what was written before is not taken"
-                )
+            if self.position_resets.get(step.source, 0) != self.era.position_resets.get(step.source, 0):
+                what = f"source {step.source} is copied again; what was written before is not taken"
+                message = f"{place_of(table=table.name)}: {what}"
                 raise LakeError(message, hint="kuvasz begins again by itself")
 
     def _files(self) -> Iterator[DataFile]:

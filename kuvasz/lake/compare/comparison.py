@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.config import names
-from kuvasz.errors import TableError
+from kuvasz.errors import TableError, place_of
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.digest import Buckets, bucket_count
 from kuvasz.fold.keys import Keys
@@ -211,14 +211,20 @@ class Comparison:
         for part in parts:
             found.append(part)
             if sum(map(len, found)) > MOST_KEYS:
-                message = f"source {self._reading.shape.source}, table {self._reading.shape.table}: more than"
+                message = f"{place_of(self._reading.shape.source, self._reading.shape.table)}: more than"
                 raise TooDifferent(f"{message} {MOST_KEYS:,} keys differ", hint="copy the table again: kuvasz resync")
         return Difference.concat([part for part in found if len(part)])
 
     def fetch(self, keys: Keys, table: LakeTable) -> list[Fetched]:
         """Write the source's rows of some keys, ascending, to data files of a table; no snapshot knows them yet."""
-        path = naming.of_copy(table.location, self._reading.shape.source)
-        job = Fetch(reading=self._reading, wanted=keys, bounded=table.bounded, layout=table.layout, path=path)
+        path = naming.of_copy(table.definition.location, self._reading.shape.source)
+        job = Fetch(
+            reading=self._reading,
+            wanted=keys,
+            bounded=table.definition.bounded,
+            layout=table.definition.layout,
+            path=path,
+        )
         parts = [NumberedRange(number=number, request=one) for number, one in enumerate(self._parts["source"])]
         found: list[Fetched] = []
         try:

@@ -37,8 +37,8 @@ def count(jobs: Jobs, table: LakeTable, sids: frozenset[str | None]) -> int:
     members = {names.member_of(source) for source in table.positions}
     total = 0
     mixed: list[LakeFile] = []
-    for entry in table.files:
-        dead = table.files.dead(entry.number)
+    for entry in table.index.files:
+        dead = table.index.files.dead(entry.number)
         is_strange = table.target.has_members and member.in_path(entry.path) not in members
         if is_strange or (table.target.has_sid and entry.sid is not None and entry.sid not in sids):
             total += entry.rows - len(dead)
@@ -49,8 +49,8 @@ def count(jobs: Jobs, table: LakeTable, sids: frozenset[str | None]) -> int:
             )  # fmt: skip
     if not mixed:
         return total
-    assert table.sid_id is not None
-    job = _CountStrays(properties=table.io_properties, sid_id=table.sid_id, sids=sids)
+    assert table.definition.sid_id is not None
+    job = _CountStrays(properties=table.definition.io_properties, sid_id=table.definition.sid_id, sids=sids)
     return total + sum(jobs.run(job, mixed, [file.rows for file in mixed]))
 
 

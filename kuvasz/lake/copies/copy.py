@@ -1,60 +1,55 @@
-"""The initial copy of one source table: ranges in parallel on executors, one commit at the end.
+"""The copy of one source table: ranges in parallel on executors, one commit at the end.
 
-Until that commit nothing is visible; a crash leaves data files that no snapshot knows. The keys of the copied rows
-wait in files on local disk, so a table of any size needs little memory here.
+Until that commit nothing is visible; a crash leaves data files that no snapshot knows.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import logging
 import shutil
-import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from kuvasz import failpoints
-from kuvasz.errors import ForeignChange, InternalError, LakeError
+from kuvasz.errors import ForeignChange, InternalError, LakeError, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
-from kuvasz.lake.copies.order import Order
+from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.lake.copies.recopy import Recopy
-from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import CopyDone, CopyTask
-from kuvasz.lake.files.data_file import DataFile, file_io, remove
 from kuvasz.lake.files.files import Changeset
-from kuvasz.lake.files.key_file import KeyFiles
-from kuvasz.lake.format import naming
-from kuvasz.model import SourcePosition, TableType
-from kuvasz.ports import CopyRequest, Receipt
+from kuvasz.model import TableType
+from kuvasz.ports import Receipt
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kuvasz.lake.copies.order import Order
+    from kuvasz.lake.files.data_file import DataFile
+    from kuvasz.model import SourcePosition
+    from kuvasz.modes.shape import Shape
+    from kuvasz.ports import CopyRequest
+
+_log = EventLog(__name__)
 
 #: Attempts at a commit that meets another writer's before the copy fails.
 _CONFLICT_ATTEMPTS = 5
 
-#: Raw text after which a range begins its next data file.
-_FILE_BYTES = 256 << 20
-
 
 class CopyJob:
-    """One copy. Use once."""
+    """One copy. Use once.
 
-    def __init__(self, order: Order) -> None:
+    Args:
+        order: What is copied.
+        on_read: Called when all of it is read, before the commit.
+    """
+
+    def __init__(self, order: Order, on_read: Callable[[], None]) -> None:
+        self._order = order
+        self._on_read = on_read
         self._table = order.table
-        self._feed = order.feed
+        self._source = order.feed.source
         self._shape = order.shape()
-        self._jobs = order.jobs
-        self._properties = order.properties
         self._folder = order.folder / uuid.uuid4().hex
-        self._key_files = KeyFiles(folder=self._folder, is_sorted=False)
-        self._pipeline = order.pipeline
-        self._turns = order.turns
-        self._sid = order.sid
-        self._files: list[DataFile] = []
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
 
     def run(
         self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: Callable[[int, int], None]
@@ -62,152 +57,106 @@ class CopyJob:
         """Copy all ranges and commit."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._begin(position)
-            self._key_files = dataclasses.replace(self._key_files, is_sorted=self._is_sorted)
-            self._read(requests, position.lsn, on_progress)
-            return self._commit(position)
+            return self._copy(requests, position, on_progress)
         except OSError as error:
-            self._remove_files()
-            message = f"table {self._table.name}: its copy cannot be kept below {self._folder.parent}: {error}"
+            message = (
+                f"{place_of(table=self._table.name)}: its copy cannot be kept below {self._folder.parent}: {error}"
+            )
             raise LakeError(message, hint="make room; it is tried again") from error
-        except BaseException:
-            self._remove_files()
-            raise
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _remove_files(self) -> None:
-        self._stopped.set()
-        remove(file_io(self._properties, self._table.location), [file.path for file in self._files])
+    def _copy(
+        self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: Callable[[int, int], None]
+    ) -> Receipt:
+        self._shape = self._shape_at(position)
+        copied = CopiedFiles(self._order, self._shape, self._folder)
+        try:
+            copied.read(requests, position.lsn, on_progress)
+            self._on_read()
+            return self._commit(copied, position)
+        except BaseException:
+            copied.remove()
+            raise
 
-    def _begin(self, position: SourcePosition) -> None:
+    def _shape_at(self, position: SourcePosition) -> Shape:
         """Have a history that has versions of this source go on where the snapshot was taken."""
-        table = self._table
+        table, sid = self._table, self._order.sid
         if table.target.type is not TableType.HISTORY:
-            return
+            return self._shape
         with table.lock:
             table.follow()
-            has_versions = any(
-                table.is_of(entry.path, entry.sid, self._feed.source, self._sid) for entry in table.files
-            )
-        if has_versions:
-            self._shape = dataclasses.replace(self._shape, copied_us=position.taken_us)
+            has_versions = bool(table.index.sources.numbers(self._source, sid))
+        return dataclasses.replace(self._shape, copied_us=position.taken_us) if has_versions else self._shape
 
-    def _read(self, requests: Sequence[CopyRequest], lsn: int, on_progress: Callable[[int, int], None]) -> None:
-        threads = self._pipeline.copy_parallelism or self._jobs.parallelism
-        rows = 0
-        with concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
-            futures = [pool.submit(self._range, request, lsn) for request in requests]
-            try:
-                for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
-                    rows += future.result()
-                    failpoints.hit("copy_range_done", LakeError)
-                    on_progress(done, rows)
-            except BaseException:
-                self._stopped.set()
-                for future in futures:
-                    future.cancel()
-                raise
-
-    def _range(self, request: CopyRequest, lsn: int) -> int:
-        with self._turns.turn(request.server, self._stopped.is_set) as rows_per_second:
-            if self._stopped.is_set():
-                return 0
-            return self._copy_range(request.at_pace(rows_per_second), lsn)
-
-    def _copy_range(self, request: CopyRequest, lsn: int) -> int:
-        job = CopyTask(
-            request=request,
-            shape=self._shape,
-            bounded=self._table.bounded,
-            properties=self._properties,
-            path=naming.of_copy(self._table.location, self._feed.source),
-            chunk_bytes=self._pipeline.chunk_bytes,
-            lsn=lsn,
-            file_bytes=_FILE_BYTES,
-            layout=self._table.layout,
-            key_files=self._key_files if self._jobs.is_local else None,
-        )
-        done = self._run(job)
-        if done.error is not None:
-            raise done.error
-        with self._lock:
-            self._files += done.files
-        if job.key_files is None:
-            for file, keys in zip(done.files, done.keys, strict=True):
-                self._key_files.write(file.path, keys)
-        return sum(file.rows for file in done.files)
-
-    def _run(self, job: CopyTask) -> CopyDone:
-        if job.shape.transform is not None:
-            return expression_jobs.copy_range(self._jobs.session, job)
-        done: CopyDone = self._jobs.run(job, [0], [1])[0]
-        return done
-
-    @property
-    def _is_sorted(self) -> bool:
-        """Whether the index takes all files at once; sorting them is then done beside the reading."""
-        return bool(self._table.key) and not self._table.is_bag and self._shape.copied_us is None
-
-    def _commit(self, position: SourcePosition) -> Receipt:
+    def _commit(self, copied: CopiedFiles, position: SourcePosition) -> Receipt:
         table = self._table
         begin = time.monotonic()
         with table.lock:
-            snapshot_id = self._replace_repeatedly(position)
-            table.era.accept({self._feed.source: position.lsn})
+            snapshot_id = self._replace_repeatedly(copied, position)
+            table.era.accept({self._source: position.lsn})
         return Receipt(
             target=table.name,
-            positions={self._feed.source: position},
-            rows=sum(file.rows for file in self._files),
+            positions={self._source: position},
+            rows=copied.rows,
             snapshot_id=snapshot_id,
             seconds=time.monotonic() - begin,
         )
 
-    def _replace_repeatedly(self, position: SourcePosition) -> int | None:
+    def _replace_repeatedly(self, copied: CopiedFiles, position: SourcePosition) -> int | None:
         for attempt in range(_CONFLICT_ATTEMPTS):
             changeset = Changeset()
             try:
-                return self._replace(changeset, position)
+                return self._replace(copied, changeset, position)
             except BaseException as error:
-                self._take_back(changeset, error)
-                if not isinstance(error, ForeignChange) or attempt == _CONFLICT_ATTEMPTS - 1:
+                self._take_back(copied, changeset, error)
+                if not isinstance(error, ForeignChange) or changeset.is_there or attempt == _CONFLICT_ATTEMPTS - 1:
                     raise
         raise InternalError("unreachable")
 
-    def _replace(self, changeset: Changeset, position: SourcePosition) -> int | None:
-        table, source, sid = self._table, self._feed.source, self._sid
+    def _replace(self, copied: CopiedFiles, changeset: Changeset, position: SourcePosition) -> int | None:
+        """Put the copy in the place of the source's rows, and commit."""
+        table, source = self._table, self._source
         table.follow()
-        table.abandon(source)
-        numbered = [(table.files.reserve(), file) for file in self._files]
+        table.open.abandon(source)
+        numbered = [(table.index.files.reserve(), file) for file in copied.files]
         if self._shape.copied_us is not None:
-            again = Recopy(
-                table, self._jobs, self._properties, changeset, source=source, sid=sid, us=self._shape.copied_us
-            )
-            for number, file in numbered:
-                again.adopt(number, file, self._key_files.keys(file.path))
-            again.finish()
+            self._end_versions(copied, numbered, changeset, self._shape.copied_us)
             table.notes.close_gap(changeset, source, position.lsn, self._shape.copied_us)
-            return table.commit(changeset, {source: position})
-        if source in table.positions or len(table.files):
-            table.truncate(source, sid, changeset)
+            return table.commits.make(changeset, {source: position})
+        if source in table.positions or len(table.index.files):
+            table.index.sources.truncate(source, self._order.sid, changeset)
             if changeset.dropped and table.target.type is not TableType.CLONE:
                 # What the source holds now is all that is known from here on: a gap within the rows would be worse.
-                _log.warning("rows of a source are replaced by a new copy, its earlier ones with them", extra={
-                    "event": "copied_over", "table": table.name, "source": source,
-                    "files": len(changeset.dropped)})  # fmt: skip
-        if self._is_sorted:
-            records = (self._key_files.records(file.path) for file in self._files)
-            Resolution(table, changeset).adopt_sorted(numbered, records, sid)
+                _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=len(changeset.dropped))
+        resolution = Resolution(table, changeset)
+        if copied.is_sorted:
+            records = (copied.keys.records(file.path) for file in copied.files)
+            resolution.adopt_sorted(numbered, records, self._order.sid)
         else:
-            keys = (self._key_files.keys(file.path) for file in self._files)
-            Resolution(table, changeset).adopt(numbered, keys, sid)
-        return table.commit(changeset, {source: position})
+            keys = (copied.keys.keys(file.path) for file in copied.files)
+            resolution.adopt(numbered, keys, self._order.sid)
+        return table.commits.make(changeset, {source: position})
 
-    def _take_back(self, changeset: Changeset, error: BaseException) -> None:
+    def _end_versions(
+        self, copied: CopiedFiles, numbered: Sequence[tuple[int, DataFile]], changeset: Changeset, us: int
+    ) -> None:
+        """Have versions of a history go on in the copy, or end."""
+        order, table = self._order, self._table
+        again = Recopy(table, order.jobs, order.properties, changeset, source=self._source, sid=order.sid, us=us)
+        for number, file in numbered:
+            again.adopt(number, file, copied.keys.keys(file.path))
+        again.finish()
+
+    def _take_back(self, copied: CopiedFiles, changeset: Changeset, error: BaseException) -> None:
         """Undo a commit that failed, touching neither other sources' open transactions nor what they have written."""
-        changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
+        is_unknown = changeset.sent is not None and isinstance(error, LakeError)
+        changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
         if changeset.is_outcome_unknown:
-            self._files = []  # they may be in the table
+            copied.keep()
         else:
-            self._table.discard(changeset, keep=[file.path for file in self._files])
-        self._table.undo()
+            self._table.commits.discard(changeset, keep=[file.path for file in copied.files])
+        self._table.index.undo()
+
+
+__all__ = ["CopyJob"]

@@ -35,7 +35,7 @@ class Order:
 
     def shape(self) -> Shape:
         """Return what the rows look like."""
-        return self.table.columns.shape(self.feed, self.relation)
+        return self.table.columns.shapes.of(self.feed, self.relation)
 
 
 __all__ = ["Order"]

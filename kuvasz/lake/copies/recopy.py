@@ -51,7 +51,11 @@ class Recopy(HistoryWriter):
         self._source = source
         self._sid = sid
         self._us = us
-        self._before = [entry.number for entry in table.files if table.is_of(entry.path, entry.sid, source, sid)]
+        self._before = [
+            entry.number
+            for entry in table.index.files
+            if table.index.sources.is_of(entry.path, entry.sid, source, sid)
+        ]
         self._stays: dict[int, BitMap64] = {}  #: file from before -> open versions that are as the copy has them
 
     def adopt(self, number: int, file: DataFile, keys: Keys) -> None:
@@ -61,7 +65,7 @@ class Recopy(HistoryWriter):
             KuvaszError: A job failed.
         """
         self._changeset.add(number, file, self._sid)
-        files, rows = self._table.alive(*self._table.index.lookup(keys), self._changeset)
+        files, rows = self._table.index.files.alive(*self._table.index.places.lookup(keys), self._changeset)
         is_new = np.ones(len(keys), np.bool_)
         floor = np.full(len(keys), self._us, np.int64)
         for part, done in self._compare(file.path, files, rows):
@@ -69,14 +73,14 @@ class Recopy(HistoryWriter):
             floor[part] = done.floor
             self._keep(files[part][done.is_same], rows[part][done.is_same])
             self._changeset.delete(files[part][done.is_replaced], rows[part][done.is_replaced])
-            self._table.add_files(done.files, self._changeset, self._sid)
+            self._table.index.add_files(done.files, self._changeset, self._sid)
         fresh = np.flatnonzero(is_new).astype(np.uint32)
         if not len(fresh):
             self._changeset.obsolete.append(self._changeset.added.pop(number)[0].path)
             return
         known = np.flatnonzero(~is_new).astype(np.uint32)
         self._changeset.delete(np.full(len(known), number, np.uint32), known)
-        self._table.index.insert(keys.take(fresh), number, fresh)
+        self._table.index.places.insert(keys.take(fresh), number, fresh)
         late = np.flatnonzero(is_new & (floor > self._us))
         places = np.full(len(late), number, np.uint32)
         self._move(keys.take(late), floor[late], np.arange(len(late)), places, late.astype(np.uint32))
@@ -100,11 +104,11 @@ class Recopy(HistoryWriter):
                     files=(path,), file_of=np.zeros(len(part), np.int32), position_of=part.astype(np.int32)
                 ),
                 us=self._us,
-                path=naming.fresh(self._table.location, self._source),
+                path=naming.fresh(self._table.definition.location, self._source),
             )
             for part in parts
         ]
-        done = self._run(CompareVersions(writing=self._writing, seed=self._table.seed), tasks)
+        done = self._run(CompareVersions(writing=self._writing, seed=self._table.definition.seed), tasks)
         return list(zip(parts, done, strict=True))
 
     def _keep(self, files: UInt32s, rows: UInt32s) -> None:

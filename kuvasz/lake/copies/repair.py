@@ -8,12 +8,12 @@ is in no snapshot; it only gets its position. What was lost stands in the table 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kuvasz import failpoints
-from kuvasz.errors import ForeignChange, InternalError, LakeError
+from kuvasz.errors import ForeignChange, InternalError, LakeError, place_of
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.commit.history import HistoryWriter
@@ -42,9 +42,16 @@ def is_in(files: FileTable, difference: Difference) -> bool:
 
 
 class RepairJob:
-    """One repair. Use once."""
+    """One repair. Use once.
 
-    def __init__(self, order: Order, at_us: int = 0) -> None:
+    Args:
+        order: What is repaired.
+        on_read: Called when all is read of the source, before the commit.
+        at_us: When the source's snapshot was taken, in µs since 1970.
+    """
+
+    def __init__(self, order: Order, on_read: Callable[[], None], at_us: int = 0) -> None:
+        self._on_read = on_read
         self._at_us = at_us
         self._properties = order.properties
         self._table = order.table
@@ -63,22 +70,23 @@ class RepairJob:
         try:
             return self._run(requests, position, on_progress)
         except OSError as error:
-            message = f"table {self._table.name}: what differs cannot be kept below {self._folder}: {error}"
+            message = f"{place_of(table=self._table.name)}: what differs cannot be kept below {self._folder}: {error}"
             raise LakeError(message, hint="make room; it is tried again") from error
 
     def _run(self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: OnProgress) -> Receipt:
         table = self._table
-        if table.is_growing:
+        if table.definition.is_growing:
             with table.lock:
                 table.follow()
-                table.abandon(self._feed.source)
-                return self._commit(Difference.concat([]), [], position)
+                table.open.abandon(self._feed.source)
+                return self._commit(Difference.concat([]), [], position, table.index.readings)
         for attempt in range(_ATTEMPTS):
             with table.lock:
                 table.follow()
-                table.index  # noqa: B018 (files are known with it)
-                table.abandon(self._feed.source)
-                files = lake_files(table.files, self._feed.source, self._sid, has_sid=table.target.has_sid)
+                table.index.places  # noqa: B018 (files are known with it)
+                table.open.abandon(self._feed.source)
+                seen = table.index.readings
+                files = lake_files(table.index.files, self._feed.source, self._sid, has_sid=table.target.has_sid)
             comparison = Comparison(
                 self._jobs, self._reading, requests, files, parallelism=self._parallelism, folder=self._folder,
                 on_progress=on_progress,
@@ -88,8 +96,9 @@ class RepairJob:
                 difference = comparison.difference()
                 if len(difference):
                     fetched = comparison.fetch(wanted_keys(difference), table)
+                self._settle(comparison, fetched)
                 failpoints.hit("gap_compared", LakeError)
-                return self._commit(difference, fetched, position)
+                return self._commit(difference, fetched, position, seen)
             except ForeignChange:
                 comparison.discard(fetched)
                 if attempt == _ATTEMPTS - 1:
@@ -98,7 +107,25 @@ class RepairJob:
                 comparison.close()
         raise InternalError("unreachable")
 
-    def _commit(self, difference: Difference, fetched: Sequence[Fetched], position: SourcePosition) -> Receipt:
+    def _settle(self, comparison: Comparison, fetched: Sequence[Fetched]) -> None:
+        """Have whoever asked for the repair say whether what was read of the source counts."""
+        try:
+            self._on_read()
+        except BaseException:
+            comparison.discard(fetched)
+            raise
+
+    def _commit(
+        self, difference: Difference, fetched: Sequence[Fetched], position: SourcePosition, seen: int
+    ) -> Receipt:
+        """Commit what differs, unless the rows that were compared may be others by now.
+
+        Args:
+            difference: What differs.
+            fetched: The source's rows of it.
+            position: Where the source's snapshot stands.
+            seen: `TableIndex.readings` when the lake's rows were listed.
+        """
         table, source = self._table, self._feed.source
         begin = time.monotonic()
         changeset = Changeset()
@@ -106,8 +133,8 @@ class RepairJob:
         with table.lock:
             try:
                 table.follow()
-                if not is_in(table.files, difference):
-                    message = f"table {table.name}: its files were rewritten while they were compared"
+                if table.index.readings != seen or not is_in(table.index.files, difference):
+                    message = f"{place_of(table=table.name)}: someone else changed it while it was compared"
                     raise ForeignChange(message, hint="it is compared again")
                 table.notes.close_gap(changeset, source, position.lsn, self._at_us)
                 if table.target.type is TableType.HISTORY:
@@ -115,15 +142,16 @@ class RepairJob:
                 else:
                     changeset.delete(difference.files, difference.places)
                     rows = list(pairs(fetched))
-                    numbered = [(table.files.reserve(), file) for file, _ in rows]
+                    numbered = [(table.index.files.reserve(), file) for file, _ in rows]
                     Resolution(table, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
-                snapshot_id = table.commit(changeset, {source: position})
+                snapshot_id = table.commits.make(changeset, {source: position})
                 if snapshot_id is None:
-                    table.advance({source: position})
+                    table.commits.advance({source: position})
             except BaseException as error:
-                changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
-                table.discard(changeset)
-                table.undo()
+                is_unknown = changeset.sent is not None and isinstance(error, LakeError)
+                changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+                table.commits.discard(changeset)
+                table.index.undo()
                 raise
             table.era.accept({source: position.lsn})
         return Receipt(

@@ -22,7 +22,7 @@ from pyspark.sql import types as spark_types
 from kuvasz import typemap
 from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, KuvaszError, LakeError
-from kuvasz.lake.executors.expressions import spark_type
+from kuvasz.lake.executors.analyzer import spark_type
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyTask, slim_worker
 from kuvasz.model import UInt8s, UInt32s
 from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows

@@ -6,7 +6,6 @@ An RDD job costs half the CPU of createDataFrame(...).mapInArrow(...) and, once 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JError
 
 from kuvasz.errors import LakeError
+from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -128,9 +128,7 @@ class Jobs:
         step = min(_TELL_S, patience_s)
         while not done.wait(step) and self._executors() == 0:
             waited += step
-            _log.warning("waiting for an executor", extra={
-                "event": "no_executor", "master": self._context.master, "waited_s": waited, "hint": _NO_EXECUTOR,
-            })  # fmt: skip
+            _log.tell(Event.NO_EXECUTOR, master=self._context.master, waited_s=waited, hint=_NO_EXECUTOR)
             if waited >= patience_s:
                 gave_up.set()
                 self._context.cancelAllJobs()

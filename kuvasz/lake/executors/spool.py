@@ -7,6 +7,7 @@ file (measured, 2 cores). One file holds everything of a mini-transaction.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from pyarrow.fs import FileSelector
 from pyiceberg.io import FileIO, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from kuvasz import private_folder
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.tasks import SpoolSlice
 from kuvasz.lake.files.data_file import file_io, remove
@@ -23,13 +25,20 @@ from kuvasz.lake.files.data_file import file_io, remove
 #: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
 _STALE_S = 24 * 3600.0
 
+#: A file that was not there, not even as a link to elsewhere.
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
 
 class Spool:
     """Files below one folder, each written once, read by executors, removed by its writer.
 
     Args:
-        folder: A local path, or a location with scheme where executors run on other machines.
+        folder: A local path, which nobody else may read: rows are as the source sent them. Or a location with scheme
+            where executors run on other machines.
         properties: Of the FileIO.
+
+    Raises:
+        OSError: A local folder cannot be made, or is somebody else's.
     """
 
     def __init__(self, folder: str, properties: Mapping[str, str]) -> None:
@@ -37,7 +46,7 @@ class Spool:
         self._properties = properties
         self._is_local = "://" not in folder
         if self._is_local:
-            Path(folder).mkdir(parents=True, exist_ok=True)
+            private_folder.make(Path(folder))
 
     def write(self, parts: Iterable[bytes | bytearray | memoryview]) -> tuple[str, list[SpoolSlice]]:
         """Write a file and return its path and where each part lies."""
@@ -59,7 +68,7 @@ class Spool:
 
     def _create(self, path: str) -> OutputStream:
         if self._is_local:
-            return Path(path).open("wb")
+            return os.fdopen(os.open(path, _NEW, 0o600), "wb")
         return file_io(self._properties, path).new_output(path).create(overwrite=True)
 
     def remove(self, path: str) -> None:

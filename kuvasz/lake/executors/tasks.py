@@ -22,11 +22,11 @@ from kuvasz.fold.keys import Keys, hash_keys
 from kuvasz.lake.files.data_file import (
     DataFile,
     DataFileWriter,
-    field_id,
     file_io,
-    read_columns,
+    read_fields,
     read_rows,
     remove,
+    with_schema,
     write_rows,
 )
 from kuvasz.lake.files.key_file import KeyFiles
@@ -353,8 +353,8 @@ class ReadKeys:
 
     properties: Mapping[str, str]
     seed: bytes
-    sid_id: int | None  #: field id of the column sid
-    key_ids: tuple[int, ...]
+    fields: pa.Schema  #: what rows are known by, as the table has it: types may be wider than in a file
+    has_sid: bool  #: whether the first of them is the column sid
 
     def __call__(self, paths: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
         """Yield (number, keys in row order) per file."""
@@ -364,21 +364,16 @@ class ReadKeys:
 
     def read(self, path: str) -> Keys:
         """Return the keys of a data file's rows."""
-        return self._hash(read_columns(self.properties, path, self._ids), path)
+        return self._hash(read_fields(self.properties, path, self.fields), path)
 
     def of(self, rows: pa.Table, path: str) -> Keys:
         """Return the keys of a data file's rows; their fields carry ids."""
-        names = {field_id(field): field.name for field in rows.schema}
-        return self._hash(rows.select([names[number] for number in self._ids]), path)
-
-    @property
-    def _ids(self) -> list[int]:
-        return [*([self.sid_id] if self.sid_id is not None else []), *self.key_ids]
+        return self._hash(with_schema(rows, self.fields), path)
 
     def _hash(self, table: pa.Table, path: str) -> Keys:
         seed = member.seed(self.seed, member.in_path(path))
         columns = [_storage(column.combine_chunks()) for column in table.combine_chunks().columns]
-        if self.sid_id is None:
+        if not self.has_sid:
             return hash_keys(columns, sid=None, seed=seed)
         return _by_sid(columns[0], columns[1:], seed)
 

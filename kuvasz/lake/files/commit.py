@@ -27,6 +27,11 @@ class TableCommit:
         """Whether no row changes."""
         return not (self.data_files or self.added_deletes or self.removed_files)
 
+    @property
+    def is_swap(self) -> bool:
+        """Whether files are exchanged in a snapshot of the operation `replace`: not if delete files only come."""
+        return self.is_rewrite and bool(self.removed_deletes or not self.added_deletes)
+
     def existing(self) -> list[str] | None:
         """Return the data files that must still be there for their rows to die; None if no row of before does."""
         if self.snapshot_id is None or not (self.added_deletes or self.removed_files):

@@ -398,6 +398,14 @@ def _read_as(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(field.type)
 
 
+def read_fields(properties: Mapping[str, str], path: str, schema: pa.Schema) -> pa.Table:
+    """Return the fields of a schema from a data file, found by their ids; one that it lacks is its default."""
+    file = pq.ParquetFile(file_io(properties, path).new_input(path).open())
+    by_id = _names_by_id(file.schema_arrow)
+    found = file.read(columns=[by_id[field_id(field)] for field in schema if field_id(field) in by_id])
+    return with_schema(found, schema)
+
+
 def read_columns(properties: Mapping[str, str], path: str, ids: Sequence[int]) -> pa.Table:
     """Return the columns of a data file that carry the given field ids, in that order, named by them.
 

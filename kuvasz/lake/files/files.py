@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files import puffin
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, check_size, file_io
@@ -145,6 +146,23 @@ class FileTable:
         if entry.dead is None:
             entry.dead = read_dead(self._properties, entry.path, entry.all_deletes)
         return entry.dead
+
+    def alive(self, files: UInt32s, rows: UInt32s, changeset: Changeset | None = None) -> tuple[UInt32s, UInt32s]:
+        """Return places with those made `ABSENT` whose rows were deleted, or whose files went as a whole.
+
+        What a changeset adds is there; what it deletes is looked at by whoever asks.
+        """
+        files = files.copy()
+        for number in np.unique(files[files != ABSENT]).tolist():
+            mine = np.flatnonzero(files == number)
+            if number not in self:
+                if changeset is None or number not in changeset.added:
+                    files[mine] = ABSENT
+                continue
+            dead = self.dead(number) & BitMap64(rows[mine].astype(np.uint64))
+            if len(dead):
+                files[mine[np.isin(rows[mine], np.fromiter(dead, np.uint32, len(dead)))]] = ABSENT
+        return files, rows
 
 
 def entry_of_new(number: int, file: DataFile, sid: str | None) -> FileEntry:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kuvasz import lsn
-from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError
+from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError, place_of, resync_of
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type
 from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
 from kuvasz.modes import system_columns
@@ -27,6 +27,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
     fields: Mapping[int, int] = NO_FIELDS,
     live: frozenset[int] = frozenset(),
     left: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    defaulted: frozenset[int] = frozenset(),
 ) -> Shape:
     """Return how a relation's columns meet a table's fields.
 
@@ -39,14 +40,16 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         relation: Its columns.
         fields: Number of a column -> id of the field it fills. A numbered column that is not in it came and went
             between two looks at the catalog: it is left out. Columns without a number are taken by name.
-        live: Ids of the fields that the source fills now; rows from before such a field have its default.
+        live: Ids of the fields that the source fills now.
         left: Number of a column -> ids of fields that it filled before, the newest last: a row that is older than a
             change of its type goes to the one that can hold it.
+        defaulted: Ids of the fields whose default the source's rows have that are from before their columns. Other
+            rows have NULL: the default of a field is that of the source for which it was added.
 
     Raises:
         SchemaError: The table cannot hold them.
     """
-    place = f"source {feed.source}, table {relation.table}"
+    place = place_of(feed.source, relation.table)
     column_of: dict[str, int] = {}
     keyed = set()
     taken, is_clone = set(fields.values()), target.type is TableType.CLONE
@@ -81,7 +84,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
             kind = reading_type(source, field, place)
             bindings.append(Binding(name=field.name, column=column, type=kind, source=source.name))
         else:
-            column = DEFAULT_COLUMN if field.field_id in live else NO_COLUMN
+            column = DEFAULT_COLUMN if field.field_id in defaulted else NO_COLUMN
             bindings.append(Binding(name=field.name, column=column, type=field.type))
     names = [binding.name for binding in bindings]
     lacking = set(column_of) - set(names)
@@ -146,11 +149,11 @@ class Feeds:
 def no_earlier_version(source: str, table: str, rows: int) -> TableError:
     """Return the error of rows whose unchanged values are nowhere."""
     message = (
-        f"source {source}, table {table}: {rows} updated rows leave out a large value that did not change,"
+        f"{place_of(source, table)}: {rows} updated rows leave out a large value that did not change,"
         " and the lake has no earlier version of them"
     )
     hint = (
-        f"copy the table again: kuvasz resync --table {table}; if rows enter a filter, with ALTER TABLE … REPLICA"
+        f"copy the table again: {resync_of(table)}; if rows enter a filter, with ALTER TABLE … REPLICA"
         " IDENTITY FULL before"
     )
     return TableError(message, hint=hint)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from kuvasz import lsn
-from kuvasz.errors import LakeError
+from kuvasz.errors import LakeError, place_of
 from kuvasz.ports import Gap
 
 PREFIX = "kuvasz.gap."
@@ -32,7 +32,7 @@ def parse(properties: Mapping[str, str], source: str, table: str) -> tuple[Gap, 
     try:
         return () if text is None else tuple(_parse(entry) for entry in json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"table {table}: property {PREFIX}{source} is not a list of gaps: {text!r:.120}"
+        message = f"{place_of(table=table)}: property {PREFIX}{source} is not a list of gaps: {text!r:.120}"
         raise LakeError(message, hint="restore the property, or drop it to copy the source again") from error
 
 

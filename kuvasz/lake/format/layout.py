@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kuvasz.config import kinds
 from kuvasz.config.problem import suggestion
-from kuvasz.errors import SchemaError
+from kuvasz.errors import SchemaError, place_of
 from kuvasz.lake.format import partition_transforms
 from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
@@ -159,7 +159,7 @@ def wanted(target: Target, fields: Sequence[Field], former: Mapping[str, str] = 
 def _parse(
     target: Target, option: str, text: str, term: str, fields: Sequence[Field], former: Mapping[str, str]
 ) -> Term:
-    place = f"table {target.name}, {option} {text!r}"
+    place = f"{place_of(table=target.name)}, {option} {text!r}"
     transform, width, column = kinds.partition_term(term)
     transform = _SINGULAR.get(transform, transform)
     known = [field.name for field in fields]
@@ -183,7 +183,9 @@ def _check_redundant(target: Target, partition: Sequence[Term]) -> None:
     for term, text in zip(partition, target.partition_by, strict=True):
         of = (term.column, "time" if term.transform in times else term.render())
         if of in seen:
-            message = f"table {target.name}, partition_by {text!r}: another entry divides the same column already"
+            message = (
+                f"{place_of(table=target.name)}, partition_by {text!r}: another entry divides the same column already"
+            )
             raise SchemaError(message, hint="keep the finer of the two")
         seen.add(of)
 
@@ -257,9 +259,8 @@ def _term_of(part: dict[str, Any], schema: LakeSchema, table: str) -> Term:
     match = _RENDERED.fullmatch(part["transform"])
     field = next((field for field in schema.fields if field.field_id == part["source-id"]), None)
     if match is None or match[1] not in partition_transforms.TAKES or field is None:
-        message = (
-            f"table {table}: its partition spec or sort order has {part['transform']}, which kuvasz cannot write"
-        )
+        what = f"its partition spec or sort order has {part['transform']}, which kuvasz cannot write"
+        message = f"{place_of(table=table)}: {what}"
         raise SchemaError(message, hint="take it out in the lake, and set `partition_by` and `sort_by` in the map")
     return Term(transform=match[1], column=field.name, width=int(match[2] or 0))
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from kuvasz import typemap
-from kuvasz.errors import SchemaError
+from kuvasz.errors import SchemaError, place_of
 from kuvasz.model import REAL_BITS, Column, LakeType, Relation, TableType, ValueType, Wire
 from kuvasz.modes import defaults, system_columns
 from kuvasz.ports import Target
@@ -179,7 +179,7 @@ def wanted(target: Target, relation: Relation, *, first_id: int = 1) -> tuple[Fi
         )
         number += 1 + inner
     made = (*fields, *_own(target, relation, number))
-    refuse_alike(made, f"table {relation.table}")
+    refuse_alike(made, place_of(table=relation.table))
     return made
 
 

@@ -6,7 +6,6 @@ This room is the only one that names Iceberg's classes.
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kuvasz.errors import KuvaszError, LakeError
+from kuvasz.errors import KuvaszError, LakeError, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
@@ -27,7 +27,7 @@ from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.jvm_errors import class_of, translated
 from kuvasz.model import LakeType, ValueType
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Catalog:
@@ -57,7 +57,7 @@ class Catalog:
         except (Py4JError, PySparkException) as error:
             lines = str(error).splitlines() or ["?"]
             raise LakeError(
-                f"table {name}: its files cannot be listed: {lines[0]}", hint="it is tried again"
+                f"{place_of(table=name)}: its files cannot be listed: {lines[0]}", hint="it is tried again"
             ) from error
         return {str(row[0]).rpartition("/")[2] for row in found}
 
@@ -78,7 +78,7 @@ class Catalog:
 
     def load(self, name: str) -> IcebergTable | None:
         """Return a table by its name, `namespace.table`; None if there is none."""
-        with translated(f"table {name}"):
+        with translated(place_of(table=name)):
             try:
                 return IcebergTable(self.classes, self._handle.loadTable(self._parse_name(name)), name)
             except Py4JJavaError as error:
@@ -98,7 +98,7 @@ class Catalog:
             layout_: Its partitions and its order within files.
             properties: Its properties.
         """
-        with translated(f"table {name}"):
+        with translated(place_of(table=name)):
             iceberg = self.jvm.org.apache.iceberg
             schema = iceberg.SchemaParser.fromJson(render(fields, key))
             values = self.jvm.java.util.HashMap()
@@ -115,7 +115,7 @@ class Catalog:
 
     def drop(self, name: str) -> None:
         """Drop a table and its files."""
-        with translated(f"table {name}"):
+        with translated(place_of(table=name)):
             self._handle.dropTable(self._parse_name(name), True)  # noqa: FBT003 (Java)
 
     def rehearse(self, folder: Path, commits: int = 4) -> None:
@@ -134,10 +134,10 @@ class Catalog:
             tables = self.jvm.org.apache.iceberg.hadoop.HadoopTables(self._hadoop)
             table = IcebergTable(self.classes, tables.create(schema, spec, properties, location), "rehearsal")
             for number in range(commits):
-                table.commit(_rehearsal(location, number, table.snapshot_id))
+                table.commit(_rehearsal(location, number, table.snapshots.current_id))
             list(table.live_files())
         except (KuvaszError, Py4JError):
-            _log.debug("the rehearsal of commits failed", extra={"event": "rehearsal_failed"}, exc_info=True)
+            _log.tell(Event.REHEARSAL_FAILED)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,6 +7,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kuvasz.lake.jvm import jvm_calls
+from kuvasz.lake.jvm.jvm_calls import JvmCalls
+from kuvasz.lake.jvm.plain_calls import PlainCalls
 
 
 class IcebergClasses:
@@ -20,16 +22,11 @@ class IcebergClasses:
         jvm: Any = session._jvm
         self.jvm = jvm
         executors = jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
-        self.direct = executors.newDirectExecutorService()  #: runs what it is given in the thread that gives it
-        self.calls = jvm_calls.install(jvm, self.direct)  #: None: not to be had, py4j takes each step
+        direct = executors.newDirectExecutorService()  # runs what it is given in the thread that gives it
+        self.plain = PlainCalls(jvm, direct)
+        self.calls: JvmCalls | PlainCalls = jvm_calls.install(jvm, direct) or self.plain
         self.new_list = jvm.java.util.ArrayList
         self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
-        self._read_tree = jvm.org.apache.iceberg.util.JsonUtil.mapper().readTree
-        self._file_from_json = jvm.org.apache.iceberg.ContentFileParser.fromJson
-
-    def content_file(self, text: str, spec: Any) -> Any:  # noqa: ANN401
-        """Return Iceberg's object of a data or delete file from its JSON."""
-        return self._file_from_json(self._read_tree(text), spec)
 
 
 __all__ = ["IcebergClasses"]

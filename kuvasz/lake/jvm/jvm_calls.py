@@ -2,8 +2,8 @@
 
 Each call through py4j costs driver and JVM a tenth of a millisecond or two, and the object it returns another one
 when it is let go; the end of an iterator is an exception, and to tell which one PySpark asks the JVM a dozen
-questions. Over a hundred tables that is most of a commit, and of a start. The class below does what `IcebergTable`
-does call by call in plain twins. Like `kuvasz.lake.jvm.localfs` it is compiled by Janino, which Spark brings, so that
+questions. Over a hundred tables that is most of a commit, and of a start. The class below does what `PlainCalls`
+does call by call. Like `kuvasz.lake.jvm.localfs` it is compiled by Janino, which Spark brings, so that
 kuvasz needs no jar of its own.
 """
 
@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
+
+from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kuvasz.lake.files.commit import TableCommit
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: py4j remembers methods by the name of the class, so each one that is compiled needs its own.
 _NUMBERS = itertools.count(1)
@@ -59,7 +60,8 @@ public class %(name)s {
     Snapshot snapshot = table.currentSnapshot();
     String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
     String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
-    return id + " " + parent + " " + table.schema().schemaId();
+    long sequence = snapshot == null ? 0 : snapshot.sequenceNumber();
+    return id + " " + parent + " " + table.schema().schemaId() + " " + sequence;
   }
 
   public String properties(Table table) throws Exception {
@@ -166,6 +168,7 @@ class CurrentState(NamedTuple):
     snapshot_id: int | None
     parent_id: int | None
     schema_id: int
+    sequence: int  #: of the current snapshot; 0 if there is none
 
 
 class JvmCalls:
@@ -226,7 +229,7 @@ def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401
         compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
         return JvmCalls(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
-        _log.debug("the class for the JVM was not compiled", extra={"event": "inside_failed"}, exc_info=True)
+        _log.tell(Event.INSIDE_FAILED)
         return None
 
 
@@ -253,8 +256,8 @@ def _json(commit: TableCommit) -> str:
 
 
 def _state(text: str) -> CurrentState:
-    snapshot_id, parent_id, schema_id = text.split()
-    return CurrentState(_number(snapshot_id), _number(parent_id), int(schema_id))
+    snapshot_id, parent_id, schema_id, sequence = text.split()
+    return CurrentState(_number(snapshot_id), _number(parent_id), int(schema_id), int(sequence))
 
 
 def _number(text: str) -> int | None:

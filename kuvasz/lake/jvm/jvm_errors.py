@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableGone
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableGone, place_of, resync_of
 
 
 @contextlib.contextmanager
@@ -39,8 +39,8 @@ def translated(place: str) -> Iterator[None]:
 
 def gone(name: str) -> TableGone:
     """Return the error of a table that is no longer in the lake."""
-    hint = f"restore it, or copy it again: kuvasz resync --table {name}"
-    return TableGone(f"table {name}: someone dropped it from the lake", hint=hint)
+    hint = f"restore it, or copy it again: {resync_of(name)}"
+    return TableGone(f"{place_of(table=name)}: someone dropped it from the lake", hint=hint)
 
 
 def class_of(error: Py4JJavaError) -> str:

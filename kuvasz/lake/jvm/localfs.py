@@ -10,12 +10,13 @@ Executors, and stores that are not local, are not touched.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from py4j.protocol import Py4JError
 
-_log = logging.getLogger(__name__)
+from kuvasz.events import Event, EventLog
+
+_log = EventLog(__name__)
 
 _NAME = "kuvasz.PlainLocalFileSystem"
 
@@ -59,5 +60,5 @@ def install(jvm: Any, hadoop: Any) -> bool:  # noqa: ANN401 (Java objects)
         made = jvm.org.apache.hadoop.fs.FileSystem.get(local, configuration)
         return str(made.getClass().getName()) == _NAME
     except Py4JError:
-        _log.debug("no plain local file system", extra={"event": "localfs_failed"}, exc_info=True)
+        _log.tell(Event.LOCALFS_FAILED)
         return False

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -18,15 +17,15 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kuvasz.config.model import CatalogType, Config
+from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
 from kuvasz.lake.jvm import versions
-
-_SECRET = re.compile(
-    r"(?i)secret|passw(or)?d|passphrase|token|credential|access[.-]?key|account[.-]?key|shared[.-]?key"
-)
+from kuvasz.lake.jvm.class_archive import archive_of, option_to_use
 
 #: Settings that may hold secrets under any name.
 _PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")
+
+_JVM_OPTIONS = "spark.driver.defaultJavaOptions"
 
 #: Settings that a user may override. Most were measured, see docs/decisions.md.
 DEFAULTS: Mapping[str, str] = {
@@ -41,9 +40,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.task.maxFailures": "2",
     "spark.driver.memory": "1g",
     # A JVM that goes on without memory may have lost any of its threads: what waits for them would wait for ever.
-    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    _JVM_OPTIONS: "-XX:+ExitOnOutOfMemoryError",
     # What event logs and pages of settings hide, by name or value; Spark's own expression knows fewer.
-    "spark.redaction.regex": _SECRET.pattern,
+    "spark.redaction.regex": SECRET_NAME.pattern,
 }
 
 #: What the JVM ends with for want of memory: by that option, or by Spark when a task met it.
@@ -112,7 +111,7 @@ def _open_context(chosen: Mapping[str, str]) -> None:
 
 
 def _may_be_secret(name: str) -> bool:
-    return name.startswith(_PRIVATE) or (_SECRET.search(name) is not None and name != "spark.redaction.regex")
+    return name.startswith(_PRIVATE) or (is_secret_name(name) and name != "spark.redaction.regex")
 
 
 def settings(config: Config) -> dict[str, str]:
@@ -126,6 +125,9 @@ def settings(config: Config) -> dict[str, str]:
     chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
     chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}
     chosen |= {name: str(value) for name, value in config.spark.conf.items()}
+    archive = archive_of(chosen.get("spark.driver.extraClassPath", ""))
+    if is_local and archive.is_file():
+        chosen[_JVM_OPTIONS] = f"{chosen[_JVM_OPTIONS]} {option_to_use(archive)}"
     return chosen
 
 
@@ -150,11 +152,16 @@ def catalog_properties(config: Config) -> dict[str, str]:
     return properties | lake.properties
 
 
-def prefetch(*, with_aws: bool = True) -> None:
-    """Download the jars into Ivy's cache, for images that must start without a network."""
-    coordinates = versions.CORE + (versions.AWS if with_aws else ())
-    builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
-    builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+def fetch(coordinates: Sequence[str]) -> None:
+    """Download jars into Ivy's cache, unless they are there."""
+    if not all(map(_cached, coordinates)):
+        builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
+        builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+
+
+def class_path(coordinates: Sequence[str]) -> str:
+    """Return the driver's class path, in front of Spark's jars; of what is in Ivy's cache."""
+    return os.pathsep.join(str(path) for path in map(_cached, coordinates) if path is not None)
 
 
 def _coordinates(config: Config) -> tuple[str, ...]:
@@ -173,11 +180,9 @@ def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:
     if not all(cached):
         print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
         return {"spark.jars.packages": ",".join(coordinates)}
-    paths = [str(path) for path in cached]
-    if is_local:
-        # Not spark.jars: that copies all of them at every start.
-        return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
-    return {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
+    path = {"spark.driver.extraClassPath": class_path(coordinates)}
+    # Not spark.jars where it can be spared: that copies all of them at every start.
+    return path if is_local else {"spark.jars": ",".join(map(str, cached))} | path
 
 
 def _cached(coordinate: str) -> Path | None:

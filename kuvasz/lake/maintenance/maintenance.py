@@ -12,7 +12,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import logging
 import math
 import threading
 import time
@@ -20,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kuvasz.config.model import MaintenanceConfig, RowOrder
-from kuvasz.errors import InternalError, KuvaszError, LakeError
+from kuvasz.errors import InternalError, KuvaszError, LakeError, place_of
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import ReadKeys
 from kuvasz.lake.files.commit import TableCommit
@@ -31,7 +32,7 @@ from kuvasz.lake.maintenance.replace_files import Outcome, Rewrite, Swapped, fac
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.ports import Upkeep
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: Passes of a full maintenance, as long as the stream leaves deletes behind.
 _FULL_PASSES = 3
@@ -65,7 +66,7 @@ class Maintainer:
         catalog: Catalog,
         jobs: Jobs,
         tables: Callable[[], Sequence[LakeTable]],
-        keys_of: Callable[[LakeTable], ReadKeys | None],
+        keys_of: Callable[[Definition], ReadKeys | None],
         state: Path,
     ) -> None:
         self._config = config
@@ -150,8 +151,8 @@ class Maintainer:
             except KuvaszError as error:
                 self._failed(table, seen, error)
             except Exception as error:  # noqa: BLE001 (who only tidies up must stop nothing)
-                _log.exception("maintenance failed in our own code", extra={"event": "bug", "table": table.name})
-                self._failed(table, seen, InternalError(f"table {table.name}: {error!r}"))
+                _log.tell(Event.BUG_IN_MAINTENANCE, table=table.name)
+                self._failed(table, seen, InternalError(f"{place_of(table=table.name)}: {error!r}"))
             with contextlib.suppress(Busy):
                 self._note(table, seen)
 
@@ -159,20 +160,19 @@ class Maintainer:
         if self._stop.is_set():
             return
         seen.error = error.message
-        _log.warning("a table was not maintained; it is tried again", extra={
-            "event": "maintenance_failed", "table": table.name, "error": error.message})  # fmt: skip
+        _log.tell(Event.MAINTENANCE_FAILED, table=table.name, error=error.message)
 
     # Compaction
 
     def _compact(self, table: LakeTable, seen: _Seen, *, full: bool) -> None:
-        if not full and table.snapshot_id == seen.planned and table.snapshot_id is not None:
+        if not full and table.index.snapshot_id == seen.planned and table.index.snapshot_id is not None:
             return
         with held(table):
             table.follow()
             groups = self._policy.plan(facts(table), full=full)
-            seen.planned = snapshot_id = table.snapshot_id
+            seen.planned = snapshot_id = table.index.snapshot_id
         alone = [[group] for group in groups]
-        due = alone if table.keeps_order else batches(groups, self._policy.target_bytes)
+        due = alone if table.definition.keeps_order else batches(groups, self._policy.target_bytes)
         chosen = due if full else one_pass(due, self._policy.target_bytes)
         if len(chosen) < len(due):
             seen.planned = None
@@ -190,15 +190,15 @@ class Maintainer:
         parts = [rewrite for rewrite in rewrites if rewrite is not None]
         handle = self._catalog.load(table.name)
         if handle is None or len(parts) < len(rewrites):
-            _log.info("the branch was left where it is", extra={"event": "clean_branch_left", "table": table.name})
+            _log.tell(Event.CLEAN_BRANCH_LEFT, table=table.name)
             return
-        handle.set_branch(CLEAN, TableCommit(
+        handle.snapshots.set_branch(CLEAN, TableCommit(
             snapshot_id=snapshot_id, properties={}, summary={}, is_rewrite=True,
             removed_files=[text for data, _, _ in parts for text in data],
             removed_deletes=[text for _, deletes, _ in parts for text in deletes],
             data_files=[text for _, _, files in parts for text in files],
         ))  # fmt: skip
-        _log.info("the branch was set", extra={"event": "clean_branch", "table": table.name, "branch": CLEAN})
+        _log.tell(Event.CLEAN_BRANCH, table=table.name, branch=CLEAN)
 
     def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[FileGroup]) -> Outcome | None:
         """Exchange the files of some groups; None if what was written is not, or not wholly, in the table."""
@@ -209,12 +209,12 @@ class Maintainer:
         try:
             read_ahead(table, groups)
         except OSError as error:
-            message = f"table {table.name}: its delete files cannot be read: {error}"
+            message = f"{place_of(table=table.name)}: its delete files cannot be read: {error}"
             raise LakeError(message, hint="check the warehouse; it is tried again") from error
         with held(table):
             # Where a key has several rows the index follows them one by one, and their order may tell their age.
-            is_plain = table.has_unique_keys
-            keys = self._keys_of(table) if is_plain else None
+            is_plain = table.definition.has_unique_keys
+            keys = self._keys_of(table.definition) if is_plain else None
             rewrite = Rewrite.plan(table, groups, keys, self._sort_by(table) if is_plain else ())
         try:
             rewrite.write(self._jobs, 1)
@@ -227,12 +227,19 @@ class Maintainer:
             return None
         seen.rewrites += 1
         seen.last_at = time.time()
-        _log.info("compacted", extra={
-            "event": "compacted", "table": table.name, "files_before": swapped.files_before,
-            "files_after": swapped.files_after, "rows": swapped.rows, "bytes": swapped.bytes,
-            "carried": swapped.carried, "seconds": round(written - begin, 3),
-            "commit_seconds": round(commit_s, 3), "rewritten_bytes": table.rewritten_bytes,
-            "changed_bytes": table.changed_bytes})  # fmt: skip
+        _log.tell(
+            Event.COMPACTED,
+            table=table.name,
+            files_before=swapped.files_before,
+            files_after=swapped.files_after,
+            rows=swapped.rows,
+            bytes=swapped.bytes,
+            carried=swapped.carried,
+            seconds=round(written - begin, 3),
+            commit_seconds=round(commit_s, 3),
+            rewritten_bytes=table.commits.rewritten_bytes,
+            changed_bytes=table.commits.changed_bytes,
+        )
         return rewrite.outcome if swapped.is_whole else None
 
     def _swap(self, table: LakeTable, rewrite: Rewrite) -> tuple[Swapped | None, float]:
@@ -246,7 +253,7 @@ class Maintainer:
             raise
 
     def _sort_by(self, table: LakeTable) -> tuple[str, ...]:
-        return table.bounded if self._config.order is RowOrder.KEY else ()
+        return table.definition.bounded if self._config.order is RowOrder.KEY else ()
 
     # Snapshots
 
@@ -256,8 +263,8 @@ class Maintainer:
         Iceberg repeats the commit of whoever comes second, so neither side fails.
         """
         now = time.time()
-        if table.snapshot_id != seen.expired:
-            seen.expired, seen.changed_at = table.snapshot_id, now
+        if table.index.snapshot_id != seen.expired:
+            seen.expired, seen.changed_at = table.index.snapshot_id, now
         elif now < seen.overdue_at and not is_asked:
             return  # nothing came, and nothing is too old: loading a table costs 50 ms
         elif now - seen.changed_at > self._config.snapshot_age * _OVERDUE + 2 * self._config.interval:
@@ -265,19 +272,19 @@ class Maintainer:
         handle = self._catalog.load(table.name)
         if handle is None:
             return
-        oldest_ms = handle.oldest_ms
+        oldest_ms = handle.snapshots.oldest_ms
         if oldest_ms is not None and (now - oldest_ms / 1000 > self._config.snapshot_age * _OVERDUE or is_asked):
-            handle.expire_snapshots(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
-            oldest_ms = handle.oldest_ms
+            handle.snapshots.expire(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
+            oldest_ms = handle.snapshots.oldest_ms
         seen.overdue_at = math.inf if oldest_ms is None else oldest_ms / 1000 + self._config.snapshot_age * _OVERDUE
-        seen.snapshots = handle.snapshot_count
+        seen.snapshots = handle.snapshots.count
 
     # What is shown
 
     def _note(self, table: LakeTable, seen: _Seen) -> Upkeep:
         with held(table):
             files = facts(table)
-            delete_files = sum(1 for entry in table.files if entry.delete is not None)
+            delete_files = sum(1 for entry in table.index.files if entry.delete is not None)
         rows = sum(file.rows for file in files)
         upkeep = Upkeep(
             target=table.name,
@@ -290,8 +297,8 @@ class Maintainer:
             rewrites=seen.rewrites,
             last_at=seen.last_at,
             next_at=time.time() + self._config.interval if self._thread.is_alive() else None,
-            changed_bytes=table.changed_bytes,
-            rewritten_bytes=table.rewritten_bytes,
+            changed_bytes=table.commits.changed_bytes,
+            rewritten_bytes=table.commits.rewritten_bytes,
             error=seen.error,
         )
         seen.upkeep = upkeep

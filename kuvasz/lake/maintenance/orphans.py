@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from kuvasz import failpoints
-from kuvasz.errors import LakeError
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.errors import LakeError, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.table.table import LakeTable
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: Of every file that kuvasz writes into a table's data folder.
 _PREFIX = "kvsz-"
@@ -42,7 +41,7 @@ def held(table: LakeTable) -> Iterator[None]:
         Busy: The stream keeps it for very long.
     """
     if not table.lock.acquire(timeout=_LOCK_S):
-        message = f"table {table.name}: its stream did not get a commit through within {_LOCK_S:g} s"
+        message = f"{place_of(table=table.name)}: its stream did not get a commit through within {_LOCK_S:g} s"
         raise Busy(message, hint="see the log for why commits are tried again")
     try:
         yield
@@ -71,10 +70,10 @@ class Orphans:
         Raises:
             LakeError: Catalog or store failed.
         """
-        if table.copies or time.time() - self._looked.get(table.uuid, 0.0) < _EVERY_S:
+        if table.commits.copies or time.time() - self._looked.get(table.definition.uuid, 0.0) < _EVERY_S:
             return  # while it is copied nothing can be said, and the day is not over for that
         self.remove(table, self._age_s)
-        self._looked[table.uuid] = time.time()
+        self._looked[table.definition.uuid] = time.time()
         with contextlib.suppress(OSError):  # the next start looks once more
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(json.dumps(self._looked), encoding="utf-8")
@@ -85,10 +84,10 @@ class Orphans:
         Raises:
             LakeError: Catalog or store failed; nothing was removed.
         """
-        if table.copies:
+        if table.commits.copies:
             return []  # what a copy has written is known to it alone, and it may take days
         oldest = time.time() - age_s
-        folder = f"{table.location}/data/"
+        folder = f"{table.definition.location}/data/"
         listed = {}
         # First what is there, then what is known: what is committed in between is known.
         for path, changed_at in table.table.list_data():
@@ -99,15 +98,14 @@ class Orphans:
         if not unknown:
             return []
         with held(table):
-            waiting = {*table.in_flight, *(entry.path for entry in table.files)}
+            waiting = {*table.commits.in_flight, *(entry.path for entry in table.index.files)}
             for pending in table.open.values():
                 waiting.update(pending.changeset.paths())
         orphans = sorted({listed[name] for name in unknown} - waiting)
         failpoints.hit("before_orphans", LakeError)
-        remove(file_io(table.io_properties, table.location), orphans)
+        table.definition.remove(orphans)
         if orphans:
-            _log.info("orphans removed", extra={"event": "orphans_removed", "table": table.name,
-                                                "files": len(orphans)})  # fmt: skip
+            _log.tell(Event.ORPHANS_REMOVED, table=table.name, files=len(orphans))
         return orphans
 
 

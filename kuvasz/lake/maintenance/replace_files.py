@@ -48,9 +48,9 @@ def facts(table: LakeTable) -> list[FileFacts]:
             rows=entry.rows,
             dead=entry.dead_rows,
             size=entry.size,
-            age=(entry.sequence, entry.path.rpartition("/")[2]) if table.keeps_order else None,
+            age=(entry.sequence, entry.path.rpartition("/")[2]) if table.definition.keeps_order else None,
         )
-        for entry in table.files
+        for entry in table.index.files
     ]
 
 
@@ -58,10 +58,10 @@ def read_ahead(table: LakeTable, groups: Iterable[FileGroup]) -> None:
     """Read the delete files of groups without the table's lock: after a start none of them is in memory."""
     numbers = [file.number for group in groups for file in group.files]
     with table.lock:
-        known = [table.files[number] for number in numbers if number in table.files]
+        known = [table.index.files[number] for number in numbers if number in table.index.files]
         wanted = [(entry, entry.all_deletes) for entry in known if entry.dead is None and entry.all_deletes]
     for entry, deletes in wanted:
-        dead = read_dead(table.io_properties, entry.path, deletes)
+        dead = read_dead(table.definition.io_properties, entry.path, deletes)
         with table.lock:
             if entry.dead is None and entry.all_deletes == deletes:
                 entry.dead = dead
@@ -134,6 +134,7 @@ class Rewrite:
         self._sequence = sequence
         self._properties = job.properties
         self._outputs: list[_Output] = []
+        self._is_there = False  #: in the table, whatever failed behind that
 
     @classmethod
     def plan(
@@ -149,10 +150,10 @@ class Rewrite:
         """
         parts = []
         groups = list(groups)
-        is_ordered = table.keeps_order and len(groups) == 1
+        is_ordered = table.definition.keeps_order and len(groups) == 1
         sequence = None
         for group in groups:
-            entries = [table.files[file.number] for file in group.files if file.number in table.files]
+            entries = [table.index.files[file.number] for file in group.files if file.number in table.index.files]
             if entries:
                 inputs = tuple(
                     _Input(
@@ -160,18 +161,21 @@ class Rewrite:
                         data=data_json(entry),
                         rows=entry.rows,
                         deletes=tuple(entry.own_deletes),
-                        dead=BitMap64(table.files.dead(entry.number)),
+                        dead=BitMap64(table.index.files.dead(entry.number)),
                     )
                     for entry in entries
                 )
-                path = naming.merged(table.location, [entry.path for entry in entries], is_ordered=is_ordered)
+                path = naming.merged(
+                    table.definition.location, [entry.path for entry in entries], is_ordered=is_ordered
+                )
                 sequence = entries[-1].sequence if is_ordered else None
                 first = entries[0]
                 parts.append(_Part(sid=first.sid, inputs=inputs, path=path, spec_id=first.spec_id,
                                    partition=first.partition))  # fmt: skip
+        definition = table.definition
         job = RewriteFiles(
-            properties=table.io_properties, schema=table.schema.arrow(), bounded=table.bounded, keys=keys,
-            sort_by=tuple(sort_by), layout=dataclasses.replace(table.layout, partition=()),
+            properties=definition.io_properties, schema=definition.schema.arrow(), bounded=definition.bounded,
+            keys=keys, sort_by=tuple(sort_by), layout=dataclasses.replace(definition.layout, partition=()),
         )  # fmt: skip
         return cls(table, parts, job, sequence)
 
@@ -218,7 +222,7 @@ class Rewrite:
 
     def abandon(self) -> None:
         """Remove what was written; it was not committed."""
-        remove(file_io(self._properties, self._table.location), self.paths)
+        remove(file_io(self._properties, self._table.definition.location), self.paths)
 
     def commit(self, summary: Callable[[Swapped], Mapping[str, str]]) -> Swapped | None:
         """Exchange the files; the table's lock must be held. None if the files are no longer what they were.
@@ -235,15 +239,16 @@ class Rewrite:
         except LakeError:
             raise
         except BaseException:
-            self.abandon()
+            if not self._is_there:
+                self.abandon()
             raise
 
     def _commit(self, summary: Callable[[Swapped], Mapping[str, str]]) -> Swapped | None:
         table = self._table
         table.follow()
         old = {each.path: entry for part in self._parts for each in part.inputs
-               if (entry := table.files.find(each.path)) is not None}  # fmt: skip
-        if not old or any(each.dead - table.files.dead(old[each.path].number) for part in self._parts
+               if (entry := table.index.files.find(each.path)) is not None}  # fmt: skip
+        if not old or any(each.dead - table.index.files.dead(old[each.path].number) for part in self._parts
                           for each in part.inputs if each.path in old):  # fmt: skip
             self.abandon()  # a TRUNCATE took the files away, or someone brought dead rows back to life
             return None
@@ -259,36 +264,38 @@ class Rewrite:
         if self._sequence is not None and changeset.deletes and not any(entry.own_deletes for entry in old.values()):
             self.abandon()  # Iceberg takes such a commit for new rows; nobody but another engine deletes any here
             return None
-        if not table.has_unique_keys:
-            table.index.remap(self._moves(old, numbers))
+        if not table.definition.has_unique_keys:
+            table.index.places.remap(self._moves(old, numbers))
         swapped = self._facts(old.values(), changeset)
         changeset.summary = dict(summary(swapped))
         try:
-            table.commit(changeset, {})
+            table.commits.make(changeset, {})
         except BaseException as error:
             self._take_back(changeset, error)
             raise
         self._move_open(old, numbers)
         taken = set(numbers)
-        remove(file_io(self._properties, table.location), [path for path in self.paths if path not in taken])
+        remove(
+            file_io(self._properties, table.definition.location), [path for path in self.paths if path not in taken]
+        )
         return swapped
 
     def _died(self, output: _Output) -> BitMap64:
         """Return the places of rows in a new file that died since they were read."""
         died = BitMap64()
         for each, places in output.places:
-            entry = self._table.files.find(each.path)
+            entry = self._table.index.files.find(each.path)
             if entry is None:
                 died |= BitMap64(places[places >= 0].astype(np.uint64))
                 continue
-            fresh = positions_of(self._table.files.dead(entry.number) - each.dead)
+            fresh = positions_of(self._table.index.files.dead(entry.number) - each.dead)
             died |= BitMap64(places[fresh].astype(np.uint64))
         return died
 
     def _take(self, output: _Output, dead: BitMap64, changeset: Changeset) -> int:
         """Put a new file into the commit, and its live rows into the index."""
         table = self._table
-        number = table.files.reserve()
+        number = table.index.files.reserve()
         changeset.add(number, output.file, output.sid)
         if len(dead):
             changeset.deletes[number] = dead
@@ -299,7 +306,7 @@ class Rewrite:
                 alive[positions_of(dead)] = False
                 kept = alive[rows]
                 keys, rows = keys.take(kept), rows[kept]
-            table.index.insert(keys, number, rows)
+            table.index.places.insert(keys, number, rows)
         return number
 
     def _moves(
@@ -329,9 +336,11 @@ class Rewrite:
     def _take_back(self, changeset: Changeset, error: BaseException) -> None:
         """Forget a commit that failed; where nobody knows, the files stay and the table is looked at again."""
         table = self._table
-        table.undo()
-        changeset.is_outcome_unknown = changeset.sent is not None and isinstance(error, LakeError)
-        table.discard(changeset, keep=self.paths)
+        table.index.undo()
+        is_unknown = changeset.sent is not None and isinstance(error, LakeError)
+        changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+        self._is_there |= changeset.is_there
+        table.commits.discard(changeset, keep=self.paths)
 
     def _move_open(self, old: Mapping[str, FileEntry], numbers: Mapping[str, int]) -> None:
         """Let open transactions, which name places in the old files, name the new ones."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kuvasz.config.model import Config
 from kuvasz.errors import KuvaszError
 from kuvasz.fold.keys import Keys
+from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.jvm import spark
@@ -35,7 +36,7 @@ def maintain(
     Args:
         config: The whole configuration.
         targets: The tables.
-        full: See `kuvasz.ports.Lake.maintain`.
+        full: See `kuvasz.ports.Maintenance.run`.
         session: A running Spark; started and stopped otherwise.
 
     Returns:
@@ -69,7 +70,7 @@ def maintain(
             own.stop()
 
 
-def _no_keys(_: LakeTable) -> ReadKeys:
+def _no_keys(_: Definition) -> ReadKeys:
     def read(_: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
         return ()
 

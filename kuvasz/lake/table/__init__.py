@@ -1,1 +1,1 @@
-"""One lake table as the driver knows it: its columns, its index, its positions, what is under way."""
+"""One lake table as the driver knows it: its index, its positions, its commits, and what is under way."""

@@ -5,7 +5,6 @@ The index is a cache: without a checkpoint the keys are read from the table agai
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -13,13 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kuvasz import failpoints
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.files import FileEntry
 
 if TYPE_CHECKING:
     from kuvasz.index.positions import PositionIndex
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.definition.definition import Definition
+    from kuvasz.lake.files.files import FileTable
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
+
+#: Marks checkpoints whose hashes of rows take a column that a file lacks for its default.
+_DEFAULTS = "defaults"
 
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
@@ -29,24 +33,35 @@ class Checkpoints:
     """The checkpoints of one table's index.
 
     Args:
-        table: The table, whose lock is held.
+        definition: What the table is; its lock is held.
+        files: Its files.
     """
 
-    def __init__(self, table: LakeTable) -> None:
-        self._table = table
+    def __init__(self, definition: Definition, files: FileTable) -> None:
+        self._definition = definition
+        self._files = files
         self._unsaved = 0  #: entries since the last one
 
-    def recall(self, index: PositionIndex) -> None:
-        """Take the table's files as they were at the checkpoint of an index that was just opened."""
+    def recall(self, index: PositionIndex) -> tuple[int | None, int]:
+        """Take the table's files as they were at the checkpoint of an index that was just opened.
+
+        Returns:
+            The snapshot that the index describes, None for nothing; and the sequence number as `save` had it.
+        """
         tag = index.tag
-        if tag is not None and self._table.is_bag and tag.get("schema") != self._table.schema.schema_id:
-            index.clear()  # whole rows are hashed, and rows have other columns now
-        elif tag is not None and not self._take_files(tag):
+        if tag is None:
+            return None, 0
+        now = (self._definition.schema.schema_id, True)
+        # Whole rows are hashed, and rows have other columns now, or lacked their defaults.
+        is_other = self._definition.is_bag and (tag.get("schema"), _DEFAULTS in tag) != now
+        if is_other or not self._take_files(tag):
             index.clear()
+            return None, 0
+        return tag.get("snapshot"), tag.get("sequence", 0)
 
     def _take_files(self, tag: Mapping[str, object]) -> bool:
         """Take them, unless they have other numbers by now."""
-        files, numbers = self._table.files, tag["files"]
+        files, numbers = self._files, tag["files"]
         assert isinstance(numbers, dict)
         known = files.numbers()
         path_of = {number: path for path, number in known.items()}
@@ -58,28 +73,32 @@ class Checkpoints:
         files.next_number = max(files.next_number, int(str(tag["next"])))
         return True
 
-    def count(self, index: PositionIndex, rows: int) -> None:
-        """Note that so many entries came, and save the index if they are many by now."""
+    def count(self, index: PositionIndex, rows: int, snapshot_id: int | None, sequence: int) -> None:
+        """Note that so many entries came with a snapshot, and save the index if they are many by now."""
         self._unsaved += rows
         if self._unsaved >= CHECKPOINT_ENTRIES:
             self._shed(index)
-            self.save(index)
+            self.save(index, snapshot_id, sequence)
 
-    def save(self, index: PositionIndex) -> None:
-        """Make the index durable, so that the next start need not read keys."""
-        table = self._table
-        files = {str(entry.number): entry.path for entry in table.files}
+    def save(self, index: PositionIndex, snapshot_id: int | None, sequence: int) -> None:
+        """Make the index durable, so that the next start need not read keys.
+
+        Args:
+            index: The index.
+            snapshot_id: What it describes.
+            sequence: The snapshot's sequence number, or that of an ancestor.
+        """
+        files = {str(entry.number): entry.path for entry in self._files}
         failpoints.hit("before_checkpoint")
         try:
             index.checkpoint(
                 {
-                    "snapshot": table.snapshot_id, "files": files, "next": table.files.next_number,
-                    "schema": table.schema.schema_id,
+                    "snapshot": snapshot_id, "sequence": sequence, "files": files, "next": self._files.next_number,
+                    "schema": self._definition.schema.schema_id, _DEFAULTS: True,
                 }
             )  # fmt: skip
         except OSError as error:  # a disk without room: the next start reads keys from the table
-            _log.warning("an index could not be kept", extra={
-                "event": "index_unsaved", "table": table.name, "error": str(error)})  # fmt: skip
+            _log.tell(Event.INDEX_UNSAVED, table=self._definition.name, error=str(error))
         failpoints.hit("after_checkpoint")
         self._unsaved = 0
 
@@ -88,7 +107,7 @@ class Checkpoints:
 
         It costs as much as all of them, so it is done once per as many new ones.
         """
-        files = self._table.files
+        files = self._files
         live = sum(entry.rows - entry.dead_rows for entry in files)
         if index.entries <= 2 * live + CHECKPOINT_ENTRIES:
             return

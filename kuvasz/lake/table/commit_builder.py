@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
-from kuvasz.errors import LakeError
+from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import source_positions as position_properties
@@ -17,8 +17,9 @@ from kuvasz.lake.table.notes import PUBLISHED_PREFIX
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
+    from kuvasz.lake.definition.definition import Definition
     from kuvasz.lake.files.files import Changeset
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.table_index import TableIndex
     from kuvasz.model import SourcePosition
 
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
@@ -39,12 +40,14 @@ class CommitBuilder:
     """A commit upon the snapshot that a table's files describe. Use once.
 
     Args:
-        table: The table, whose lock is held.
+        definition: What the table is; its lock is held.
+        index: Its index.
         changeset: What it changes. A file of which no row is left alive is dropped from now on.
     """
 
-    def __init__(self, table: LakeTable, changeset: Changeset) -> None:
-        self._table = table
+    def __init__(self, definition: Definition, index: TableIndex, changeset: Changeset) -> None:
+        self._definition = definition
+        self._index = index
         self._changeset = changeset
         self._deletes = self._find_deletes()
 
@@ -69,7 +72,7 @@ class CommitBuilder:
 
         A file of which no row is left alive is dropped instead: what is updated often takes itself away.
         """
-        changeset, files = self._changeset, self._table.files
+        changeset, files = self._changeset, self._index.files
         deletes = {}
         for number, positions in changeset.deletes.items():
             if number in changeset.added:
@@ -86,15 +89,17 @@ class CommitBuilder:
         return deletes
 
     def _write_deletes(self) -> list[DeleteFile]:
-        table = self._table
+        definition = self._definition
         cumulative = [self._dead(number, fresh) for number, fresh in self._deletes.items()]
-        write = write_vectors if table.format_version >= _VECTOR_FORMAT else write_position_deletes
+        write = write_vectors if definition.format_version >= _VECTOR_FORMAT else write_position_deletes
         try:
             failpoints.hit("before_delete_files", OSError)
-            written = write(table.io_properties, table.location, cumulative)
+            written = write(definition.io_properties, definition.location, cumulative)
             failpoints.hit("after_delete_files", OSError)
         except Exception as error:  # each store fails with errors of its own
-            message = f"table {table.name}: cannot write delete files below {table.location}: {error}"
+            message = (
+                f"{place_of(table=definition.name)}: cannot write delete files below {definition.location}: {error}"
+            )
             raise LakeError(message, hint="check the warehouse; it is tried again") from error
         return written
 
@@ -103,12 +108,12 @@ class CommitBuilder:
         if number in self._changeset.added:
             file, sid = self._changeset.added[number]
             return entry_of_new(number, file, sid), fresh
-        return self._table.files[number], self._table.files.dead(number) | fresh
+        return self._index.files[number], self._index.files.dead(number) | fresh
 
     def _commit(
         self, delete_files: Sequence[DeleteFile], positions: Mapping[str, SourcePosition], commit_id: str
     ) -> TableCommit:
-        changeset, files = self._changeset, self._table.files
+        changeset, files = self._changeset, self._index.files
         properties = {REWRITE_PROPERTY if changeset.is_rewrite else COMMIT_PROPERTY: commit_id}
         if not changeset.is_rewrite and (changeset.added or delete_files or changeset.dropped):
             properties[ANCHOR_PROPERTY] = commit_id
@@ -120,7 +125,7 @@ class CommitBuilder:
         known = [files[file.number] for file in delete_files if file.number in files]
         dropped = [files[number] for number in sorted(changeset.dropped)]
         return TableCommit(
-            snapshot_id=self._table.snapshot_id,
+            snapshot_id=self._index.snapshot_id,
             properties=properties,
             summary=properties | changeset.summary,
             data_files=[file.json for file, _ in changeset.added.values()],

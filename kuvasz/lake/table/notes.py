@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
 
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.catalog.partitions` names them.
-PARTS_PREFIX = "kuvasz.partitions."
+PARTITIONS_PREFIX = "kuvasz.partitions."
 
 #: Begins a table property with the catalog rows by which a source's table was published without interruption.
 PUBLISHED_PREFIX = "kuvasz.published."
@@ -52,15 +52,15 @@ class Notes:
         else:
             self._table.set_properties({PARKED_PREFIX + source: log_id})
 
-    def parts(self, source: str) -> frozenset[str] | None:
+    def partitions(self, source: str) -> frozenset[str] | None:
         """Return the partitions of a source's table whose rows are all here; None: nobody said."""
-        text = self._table.properties.get(PARTS_PREFIX + source)
+        text = self._table.properties.get(PARTITIONS_PREFIX + source)
         return None if text is None else frozenset(json.loads(text))
 
-    def remember_parts(self, source: str, parts: frozenset[str]) -> None:
+    def remember_partitions(self, source: str, partitions: frozenset[str]) -> None:
         """Store them."""
-        if parts != self.parts(source):
-            self._table.set_properties({PARTS_PREFIX + source: json.dumps(sorted(parts))})
+        if partitions != self.partitions(source):
+            self._table.set_properties({PARTITIONS_PREFIX + source: json.dumps(sorted(partitions))})
 
     def published(self, source: str) -> str | None:
         """Return by which catalog rows a source's table was published all the time; None: nobody said."""

@@ -14,64 +14,90 @@ source would hide it. Whatever drops the position takes the note with it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
-from kuvasz.errors import LakeRewound
+from kuvasz.errors import LakeRewound, place_of, resync_of
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.commit_builder import ANCHOR_PROPERTY
 from kuvasz.lake.table.notes import REWOUND_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from kuvasz.lake.table.table import LakeTable
-    from kuvasz.state.witness import Witness
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+    from kuvasz.lake.table.table_index import TableIndex
+    from kuvasz.model import SourcePosition
+    from kuvasz.state.ports import Witness
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Past:
     """The past of one table, whose lock is held.
 
     Args:
-        table: The table. What it showed at its last look counts.
+        name: Of the table.
+        table: The Iceberg table. What it showed at its last look counts.
+        positions: Its sources' positions, as they were brought there.
+        index: Read anew when the table was set back.
         witness: Has seen its positions; None for who only passes by.
     """
 
-    def __init__(self, table: LakeTable, witness: Witness | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        table: IcebergTable,
+        positions: Mapping[str, SourcePosition],
+        index: TableIndex,
+        witness: Witness | None,
+    ) -> None:
+        self._name = name
         self._table = table
+        self._positions = positions
+        self._index = index
         self._witness = witness
+        self._back: dict[str, str] = {}  #: source whose rows may be missing -> why, as far as this process has seen
 
     def note(self) -> None:
         """Note the positions as they are now."""
         if self._witness is not None:
-            lsns = {source: position.lsn for source, position in self._table.positions.items()}
-            self._witness.note(self._table.name, lsns)
+            lsns = {source: position.lsn for source, position in self._positions.items()}
+            self._witness.note(self._name, lsns)
 
     def forget(self, source: str) -> None:
         """Forget a source whose position is about to be dropped."""
+        self._back.pop(source, None)
         if self._witness is not None:
-            self._witness.drop(self._table.name, source)
+            self._witness.drop(self._name, source)
 
     def check(self) -> None:
         """Find out whether the table was set back since its last commit of ours.
 
         Raises:
-            LakeRewound: It was. That is noted, and the index is read anew when it is used.
+            LakeRewound: It was, and nobody had seen it. That is noted, and the index is read anew when it is used.
         """
-        table = self._table
-        properties = table.table.properties
-        back = {source: why for source, why in self._find(properties).items()
-                if REWOUND_PREFIX + source not in properties}  # fmt: skip
+        properties = self._table.properties
+        found = self._find(properties)
+        self._back |= found
+        back = {source: why for source, why in found.items() if REWOUND_PREFIX + source not in properties}
         if not back:
             return
-        table.clear_index()  # rows that were dead may live again
-        table.table.set_properties({REWOUND_PREFIX + source: why for source, why in back.items()})
-        _log.error("a lake table was set back", extra={
-            "event": "lake_rewound", "table": table.name, "sources": back})  # fmt: skip
-        raise _rewound(table.name, *next(iter(back.items())))
+        self._index.clear()  # rows that were dead may live again
+        self._table.set_properties({REWOUND_PREFIX + source: why for source, why in back.items()})
+        _log.tell(Event.LAKE_REWOUND, table=self._name, sources=back)
+        raise _rewound(self._name, *next(iter(back.items())))
+
+    def refuse_all(self, sources: Iterable[str]) -> None:
+        """Refuse a commit for any source of which the table was set back, whoever has seen it first.
+
+        Raises:
+            LakeRewound: It was.
+        """
+        for source in sources:
+            if source in self._back:
+                raise _rewound(self._name, source, self._back[source])
 
     def refuse(self, source: str) -> None:
         """Refuse a source of which the table was set back, until its position is dropped.
@@ -79,35 +105,34 @@ class Past:
         Raises:
             LakeRewound: It was.
         """
-        why = self._table.table.properties.get(REWOUND_PREFIX + source)
+        why = self._table.properties.get(REWOUND_PREFIX + source)
         if why is not None:
-            raise _rewound(self._table.name, source, why)
+            raise _rewound(self._name, source, why)
 
     def _find(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the sources whose rows may be missing, with why."""
-        table = self._table
-        found = source_positions.parse(properties, table.name)
+        found = source_positions.parse(properties, self._name)
         anchor = properties.get(ANCHOR_PROPERTY)
         if anchor is not None:
-            newest, is_whole = table.table.newest_of_summaries(ANCHOR_PROPERTY)
+            newest, is_whole = self._table.snapshots.newest_of_summaries(ANCHOR_PROPERTY)
             if newest != anchor and (newest is not None or is_whole):
                 return dict.fromkeys(found, "its rows are those of an older snapshot, or someone replaced them")
-        known = dict(self._witness.known(table.name)) if self._witness is not None else {}
-        for source, position in table.positions.items():
+        known = dict(self._witness.known(self._name)) if self._witness is not None else {}
+        for source, position in self._positions.items():
             known[source] = max(known.get(source, 0), position.lsn)
         back = {}
         for source, at in known.items():
             if source in found and found[source].lsn < at:
                 before, now = lsn.render(at), lsn.render(found[source].lsn)
                 back[source] = f"its position was {before} and is {now} now"
-            elif source not in found and source in table.positions:
+            elif source not in found and source in self._positions:
                 back[source] = f"its position was {lsn.render(at)} and is gone"
         return back
 
 
 def _rewound(table: str, source: str, why: str) -> LakeRewound:
-    message = f"source {source}, table {table}: someone set the table back in the lake: {why}"
-    hint = f"copy it again: kuvasz resync --table {table}; or `on_lake_rewound: repair` compares and mends it"
+    message = f"{place_of(source, table)}: someone set the table back in the lake: {why}"
+    hint = f"copy it again: {resync_of(table)}; or `on_lake_rewound: repair` compares and mends it"
     return LakeRewound(message, hint=hint)
 
 

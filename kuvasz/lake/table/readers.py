@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 from kuvasz.fold.keys import Keys
+from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.history_tasks import ReadVersions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import ReadKeys
-from kuvasz.lake.table.table import LakeTable
+from kuvasz.lake.format.schema import arrow_field
 from kuvasz.model import UInt32s
 from kuvasz.modes import system_columns
 
@@ -25,33 +28,35 @@ class Readers:
         self._jobs = jobs
         self._properties = properties
 
-    def job(self, table: LakeTable) -> ReadKeys:
+    def job(self, definition: Definition) -> ReadKeys:
         """Return the job that reads keys."""
-        ids = [table.schema.by_name(name) for name in table.identity]
+        schema = definition.schema
+        sid = [field for field in schema.fields if field.field_id == definition.sid_id]
+        fields = [*sid, *filter(None, map(schema.by_name, definition.identity))]
         return ReadKeys(
             properties=self._properties,
-            seed=table.seed,
-            sid_id=table.sid_id,
-            key_ids=tuple(field.field_id for field in ids if field is not None),
+            seed=definition.seed,
+            fields=pa.schema(map(arrow_field, fields)),
+            has_sid=bool(sid),
         )
 
-    def keys(self, table: LakeTable) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
+    def keys(self, definition: Definition) -> Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]:
         """Return what reads all keys."""
 
         def read(files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
-            return self._jobs.stream(self.job(table), files)
+            return self._jobs.stream(self.job(definition), files)
 
         return read
 
     def versions(
-        self, table: LakeTable
+        self, definition: Definition
     ) -> Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]:
         """Return what reads the keys of a history's open versions, or of those that ended deleted."""
 
         def read(files: Sequence[tuple[int, str]], are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:  # noqa: FBT001
-            id_of = {field.name: field.field_id for field in table.schema.fields}
+            id_of = {field.name: field.field_id for field in definition.schema.fields}
             job = ReadVersions(
-                keys=self.job(table),
+                keys=self.job(definition),
                 end_id=id_of[system_columns.END],
                 deleted_id=id_of[system_columns.DELETED],
                 are_open=are_open,

@@ -6,26 +6,29 @@ index, and of files it does not know the keys are read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kuvasz.errors import ForeignChange, TableError
+from kuvasz.errors import ForeignChange, TableError, place_of, retry_of
+from kuvasz.events import Event, EventLog
 from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import entry_of
 from kuvasz.lake.format import member, naming
-from kuvasz.lake.table.keyless import KeylessRows
+from kuvasz.lake.table.row_counts import RowCounts
 from kuvasz.model import TableType, UInt32s
 
 if TYPE_CHECKING:
+    from kuvasz.lake.definition.definition import Definition
+    from kuvasz.lake.files.files import FileTable
     from kuvasz.lake.files.live_file import LiveFile
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+    from kuvasz.lake.table.open_transactions import OpenTransactions
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 ReadKeys: TypeAlias = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
 
@@ -40,17 +43,30 @@ class Recovery:
     """One recovery of one table. Use once.
 
     Args:
-        table: The table, whose lock is held; its files are brought up to date.
-        index: Its index, the same.
+        table: The Iceberg table.
+        definition: What it is.
+        files: Its files, which are brought up to date.
+        open_transactions: Its open ones.
+        index: Its index, which is brought up to date.
         read_keys: Reads the keys of data files.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
             without the index.
     """
 
     def __init__(
-        self, table: LakeTable, index: PositionIndex, read_keys: ReadKeys, read_versions: ReadVersions | None
+        self,
+        table: IcebergTable,
+        definition: Definition,
+        files: FileTable,
+        open_transactions: OpenTransactions,
+        index: PositionIndex,
+        read_keys: ReadKeys,
+        read_versions: ReadVersions | None,
     ) -> None:
         self._table = table
+        self._definition = definition
+        self._files = files
+        self._open = open_transactions
         self._index = index
         self._read_keys = read_keys
         self._read_versions = read_versions
@@ -63,66 +79,65 @@ class Recovery:
             ForeignChange: An open transaction replaces rows of files that someone else removed.
             TableError: Nobody knows of which source table a file's rows are.
         """
-        in_order = self._table.target.type is not TableType.CLONE
-        self._live = {file.data["file-path"]: file for file in self._table.table.live_files(in_order=in_order)}
+        in_order = self._definition.target.type is not TableType.CLONE
+        self._live = {file.data["file-path"]: file for file in self._table.live_files(in_order=in_order)}
         self._check_members()
         self._forget_gone()
         fresh = self._take_files()
         if fresh:
-            what = {"event": "index_read", "table": self._table.name, "files": len(fresh)}
-            _log.info("reading keys of files", extra=what)
+            _log.tell(Event.INDEX_READ, table=self._definition.name, files=len(fresh))
         self._read(fresh)
-        self._table.files.all_found()
+        self._files.all_found()
 
     # Files
 
     def _check_members(self) -> None:
         """Refuse files of which nobody knows which of several source tables their rows are of."""
-        table = self._table
-        strange = [path for path in self._live if member.in_path(path) is None] if table.target.has_members else []
+        has_members = self._definition.target.has_members
+        strange = [path for path in self._live if member.in_path(path) is None] if has_members else []
         if strange:
             message = (
-                f"table {table.name}: file {strange[0]} was written by someone else and does not say of which source"
-                " table its rows are"
+                f"{place_of(table=self._definition.name)}: file {strange[0]} was written by someone else and does"
+                " not say of which source table its rows are"
             )
             hint = "drop the table from the lake: it is copied anew; leave compacting it to kuvasz"
             raise TableError(message, hint=hint)
 
     def _forget_gone(self) -> None:
         """Forget files that are gone, and all of them where the index has to be read from the start."""
-        table = self._table
-        self._check_open({number for path, number in table.files.numbers().items() if path not in self._live})
-        gone = [entry.number for entry in table.files if entry.path not in self._live]
+        files, definition = self._files, self._definition
+        self._check_open({number for path, number in files.numbers().items() if path not in self._live})
+        gone = [entry.number for entry in files if entry.path not in self._live]
         if gone:
             self._index.drop_files(gone)
         for number in gone:
-            table.files.remove(number)
-        if (table.is_growing and not self._has_only_grown(gone)) or (table.is_bag and gone):
-            table.files.let_go()
-            table.void_open()
+            files.remove(number)
+        if (definition.is_growing and not self._has_only_grown(gone)) or (definition.is_bag and gone):
+            files.let_go()
+            self._open.void()
             self._index.clear()
 
     def _check_open(self, gone: Set[int]) -> None:
-        name = self._table.name
-        for source, pending in self._table.open.items():
+        name = self._definition.name
+        for source, pending in self._open.items():
             if not pending.changeset.deletes.keys().isdisjoint(gone):
                 message = (
-                    f"table {name}: someone else rewrote files in the lake while a large transaction of source"
-                    f" {source} was being applied"
+                    f"{place_of(table=name)}: someone else rewrote files in the lake while a large transaction of"
+                    f" source {source} was being applied"
                 )
-                raise ForeignChange(message, hint=f"begin the transaction again: kuvasz retry --table {name}")
+                raise ForeignChange(message, hint=f"begin the transaction again: {retry_of(name)}")
 
     def _has_only_grown(self, gone: Sequence[int]) -> bool:
         """Whether all files that are new to the index are newer than those it knows: else it is read from the start.
 
         Files that someone else rewrote have rows of any age.
         """
-        known = [place for place, path in enumerate(self._live) if self._table.files.find(path) is not None]
+        known = [place for place, path in enumerate(self._live) if self._files.find(path) is not None]
         return not gone and known == list(range(len(known)))
 
     def _take_files(self) -> list[tuple[int, str]]:
         """Take the files of the snapshot; return number and path of those that are new."""
-        files, sid_id = self._table.files, self._table.sid_id
+        files, sid_id = self._files, self._definition.sid_id
         fresh = []
         for path, file in self._live.items():
             known = files.find(path)
@@ -138,9 +153,9 @@ class Recovery:
 
     def _read(self, files: Sequence[tuple[int, str]]) -> None:
         """Tell the index of the rows in new files."""
-        if self._table.target.type is TableType.HISTORY:
+        if self._definition.target.type is TableType.HISTORY:
             self._read_history(files)
-        elif self._table.is_growing:
+        elif self._definition.is_growing:
             self._read_grown(files)
         else:
             self._read_clone(files)
@@ -148,12 +163,12 @@ class Recovery:
     def _read_clone(self, files: Sequence[tuple[int, str]]) -> None:
         for number, keys in self._keys_of(files):
             alive = np.ones(len(keys), np.bool_)
-            dead = self._table.files.dead(number)
+            dead = self._files.dead(number)
             if len(dead):
                 alive[np.fromiter(dead, np.int64, len(dead))] = False
             rows = np.flatnonzero(alive).astype(np.uint32)
-            if self._table.is_bag:
-                KeylessRows(self._table).stack(self._index, keys.take(rows), number, rows)
+            if self._definition.is_bag:
+                RowCounts(self._index.lookup, self._files).stack(self._index, keys.take(rows), number, rows)
             else:
                 self._index.insert(keys.take(rows), number, rows)
 
@@ -165,7 +180,7 @@ class Recovery:
         any age, and partitions and sorting lose the order within a commit: a key that may have a newer row elsewhere
         is sent nowhere, so that nobody takes an old value for its last one.
         """
-        known_files, lies = self._table.files, self._table.layout
+        known_files, lies = self._files, self._definition.layout
         nowhere = known_files.reserve()
         path_of = dict(files)
         for number, keys in self._keys_of(files):
@@ -199,18 +214,18 @@ class Recovery:
             for begin in range(len(files), 0, -_ORDERED_FILES):
                 found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
                 for number, keys, rows in sorted(found, key=lambda triple: -place_of[triple[0]]):
-                    dead = self._table.files.dead(number)
+                    dead = self._files.dead(number)
                     wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
                     if not are_open:
-                        known, _ = self._table.alive(*self._index.lookup(keys))
+                        known, _ = self._files.alive(*self._index.lookup(keys))
                         wanted &= (known == ABSENT) & newest(keys)
                     self._index.insert(keys.take(wanted), number, rows[wanted])
 
     def _keys_of(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
         """Yield the keys of files; in the order given where that says which of several rows is the newest."""
-        if not self._table.identity:
+        if not self._definition.identity:
             return
-        is_growing = self._table.is_growing
+        is_growing = self._definition.is_growing
         place_of = {number: place for place, (number, _) in enumerate(files)}
         step = _ORDERED_FILES if is_growing else max(1, len(files))
         for begin in range(0, len(files), step):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from kuvasz.errors import TableStuck
+from kuvasz.errors import TableStuck, place_of
 
 #: How long its holder may wait for catalog or store before nobody else waits for the lock any more.
 _WAIT_S = 10.0
@@ -45,7 +45,7 @@ class TableLock:
         while not self._lock.acquire(timeout=min(_LOOK_S, _WAIT_S)):
             since = self._doubtful_since
             if since is not None and time.monotonic() - since > _WAIT_S:
-                message = f"table {self._table}: catalog or store have not answered what was sent before"
+                message = f"{place_of(table=self._table)}: catalog or store have not answered what was sent before"
                 raise TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
 
     def __exit__(self, *_: object) -> None:

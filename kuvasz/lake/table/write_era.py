@@ -23,6 +23,9 @@ class WriteEra:
     events: dict[tuple[str, TableName], tuple[int, int]] = dataclasses.field(default_factory=dict)
     """(source, its table) -> commit LSN of the last transaction written, and how many events it had so far."""
 
+    position_resets: dict[str, int] = dataclasses.field(default_factory=dict)
+    """source -> how often its position was dropped: what was written before begins behind a gap."""
+
     @staticmethod
     def begin(positions: Mapping[str, SourcePosition]) -> WriteEra:
         """Return an era in which sources go on from their positions."""
@@ -32,3 +35,9 @@ class WriteEra:
         """Note how far sources were written."""
         for source, lsn in lsns.items():
             self.accepted[source] = max(self.accepted.get(source, 0), lsn)
+
+    def drop(self, source: str) -> None:
+        """Note that the position of a source was dropped."""
+        self.accepted.pop(source, None)
+        self.events = {key: value for key, value in self.events.items() if key[0] != source}
+        self.position_resets[source] = self.position_resets.get(source, 0) + 1

@@ -1,9 +1,10 @@
 """What a copy of a table depends on, so that any change of it is seen without a row. Pure.
 
 The server describes a table in the stream only before its next row. The patrol of `kuvasz.sync.watch.schema_watch`
-therefore compares fingerprints: columns with types, defaults and what their types rest on, the table's file (another
-one after a rewrite), and of each partition persistence, file and replica identity. What a publication says of a table
-belongs in here, too.
+therefore compares fingerprints: columns with types, defaults and what their types rest on, what keeps two rows from
+having one key (another one if it was dropped and made again), the table's file (another one after a rewrite), of each
+partition persistence, file and replica identity, and of a partition what it is one of. What a publication says of a
+table belongs in here, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Fingerprint:
     why_unsupported: str
     generated: tuple[str, ...]
     leaves: tuple[tuple[object, ...], ...]
+    ancestors: tuple[int, ...]  #: a published one has its changes sent as those of that
 
 
 def of(table: SourceTable) -> Fingerprint:
@@ -35,6 +37,7 @@ def of(table: SourceTable) -> Fingerprint:
         why_unsupported=table.why_unsupported,
         generated=table.generated,
         leaves=tuple((leaf.oid, leaf.table, leaf.file, leaf.identity, leaf.is_logged) for leaf in table.leaves),
+        ancestors=tuple(ancestor.oid for ancestor in table.ancestors),
     )
 
 

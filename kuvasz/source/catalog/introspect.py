@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from psycopg.rows import namedtuple_row
 
 from kuvasz import lsn
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.source import failure
 from kuvasz.source.catalog import key, type_facts
 from kuvasz.source.catalog.key import Key, UniqueIndex
-from kuvasz.source.catalog.table import Leaf, SourceTable, TableKind
+from kuvasz.source.catalog.table import Ancestor, Leaf, SourceTable, TableKind
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
@@ -46,23 +46,27 @@ has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, 'SELECT') O
 """
 
 _RELATIONS = f"""
-SELECT {_RELATION_FIELDS}, root.nspname::text AS root_schema, root.relname::text AS root_name
+SELECT {_RELATION_FIELDS}, above.ancestors
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_namespace n ON n.nspname = wanted.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
-LEFT JOIN LATERAL (
-    SELECT rn.nspname, rc.relname FROM pg_class rc JOIN pg_namespace rn ON rn.oid = rc.relnamespace
-    WHERE c.relispartition AND rc.oid = pg_partition_root(c.oid)) AS root ON true
+CROSS JOIN LATERAL (
+    SELECT array_agg(ARRAY[ac.oid::text, an.nspname::text, ac.relname::text] ORDER BY a.level) AS ancestors
+    FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, level)
+    JOIN pg_class ac ON ac.oid = a.relid JOIN pg_namespace an ON an.oid = ac.relnamespace
+    WHERE c.relispartition AND ac.oid <> c.oid) AS above
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 
+# Not pg_partition_tree(), which shows the tree of today under whatever snapshot it is asked.
 _LEAVES = f"""
-SELECT {_RELATION_FIELDS}, root.oid::bigint AS root
-FROM unnest(%s::oid[]) AS root (oid)
-CROSS JOIN LATERAL pg_partition_tree(root.oid) AS tree
-JOIN pg_class c ON c.oid = tree.relid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE tree.isleaf AND c.relkind <> 'p'
+WITH RECURSIVE tree (root, oid) AS (
+    SELECT root.oid, root.oid FROM unnest(%s::oid[]) AS root (oid)
+    UNION ALL
+    SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
+SELECT {_RELATION_FIELDS}, tree.root::bigint AS root
+FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid <> tree.root AND c.relkind <> 'p'
 ORDER BY n.nspname, c.relname
 """
 
@@ -89,7 +93,9 @@ _LISTS_SINCE, _GENERATED_SINCE = 150000, 180000
 _INDEXES = """
 SELECT i.indrelid::bigint AS relation, c.relname::text AS name, i.indisprimary AS is_primary,
     i.indisreplident AS is_identity, i.indimmediate AS is_immediate, i.indisvalid AS is_valid,
-    i.indpred IS NOT NULL AS is_partial,
+    i.indpred IS NOT NULL AS is_partial, i.indexrelid::bigint AS index, c.relfilenode::bigint AS file,
+    coalesce((SELECT o.oid FROM pg_constraint o WHERE o.conrelid = i.indrelid AND o.conindid = i.indexrelid
+        AND o.contype IN ('p', 'u')), 0)::bigint AS constraint_oid,
     array_agg(coalesce(a.attname::text, '') ORDER BY k.place) AS columns,
     bool_and(coalesce(a.attnotnull, false)) AS is_not_null,
     bool_or(coalesce(a.attgenerated, '') <> '') AS has_generated
@@ -98,7 +104,7 @@ CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
 LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum <> 0
 WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND k.place <= i.indnkeyatts
 GROUP BY i.indexrelid, i.indrelid, c.relname, i.indisprimary, i.indisreplident, i.indimmediate, i.indisvalid,
-    i.indpred IS NOT NULL
+    i.indpred IS NOT NULL, c.relfilenode
 ORDER BY i.indrelid, c.relname
 """
 
@@ -142,7 +148,8 @@ SELECT current_setting('server_version_num')::int AS version, current_setting('s
     (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_megabytes,
     pg_is_in_recovery() AS is_in_recovery,
     current_setting('server_encoding') AS encoding, current_database()::text AS database,
-    current_user::text AS role
+    current_user::text AS role,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started_us
 """
 
 _WAL_END = """
@@ -185,6 +192,7 @@ class ServerFacts:
     encoding: str
     database: str
     role: str
+    started_us: int  #: when it was started, µs since 1970 UTC
 
     @property
     def major(self) -> int:
@@ -338,7 +346,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         relation=Relation(
             oid=row.oid, table=name, identity=identity, columns=_columns(row.oid, catalog, chosen),
             file=row.file if row.relkind == "r" else 0, attributes=row.attributes, dropped=tuple(row.dropped),
-            leaf_files=_leaf_files(leaves),
+            leaf_files=_leaf_files(leaves), uniqueness=chosen.uniqueness,
             generated=_columns(row.oid, catalog, chosen, are_generated=True), sent=_sent(row.oid, catalog),
             list_version=catalog.lists[row.oid].version if row.oid in catalog.lists else 0,
         ),
@@ -348,7 +356,10 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         identity_index=next((index.columns for index in indexes if index.is_identity), ()),
         generated=tuple(column.name for column in catalog.columns.get(row.oid, ()) if column.is_generated),
         leaves=tuple(_leaf(leaf) for leaf in leaves),
-        parent=None if row.root_name is None else TableName(schema=row.root_schema, name=row.root_name),
+        ancestors=tuple(
+            Ancestor(oid=int(oid), table=TableName(schema=schema, name=name))
+            for oid, schema, name in row.ancestors or ()
+        ),
         why_no_key="" if why_unsupported else chosen.why_not, mend="" if why_unsupported else chosen.mend,
         can_update=chosen.can_update, why_unsupported=why_unsupported, is_owned=row.is_owned,
         is_logged=all(part.persistence == "p" for part in rows if part.relkind != "f"),
@@ -416,6 +427,7 @@ def _indexes(catalog: _Catalog, oid: int) -> list[UniqueIndex]:
             name=row.name, columns=tuple(row.columns), is_primary=row.is_primary, is_identity=row.is_identity,
             is_immediate=row.is_immediate, is_valid=row.is_valid, is_partial=row.is_partial,
             is_not_null=row.is_not_null, has_generated=row.has_generated,
+            uniqueness=Uniqueness(row.constraint_oid, row.index, row.file),
         )
         for row in catalog.indexes.get(oid, ())
     ]  # fmt: skip

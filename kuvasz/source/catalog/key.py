@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from kuvasz.model import ReplicaIdentity, TableName
+from kuvasz.model import UNPROVED, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.source import sql
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class UniqueIndex:
     is_partial: bool = False
     is_not_null: bool = True  #: every column is
     has_generated: bool = False  #: a column is generated, and so is not in the stream
+    uniqueness: Uniqueness = UNPROVED  #: that it is
 
     @property
     def is_stable(self) -> bool:
@@ -52,6 +53,7 @@ class Key:
     """The columns that identify a row, or why there are none."""
 
     columns: tuple[str, ...] = ()  #: in the index's order
+    uniqueness: Uniqueness = UNPROVED  #: of the index
     why_not: str = ""  #: ends with the SQL that mends it
     mend: str = ""
     can_update: bool = True  #: whether UPDATE and DELETE go on working when the table is published for them
@@ -62,7 +64,7 @@ def decide(table: TableName, identity: ReplicaIdentity, indexes: Sequence[Unique
     primary = next((index for index in indexes if index.is_primary), None)
     if identity is ReplicaIdentity.FULL:
         if primary is not None and primary.is_usable:
-            return Key(columns=primary.columns)
+            return Key(columns=primary.columns, uniqueness=primary.uniqueness)
         why = "it has REPLICA IDENTITY FULL and no usable primary key, so a row is matched as a whole"
         return _without(table, why, identity, indexes, can_update=True)
     chosen = _chosen(identity, indexes)
@@ -70,7 +72,7 @@ def decide(table: TableName, identity: ReplicaIdentity, indexes: Sequence[Unique
         return _without(table, _why_none(identity, primary), identity, indexes, can_update=False)
     if not chosen.is_usable:
         return _without(table, _why_unusable(chosen), identity, indexes, can_update=not chosen.has_generated)
-    return Key(columns=chosen.columns)
+    return Key(columns=chosen.columns, uniqueness=chosen.uniqueness)
 
 
 def differs(root: Key, identity: ReplicaIdentity, leaf: Key, leaf_identity: ReplicaIdentity) -> bool:

@@ -4,12 +4,16 @@ A table that is taken out of a publication and put in again looks as it did befo
 no stream. But each clause that names a table is a row of its own with an OID of its own (manual, sections 53.41
 "pg_publication_rel" and 53.40 "pg_publication_namespace"), and what a publication sends is in its own row, which
 another transaction writes when it is altered. So whoever finds the same rows knows that nothing was left out.
+
+A partition is published as itself only while none of its ancestors is: else its changes come as those of the topmost
+published one (manual, "CREATE PUBLICATION", ``publish_via_partition_root``), whichever publication of the stream has
+it. What it is a partition of stands in rows of their own as well (section 53.26 "pg_inherits").
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from kuvasz.source import failure
@@ -18,7 +22,7 @@ from kuvasz.source.conninfo import place
 if TYPE_CHECKING:
     import psycopg
 
-#: The first version that publishes schemas.
+#: The first version that publishes schemas, and has row filters.
 _SCHEMAS_SINCE = 150000
 
 #: A table that leaves a schema and comes back has another row in pg_depend.
@@ -30,12 +34,32 @@ FROM pg_publication_namespace n JOIN pg_class c ON c.oid = t.oid AND c.relnamesp
 WHERE n.pnpubid = p.oid)
 """
 
-_ROWS = """
+#: A clause with a row filter publishes some of the rows, and beside that of the schema all: it proves nothing.
+_IS_WHOLE = "AND r.prqual IS NULL"
+
+_LINKS = """
+(SELECT array_agg('in ' || i.inhrelid || ':' || i.inhparent || ':' || i.xmin)
+FROM pg_partition_ancestors(t.oid) AS a (relid) JOIN pg_inherits i ON i.inhrelid = a.relid)
+"""
+
+_ABOVE = """
+(SELECT array_agg('above ' || q.oid || ':' || c.oid)
+FROM pg_partition_ancestors(t.oid) AS a (relid) JOIN pg_class c ON c.oid = a.relid AND c.oid <> t.oid
+JOIN pg_publication q ON q.pubname = ANY(%s::text[]) AND q.pubviaroot
+WHERE q.puballtables OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = q.oid AND r.prrelid = c.oid)
+    OR {in_schema})
+"""
+
+_IN_SCHEMA = """
+EXISTS (SELECT FROM pg_publication_namespace n WHERE n.pnpubid = q.oid AND n.pnnspid = c.relnamespace)
+"""
+
+_ROWS = f"""
 SELECT t.oid::bigint, p.oid || ':' || p.xmin, array_remove(ARRAY[
     CASE WHEN p.puballtables THEN 'all' END,
     (SELECT 'table ' || r.oid || ':' || r.xmin FROM pg_publication_rel r
-     WHERE r.prpubid = p.oid AND r.prrelid = t.oid),
-    {by_schema}], NULL)
+     WHERE r.prpubid = p.oid AND r.prrelid = t.oid {{is_whole}}),
+    {{by_schema}}], NULL), coalesce({_LINKS}, '{{{{}}}}'), coalesce({_ABOVE}, '{{{{}}}}')
 FROM pg_publication p CROSS JOIN unnest(%s::oid[]) AS t (oid) WHERE p.pubname = %s
 """
 
@@ -46,33 +70,55 @@ class Membership:
 
     publication: str  #: its own row: OID and transaction
     clauses: frozenset[str]  #: rows that name the table or its schema
+    links: frozenset[str] = frozenset()  #: rows that make it a partition, up to the root
+    above: frozenset[str] = frozenset()  #: by what an ancestor is published, so that the table is not as itself
 
     def goes_on_from(self, earlier: Self) -> bool:
         """Return whether the table was published alike at each moment since an earlier look."""
-        return self.publication == earlier.publication and not self.clauses.isdisjoint(earlier.clauses)
+        is_itself = not self.above and not earlier.above and self.links == earlier.links
+        is_alike = self.publication == earlier.publication and not self.clauses.isdisjoint(earlier.clauses)
+        return is_itself and is_alike
 
     def render(self) -> str:
         """Return what `parse` reads."""
-        return ", ".join((self.publication, *sorted(self.clauses)))
+        return ", ".join((self.publication, *sorted(self.clauses), *sorted(self.links), *sorted(self.above)))
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return what was rendered."""
-        publication, *clauses = text.split(", ")
-        return cls(publication=publication, clauses=frozenset(clauses))
+        publication, *rows = text.split(", ")
+        links, above = (frozenset(row for row in rows if row.startswith(word)) for word in ("in ", "above "))
+        return cls(publication=publication, clauses=frozenset(rows) - links - above, links=links, above=above)
 
 
-def load(connection: psycopg.Connection[Any], publication: str, oids: Collection[int]) -> Mapping[int, Membership]:
+def load(
+    connection: psycopg.Connection[Any], publication: str, oids: Collection[int], beside: Iterable[str] = ()
+) -> Mapping[int, Membership]:
     """Return how a publication publishes tables now, by their OIDs; one that it does not publish is left out.
+
+    Args:
+        connection: To the source.
+        publication: Its name.
+        oids: Of the tables.
+        beside: What other publications the stream may name.
 
     Raises:
         SourceError: The query failed.
     """
     has_schemas = connection.info.server_version >= _SCHEMAS_SINCE
-    query = _ROWS.format(by_schema=_BY_SCHEMA if has_schemas else "NULL")
+    query = _ROWS.format(
+        by_schema=_BY_SCHEMA if has_schemas else "NULL",
+        in_schema=_IN_SCHEMA if has_schemas else "false",
+        is_whole=_IS_WHOLE if has_schemas else "",
+    )
     with failure.translated(place(connection), f"read publication {publication}"):
-        rows = connection.execute(query, (list(oids), publication)).fetchall() if oids else []
-    return {oid: Membership(publication=row, clauses=frozenset(found)) for oid, row, found in rows if found}
+        values = [publication, *beside], list(oids), publication
+        rows = connection.execute(query, values).fetchall() if oids else []
+    return {
+        oid: Membership(publication=row, clauses=frozenset(found), links=frozenset(links), above=frozenset(above))
+        for oid, row, found, links, above in rows
+        if found
+    }
 
 
 __all__ = ["Membership", "load"]

@@ -40,6 +40,14 @@ WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname
 """
 
 
+#: Whether a table hangs where it was made: ATTACH writes each of its columns anew, and nobody those of the system.
+_IS_MADE = """
+EXISTS (SELECT FROM pg_attribute made JOIN pg_attribute a ON a.attrelid = made.attrelid
+WHERE made.attrelid = t.oid AND made.attnum = -1 AND a.attnum > 0 AND NOT a.attisdropped
+    AND a.xmin::text = made.xmin::text AND a.cmin::text = made.cmin::text)
+"""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A partition with rows, as it hangs in its tree now."""
@@ -51,6 +59,12 @@ class Partition:
     links: str  #: from the root down: OID and transaction of each link; another one after DETACH and ATTACH
     xid: str  #: transaction of the newest link
     command: int  #: its command within that transaction
+
+    @property
+    def newest(self) -> list[int]:
+        """The OIDs of what hangs by links of that transaction."""
+        links = (link.split(":") for link in self.links.split(" "))
+        return [int(oid) for oid, xid in links if xid == self.xid]
 
 
 def load(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[int, list[Partition]]:
@@ -120,19 +134,22 @@ def has_rows_from_before(connection: psycopg.Connection[Any], partition: Partiti
 def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
     """Return whether a partition holds rows from before it was attached.
 
-    A row counts as earlier if its transaction is older than the one that attached the partition, or if it is the
-    same and wrote the row first. A transaction that began before the attaching one and inserted after it is mistaken
-    for one, which is the safe side.
+    One that was made as a partition has none. Else a row counts as earlier if its transaction is older than the one
+    that attached the partition, or if it was written by an earlier command than that of the attaching one: a
+    savepoint has a number of its own, and counts its commands with its transaction. A transaction that inserted after
+    the attaching one is mistaken for one where it is older, or where the attaching one had done more before; that is
+    the safe side.
 
     Raises:
         SourceError: The partition is gone, or cannot be read.
     """
     query = (
-        f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
-        " OR (xmin::text = %s AND cmin::text::bigint < %s))"
+        f"SELECT EXISTS (SELECT FROM unnest(%s::oid[]) AS t (oid) WHERE NOT {_IS_MADE}) AND"
+        f" EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
+        " OR cmin::text::bigint < %s)"
     )
     with failure.translated(place(connection), f"look into partition {partition.table}"):
-        row = connection.execute(query, (partition.xid, partition.xid, partition.command)).fetchone()
+        row = connection.execute(query, (partition.newest, partition.xid, partition.command)).fetchone()
     return bool(row and row[0])
 
 

@@ -34,6 +34,14 @@ class Leaf:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """A table that another one is a partition of, or a partition of a partition."""
+
+    oid: int
+    table: TableName
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
     """Everything kuvasz asks a catalog about one table.
 
@@ -52,7 +60,7 @@ class SourceTable:
     identity_index: tuple[str, ...]  #: columns of the index named by REPLICA IDENTITY USING INDEX, else empty
     generated: tuple[str, ...]
     leaves: tuple[Leaf, ...]  #: of a partitioned table, by name; otherwise empty
-    parent: TableName | None = None  #: the root of a partition
+    ancestors: tuple[Ancestor, ...] = ()  #: of a partition, up to the root
     why_no_key: str = ""  #: empty if there is a key; ends with the SQL that mends it
     mend: str = ""  #: that SQL alone; empty if a person has to choose columns
     can_update: bool = True  #: whether UPDATE and DELETE at the source go on working when it is published

@@ -167,7 +167,8 @@ class ServerCheck:
         doing = "open a replication session"
         pgconn = conninfos.connect_pq(conninfos.replication_conninfo(self._url), doing)
         try:
-            result = pgconn.exec_(b"IDENTIFY_SYSTEM")
+            with failure.translated(self._report.location, doing):
+                result = conninfos.execute(pgconn, "IDENTIFY_SYSTEM")
             if result.status != pq.ExecStatus.TUPLES_OK:
                 raise failure.of(None, result.get_error_message(), place=self._report.location, doing=doing)
             found = int(result.get_value(0, 0) or b"0")

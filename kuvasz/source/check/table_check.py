@@ -52,6 +52,9 @@ class TableCheck:
                 self._missing(name)
             else:
                 self._table(table)
+        wanted = {table.relation.oid for table in loaded.values()}
+        for table in loaded.values():
+            self._ancestors(table, wanted)
         fit = [table for table in loaded.values() if table.can_update and not table.why_unsupported]
         if self._is_primary:
             self._report.run("publication", _FITS, lambda: self._publication(fit, self._report.source))
@@ -83,6 +86,14 @@ class TableCheck:
             self._report.add(
                 "row_security", "hides rows", "all rows visible", ok=False, table=name,
                 fix=f"ALTER ROLE {sql.identifier(self._rights.role)} BYPASSRLS;",
+            )  # fmt: skip
+
+    def _ancestors(self, table: SourceTable, wanted: Collection[int]) -> None:
+        error = publication.within_wanted(table, wanted)
+        if error is not None:
+            self._report.add(
+                "partition", error.message, "no table of the map above it", ok=False, table=table.table,
+                fix=error.hint or "",
             )  # fmt: skip
 
     def _select(self, table: SourceTable) -> None:

@@ -56,4 +56,23 @@ class Lifetime:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-__all__ = ["Lifetime"]
+async def finished(function: Callable[..., T], *arguments: object) -> T:
+    """Run a function in a thread, to its end also if the task is cancelled: it must not meet what comes after."""
+    job = asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await ended(job)
+        raise
+
+
+async def ended(job: asyncio.Future[T]) -> None:
+    """Wait until a thread that cannot be cancelled has ended, however often the task that waits is cancelled."""
+    while not job.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([job])
+    if not job.cancelled():
+        job.exception()
+
+
+__all__ = ["Lifetime", "ended", "finished"]

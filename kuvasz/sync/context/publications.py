@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
@@ -25,7 +25,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import narrowed
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Publications:
@@ -34,7 +34,6 @@ class Publications:
     Args:
         context: Of the source.
         forget: Has a table copied again.
-        on_interrupted: Called for a table that streams and was not published all the time: it has to be looked at.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class Publications:
         context: SourceContext,
         *,
         forget: Callable[[SourceTableSpec], None],
-        on_interrupted: Callable[[SourceTableSpec], None],
     ) -> None:
         self.name = context.source.object_name
         self.inserts_name = inserts.object_name(self.name)
@@ -52,7 +50,7 @@ class Publications:
         self._source_tables = context.source_tables
         self._forget = forget
         self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
-        self._on_interrupted = on_interrupted
+        self._troubles = context.troubles
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
 
     def seen(self, spec: SourceTableSpec) -> str:
@@ -81,7 +79,7 @@ class Publications:
             if spec in specs:
                 self._open_gap(spec)
             elif self._source_tables.is_streaming(spec):
-                self._on_interrupted(spec)
+                self._troubles.interrupt(spec)
         full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
         partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
@@ -99,12 +97,13 @@ class Publications:
     ) -> None:
         """Find out which tables cannot be published."""
         found: dict[TableName, SourceRefused] = {}
+        wanted = {table.relation.oid for table in (*full, *partial)}
         for name, tables, operations in (
             (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
         ):  # fmt: skip
             if tables:
                 current = publication.load(connection, name)
-                found |= publication.refusals(connection, current, name, tables, operations)
+                found |= publication.refusals(connection, current, name, tables, operations, wanted=wanted)
         if found and len(found) == len(full) + len(partial):
             raise next(iter(found.values()))
         self.refused = {
@@ -122,7 +121,7 @@ class Publications:
         if streaming:
             with contextlib.closing(conninfo.connect(self._url)) as connection:
                 for spec in self._interrupted(connection, streaming):
-                    self._on_interrupted(spec)
+                    self._troubles.interrupt(spec)
 
     def _members(
         self,
@@ -137,7 +136,7 @@ class Publications:
                 for spec, table in tables
                 if keyless.has_only_inserts(table) is is_partial
             }
-            members = membership.load(connection, name, mine)
+            members = membership.load(connection, name, mine, [self.name, self.inserts_name])
             found |= {mine[oid]: member for oid, member in members.items()}
         return found
 
@@ -152,17 +151,17 @@ class Publications:
         lake, broken = self._lake, []
         for spec, _ in followed:
             name, now = self._source_tables.name(spec), members.get(spec.key)
-            known = lake.published(spec.identifier, name)
+            known = lake.notes.published(spec.identifier, name)
             if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
                 broken.append(spec)
             elif known != now.render():
                 # An earlier version did not note it, or one of several clauses came or went.
-                lake.remember_published(spec.identifier, name, now.render())
+                lake.notes.remember_published(spec.identifier, name, now.render())
         return broken
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""
-        known = self._lake.columns(spec.identifier, self._source_tables.name(spec))
+        known = self._lake.notes.columns(spec.identifier, self._source_tables.name(spec))
         is_same = known is None or known.oid == table.relation.oid
         return is_same and self._source_tables.position(spec) is not None
 
@@ -171,13 +170,21 @@ class Publications:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         tables: Sequence[tuple[SourceTableSpec, SourceTable]],
     ) -> None:
-        """Note by which rows tables are published, for whoever copies them from here on."""
-        self._seen |= {key: member.render() for key, member in self._members(connection, tables).items()}
+        """Note by which rows tables are published, for whoever copies them from here on.
+
+        Whoever else may alter a publication may have put an ancestor into it that cannot be taken out.
+        """
+        members = self._members(connection, tables)
+        self._seen |= {key: member.render() for key, member in members.items()}
+        self.refused |= {
+            spec.key: publication.within_published(self.name, table)
+            for spec, table in tables
+            if spec.key in members and members[spec.key].above and spec.key not in self.refused
+        }
 
     def _open_gap(self, spec: SourceTableSpec) -> None:
         """Have a table come over what it missed; the lake remembers the gap before it is published again."""
-        _log.warning("a table was not published without interruption, and is compared with its source", extra={
-            "event": "gap_found", "source": self._source, "table": spec.identifier})  # fmt: skip
+        _log.tell(Event.GAP_FOUND, source=self._source, table=spec.identifier)
         # After a crash nothing else would tell of the gap.
         self._source_tables.resync(spec, is_due=True, is_repair=True)
         self._forget(spec)
@@ -210,8 +217,7 @@ class Publications:
         planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
         done = publication.carry_out(connection, name, planned)
         if done.statements or done.tidying:
-            _log.info("publication changed", extra={"event": "publication", "source": self._source,
-                      "statements": [*done.statements, *done.tidying]})  # fmt: skip
+            _log.tell(Event.PUBLICATION, source=self._source, statements=[*done.statements, *done.tidying])
 
     def may_name_inserts(
         self,

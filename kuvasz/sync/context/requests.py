@@ -49,7 +49,7 @@ class Requests:
     def send_later(self, spec: SourceTableSpec) -> None:
         """Have a table looked at anew after a while, longer each time."""
         wait = self._backoffs.setdefault(spec.key, Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)).next_s()
-        self._source_tables.retry_at(spec, time.monotonic() + wait)
+        self._source_tables.note(spec, retry_at=time.monotonic() + wait)
         self._lifetime.call_later(wait, self.add, spec.key)
 
     def mended(self, key: str) -> None:

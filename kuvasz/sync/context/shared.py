@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any
 
 from kuvasz.config.model import OnLakeRewound, WhenParkedFull
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.state.budget import Budget
+from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
+from kuvasz.sync.context.source_threads import SourceThreads
 from kuvasz.sync.rules.targets import Targets
+
+#: A JVM refuses connections a moment before it is known to have ended.
+_DEATH_S = 1.0
+
+_LOOK_S = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +37,8 @@ class Shared:
     spill_bytes: int  #: of one open transaction, before it is handed on in parts
     gulp_bytes: int  #: of one source's stream, before they are routed
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
-    state_folder: Path
+    threads: SourceThreads = dataclasses.field(default_factory=SourceThreads)
+    state: StateStore
     #: returns when nothing that has begun for a target is under way
     settle: Callable[[str], Coroutine[Any, Any, None]]
     on_copy: Callable[[str, str, int, int, int], None]  #: source, table, ranges done, ranges in all, rows
@@ -38,6 +46,15 @@ class Shared:
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
+
+    async def is_lake_dead(self) -> bool:
+        """Whether nothing can be committed any more in this process."""
+        end = time.monotonic() + _DEATH_S
+        while time.monotonic() < end:
+            if self.lake.why_dead() is not None:
+                return True
+            await asyncio.sleep(_LOOK_S)
+        return False
 
 
 __all__ = ["Shared"]

@@ -6,7 +6,7 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import contextlib
-import logging
+import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,15 +14,16 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced
+from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.source_record import SourceRecord, SourceRecordFile
+from kuvasz.state.ports import SourceRecord, StoredRecord
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import identity, keyless
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 #: The first version of servers that keep slots of theirs on standbys. Without a standby that changes nothing.
 _FAILOVER_SINCE = 170000
@@ -37,9 +38,7 @@ class Slot:
         parked_lsn: Target -> commit LSN of the newest transaction that is parked of it; 0 for none.
     """
 
-    def __init__(
-        self, context: SourceContext, standing: SourceRecordFile, *, parked_lsn: Callable[[str], int]
-    ) -> None:
+    def __init__(self, context: SourceContext, standing: StoredRecord, *, parked_lsn: Callable[[str], int]) -> None:
         self.name = context.source.object_name
         self._source = context.source.name
         self._url = context.url
@@ -52,6 +51,10 @@ class Slot:
         self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
         self._standing = standing
         self._parked_lsn = parked_lsn
+
+    def is_of_now(self, taken: slots.ExportedSnapshot) -> bool:
+        """Whether a snapshot is of the server that was compared with the lake last, and not started anew since."""
+        return self._standing.standing.started_us in {0, taken.started_us}
 
     def check(
         self,
@@ -79,7 +82,7 @@ class Slot:
             raise error
         if state is not None and state.why_foreign:
             raise SlotLost(
-                f"source {self._source}: slot {self.name} cannot be used: {state.why_foreign}",
+                f"{place_of(self._source)}: slot {self.name} cannot be used: {state.why_foreign}",
                 hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')) and start again",
             )
         if needed:
@@ -92,7 +95,7 @@ class Slot:
         if state.active_pid is not None:
             user = slots.user(connection, state.active_pid)
             raise SourceError(
-                f"source {self._source}: slot {self.name} is in use by {user}",
+                f"{place_of(self._source)}: slot {self.name} is in use by {user}",
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
         self._go_on(server, state, is_known=bool(needed))
@@ -122,8 +125,7 @@ class Slot:
         stale = {spec.key: spec for spec, position, _ in found if position.history < self.history}
         for spec in stale.values():
             self._source_tables.resync(spec, is_due=True)
-            _log.warning("a table has rows of an earlier past of its source and is copied again", extra={
-                "event": "copied_again", "source": self._source, "table": spec.identifier})  # fmt: skip
+            _log.tell(Event.COPIED_AGAIN_REWOUND, source=self._source, table=spec.identifier)
         self.stale = frozenset(stale)
         return [entry for entry in found if entry[1].history == self.history]
 
@@ -141,6 +143,7 @@ class Slot:
             slot_name=self.name,
             slot=slot,
             switches=continuity.switches(slots.timeline_history(self._url, facts.timeline)) if is_later else None,
+            started_us=facts.started_us,
         )
 
     def _replaced(
@@ -154,7 +157,7 @@ class Slot:
             return error
         applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
         why = continuity.why_replaced(self._standing.standing, applied_lsn, server)
-        return None if why is None else SourceReplaced(f"source {self._source}: {why}", hint=RESYNC_HINT)
+        return None if why is None else SourceReplaced(f"{place_of(self._source)}: {why}", hint=RESYNC_HINT)
 
     def _compare(
         self,
@@ -165,23 +168,27 @@ class Slot:
         """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
         standing = self._standing.standing
         applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
-        error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.path)
+        error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
             since = lsn.render(standing.confirmed_lsn or applied_lsn)
             why = f"publication {self.name} was dropped: changes after {since} may be missing"
-            error = SlotLost(f"source {self._source}: {why}", hint=RESYNC_HINT)
+            error = SlotLost(f"{place_of(self._source)}: {why}", hint=RESYNC_HINT)
         if error is not None:
             raise error
 
     def _go_on(self, server: continuity.ServerState, slot: slots.SlotState, *, is_known: bool) -> None:
         """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
         standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
+        if not is_known:  # a kill may have come between a new slot and its note
+            self.history += 1
         if not is_known or continuity.is_rewound(standing, server):
-            standing = SourceRecord(confirmed_lsn=confirmed_lsn)
+            # A timeline that left the old one behind the lake's positions has all of that.
+            proved_lsn = self.applied_lsn() if is_known else 0
+            standing = SourceRecord(confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn)
             self._progress.begin_anew(self._source, confirmed_lsn)
         self._standing.update(
-            SourceRecord(
-                system_id=server.system_id, timeline=server.timeline, history=self.history,
+            dataclasses.replace(
+                standing, system_id=server.system_id, timeline=server.timeline, history=self.history,
                 confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn),
             )
         )  # fmt: skip
@@ -190,6 +197,14 @@ class Slot:
         """Return how far the source is in the lake, or in what is parked."""
         parked = (self._parked_lsn(spec.identifier) for spec in self._source_tables.source.tables)
         return max([0, *(position.lsn for _, position in self._positions()), *parked])
+
+    def copied(self) -> list[SourcePosition]:
+        """Return the copies in the lake that no transaction of their table has followed, and that are to stay."""
+        return [
+            position
+            for spec, position in self._positions()
+            if not position.commit_lsn and not self._source_tables.look(spec).is_resync_due
+        ]
 
     def applied(self, *, with_inserts: bool) -> list[Applied]:
         """Return the last transaction of each table in the lake, or in what is parked, as far as it is known.
@@ -226,8 +241,11 @@ class Slot:
         self._progress.begin_anew(self._source, point)
         self.history += 1
         self._standing.update(
-            SourceRecord(system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point)
-        )
+            SourceRecord(
+                system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point,
+                started_us=taken.started_us,
+            )
+        )  # fmt: skip
         return taken
 
     def drop(self) -> None:
@@ -247,15 +265,12 @@ class Slot:
             SourceError: There is none to be had now.
         """
         name = f"{self.name[:50]}_copy_{random.getrandbits(24):06x}"
-        _log.info("snapshot for a new table", extra={"event": "snapshot", "source": self._source,
-                                                     "table": str(spec.table)})  # fmt: skip
+        _log.tell(Event.SNAPSHOT, source=self._source, table=str(spec.table))
         return self._new(name, temporary=True)
 
     def _new(self, name: str, *, temporary: bool, failover: bool = False) -> slots.ExportedSnapshot:
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
-            _log.warning("the slot waits for transactions to end", extra={
-                "event": "slot_waits", "source": self._source,
-                "blockers": [blocker.describe() for blocker in blockers]})  # fmt: skip
+            _log.tell(Event.SLOT_WAITS, source=self._source, blockers=[blocker.describe() for blocker in blockers])
             if self._lifetime.is_ending:
                 raise SourceError("stopped while the slot was being created")
 

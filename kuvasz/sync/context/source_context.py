@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from kuvasz.config.sources import Source
-from kuvasz.sync.context.lifetime import Lifetime
+from kuvasz.errors import KuvaszError
+from kuvasz.ports import Lake
+from kuvasz.source import conninfo
+from kuvasz.sync.context.current_reader import CurrentReader
+from kuvasz.sync.context.lifetime import Lifetime, finished
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_tables import SourceTables
+from kuvasz.sync.context.troubles import Troubles
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +33,52 @@ class SourceContext:
     lifetime: Lifetime
     source_tables: SourceTables
     requests: Requests
+    troubles: Troubles
+    current: CurrentReader
 
     @classmethod
     def of(cls, source: Source, shared: Shared) -> SourceContext:
-        """Return that of a source that begins."""
+        """Return the context of a source that begins."""
         lifetime = Lifetime()
         source_tables = SourceTables(source, shared.lake, shared.states, shared.progress)
+        requests = Requests(source_tables, lifetime)
         return cls(
             source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
-            requests=Requests(source_tables, lifetime),
+            requests=requests, troubles=Troubles(source_tables, requests), current=CurrentReader(),
         )  # fmt: skip
+
+    async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Run what asks the source in a thread."""
+        return await self.shared.threads.run(conninfo.servers(self.url), function, *arguments, **options)
+
+    @property
+    def snapshots(self) -> asyncio.Semaphore:
+        """The permits to wait for a snapshot at the source's server."""
+        return self.shared.threads.snapshots(conninfo.servers(self.url))
+
+    async def resume(self, target: str) -> None:
+        """Have the failure of a target behind it, for all of its sources.
+
+        Raises:
+            SourceError: kuvasz stops.
+        """
+        lake, progress = self.shared.lake, self.shared.progress
+        while (error := lake.failure(target)) is not None:
+            # Who follows is not told yet: what were gathered of him from now on could be written behind the gap.
+            self.shared.states.fail(
+                target, error, hold=lambda source: progress.hold(source, target),
+                is_due=functools.partial(_is_current, lake, target, error),
+            )  # fmt: skip
+            await self.shared.settle(target)
+            await finished(lake.resume, target, error)
 
     def settle(self, target: str) -> None:
         """Return when nothing that has begun for a target is under way; not from the loop itself."""
         self.lifetime.complete(self.shared.settle(target))
+
+
+def _is_current(lake: Lake, target: str, error: KuvaszError) -> bool:
+    return lake.failure(target) is error
 
 
 __all__ = ["SourceContext"]

@@ -6,19 +6,19 @@ A table is named by its target, and one of several that are one target by `Sourc
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import KuvaszError, SchemaHeld
+from kuvasz.errors import KuvaszError
+from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition, TableName
 from kuvasz.ports import Lake
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class SourceTables:
@@ -38,7 +38,6 @@ class SourceTables:
         self._lake = lake
         self._states = states
         self._progress = progress
-        self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
         self._mapped = {spec.key: spec.table for spec in self.source.tables}
         self._names: dict[str, TableName] = {}  #: of tables that are called otherwise than the map says, by key
         for spec in self.source.tables:
@@ -71,9 +70,14 @@ class SourceTables:
         if name != mapped:
             self._names[spec.key] = name
             hint = f"write {names.render_table(name)} with `target: {spec.identifier}` into the map"
-            _log.warning("a source table has another name than in the map, and is followed under it", extra={
-                "event": "table_renamed", "source": self.source.name, "table": spec.identifier,
-                "mapped": str(mapped), "now": str(name), "hint": hint})  # fmt: skip
+            _log.tell(
+                Event.TABLE_RENAMED,
+                source=self.source.name,
+                table=spec.identifier,
+                mapped=str(mapped),
+                now=str(name),
+                hint=hint,
+            )
         before = self.source
         self.take(dataclasses.replace(before, tables=tuple(
             dataclasses.replace(one, table=mapped) if one.key == spec.key else one for one in before.tables
@@ -122,47 +126,29 @@ class SourceTables:
         return any(self.state(spec) is State.COPYING for spec in self.source.tables)
 
     def set(self, spec: SourceTableSpec, state: State, error: KuvaszError | None = None) -> None:
-        """Change a table's state; see `TableStates.set`."""
-        self._states.set(spec.identifier, self.name(spec), state, error)
+        """Change a table's state; see `TableStates.set`. One that followed holds its source from that moment on."""
+        self._states.set(spec.identifier, self.name(spec), state, error, hold=lambda: self.hold(spec))
 
     def resync(self, spec: SourceTableSpec, *, is_due: bool, is_repair: bool = False) -> None:
         """Note whether a table is to be copied again; see `TableStates.resync`."""
         self._states.resync(spec.identifier, self.name(spec), is_due=is_due, is_repair=is_repair)
 
-    def miss_rows(self, spec: SourceTableSpec) -> None:
-        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there."""
-        if self.position(spec) is not None and not self.look(spec).is_resync_due:
-            self.resync(spec, is_due=True, is_repair=True)
-
     def note(self, spec: SourceTableSpec, **facts: float) -> None:
         """Note facts of a table; see `TableStates.note`."""
         self._states.note(spec.identifier, self.name(spec), **facts)
 
-    def retry_at(self, spec: SourceTableSpec, at: float) -> None:
-        """Note when a table is tried again, monotonic seconds."""
-        self._states.retry_at(spec.identifier, self.name(spec), at)
-
-    def hold(self, spec: SourceTableSpec) -> None:
-        """Have nothing beyond this place of the stream confirmed."""
-        self._progress.hold(self.name(spec), spec.identifier)
+    def hold(self, spec: SourceTableSpec) -> int:
+        """Have nothing beyond this place of the stream confirmed; see `Progress.hold`."""
+        return self._progress.hold(self.name(spec), spec.identifier)
 
     def release(self, spec: SourceTableSpec) -> None:
-        """Undo `hold`."""
+        """Undo all holds of a table."""
         self._progress.release(self.name(spec), spec.identifier)
 
-    def fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        """Put a table into error, or have it wait for a person; the same error again is not logged."""
-        told = self._told.get(spec.key)
-        self._told[spec.key] = str(error)
-        self.set(spec, State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR, error)
-        if told != str(error):
-            _log.error("a table stops", extra={
-                "event": "table_failed", "source": self.source.name, "table": spec.identifier,
-                "error": str(error)})  # fmt: skip
-
-    def mended(self, spec: SourceTableSpec) -> None:
-        """Forget a table's error: should it come again, that is news."""
-        self._told.pop(spec.key, None)
+    def release_following(self, spec: SourceTableSpec, hold: int) -> bool:
+        """Undo a hold if the table follows the stream, and return whether it does; see `TableStates.release`."""
+        name, target = self.name(spec), spec.identifier
+        return self._states.release(target, name, lambda: self._progress.release(name, target, hold))
 
 
 __all__ = ["SourceTables"]

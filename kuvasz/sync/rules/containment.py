@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import LakeError, TableError
+from kuvasz.errors import LakeError, TableError, place_of, retry_of
+from kuvasz.events import Event, EventLog
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 def unforeseen(source: str, spec: SourceTableSpec, error: Exception, *, is_ending: bool) -> TableError:
@@ -22,14 +21,13 @@ def unforeseen(source: str, spec: SourceTableSpec, error: Exception, *, is_endin
     Raises:
         LakeError: It ends, and that explains it.
     """
-    place = f"source {source}, table {spec.table}"
+    place = place_of(source, spec.table)
     if is_ending:
         message = f"{place}: kuvasz ends while a table is looked at: {error}"
         raise LakeError(message, hint="nothing is lost: the next start looks at it again") from error
-    _log.exception("a table cannot be looked at", extra={
-        "event": "table_unforeseen", "source": source, "table": spec.identifier, "error": str(error)})  # fmt: skip
+    _log.tell(Event.TABLE_UNFORESEEN, source=source, table=spec.identifier, error=str(error))
     message = f"{place}: kuvasz cannot make out its columns: {type(error).__name__}: {str(error)[:200]}"
-    hint = f"this is a mistake in kuvasz: report it with the log; kuvasz retry --table {spec.identifier} tries again"
+    hint = f"this is a mistake in kuvasz: report it with the log; {retry_of(spec.identifier)} tries again"
     return TableError(message, hint=hint)
 
 

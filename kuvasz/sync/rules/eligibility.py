@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError
+from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError, place_of
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import redacted_key, why_not_taken, wrong_type
@@ -73,7 +73,7 @@ def checked(source: str, spec: SourceTableSpec, table: SourceTable | None) -> So
         RowsUnlogged: And rows that changed meanwhile have to be looked for.
     """
     if (unfit := why_unfit(spec, table)) is not None:
-        message = unfit.sentence(f"source {source}, table {spec.table}")
+        message = unfit.sentence(place_of(source, spec.table))
         if unfit.option:
             raise OptionRefused(message, hint=unfit.hint, option=unfit.option)
         kind = SchemaError if table is None or table.is_logged else RowsUnlogged

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
-from kuvasz.errors import RESYNC_HINT, SourceReplaced
+from kuvasz.errors import RESYNC_HINT, SourceReplaced, place_of
 from kuvasz.model import SourcePosition
 
 
@@ -25,7 +25,7 @@ def stranger(source: str, system_id: str, positions: Iterable[tuple[str, SourceP
     for target, position in positions:
         if position.system_id and position.system_id != system_id:
             return SourceReplaced(
-                f"source {source}: cluster {system_id} answers, but table {target} holds rows of cluster"
+                f"{place_of(source)}: cluster {system_id} answers, but table {target} holds rows of cluster"
                 f" {position.system_id}",
                 hint=f"check the url; if the cluster was replaced: {RESYNC_HINT}",
             )

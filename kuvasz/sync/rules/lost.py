@@ -11,7 +11,7 @@ import enum
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost
+from kuvasz.errors import ChangesLost, place_of, resync_of, retry_of
 from kuvasz.model import TableType
 from kuvasz.ports import Gap
 
@@ -39,10 +39,10 @@ def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> 
     if kind in {TableType.CLONE, TableType.HISTORY}:
         return GapRemedy.COMPARE
     if not is_accepted:
-        message = f"source {source}, table {spec.table}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"
+        message = f"{place_of(source, spec.table)}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"
         message += f" table of type {kind} cannot be compared with its source"
-        hint = f"kuvasz retry --table {spec.identifier} goes on with the gap, which the table remembers;"
-        hint += f" kuvasz resync --table {spec.identifier} copies it again in place of all rows it has"
+        hint = f"{retry_of(spec.identifier)} goes on with the gap, which the table remembers;"
+        hint += f" {resync_of(spec.identifier)} copies it again in place of all rows it has"
         raise ChangesLost(message, hint=hint)
     return GapRemedy.ACCEPT
 

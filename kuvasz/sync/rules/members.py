@@ -4,22 +4,32 @@ A member is known by its OID, which outlives a new name, and towards the lake it
 (`names.member_name`): with its own position, columns, copy, errors and files. So a newcomer is what any table is that
 is added while the stream runs, and nothing of one member touches another.
 
-The lake remembers, per source, the name under which each member's rows came (`Lake.remember_parts`): a table that was
-dropped and created again has the same name and another OID, and must not be put beside its earlier rows.
+The lake remembers, per source, the name under which each member's rows came (`SourceNotes.remember_partitions`): a
+table that was dropped and created again has the same name and another OID, and must not be put beside its earlier
+rows.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.source.catalog import members
 
 
-def found(source: Source, connection: Any) -> Source:  # noqa: ANN401 (psycopg's)
+def found(
+    source: Source,
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    others: Collection[int] = (),
+) -> Source:
     """Return a source of the map with each collapse replaced by the tables it takes in now.
+
+    Args:
+        source: Of the map.
+        connection: To it.
+        others: OIDs of tables whose rows entries of their own have, whatever they are called now.
 
     Raises:
         SourceError: The catalog cannot be read.
@@ -27,20 +37,22 @@ def found(source: Source, connection: Any) -> Source:  # noqa: ANN401 (psycopg's
     collapses = [spec for spec in source.tables if spec.is_collapse]
     if not collapses:
         return source
-    return expanded(source, members.load(connection, {spec.table.schema for spec in collapses}))
+    return expanded(source, members.load(connection, {spec.table.schema for spec in collapses}), others)
 
 
-def expanded(source: Source, candidates: Iterable[members.Candidate]) -> Source:
+def expanded(source: Source, candidates: Iterable[members.Candidate], others: Collection[int] = ()) -> Source:
     """Return a source of the map with each collapse replaced by those of the candidates it takes in. Pure.
 
-    A partition comes with what it is a partition of, if the map takes that in.
+    A partition comes with what it is a partition of, if the map takes that in. A table that an entry of its own
+    follows (`others`) stays that entry's when it gets a name that a collapse takes in.
     """
     candidates = list(candidates)
     taken = {one.oid: spec for one in candidates if (spec := source.find(one.table)) is not None}
     specs: dict[str, list[SourceTableSpec]] = {}
+    above = taken.keys() | set(others)
     for one in candidates:
         spec = taken.get(one.oid)
-        if spec is not None and spec.is_collapse and taken.keys().isdisjoint(one.ancestors):
+        if spec is not None and spec.is_collapse and one.oid not in others and above.isdisjoint(one.ancestors):
             specs.setdefault(spec.identifier, []).append(spec.of_member(one.table, one.oid))
     tables = [
         member

@@ -1,6 +1,6 @@
 """What a target remembers of the partitions of a source's table, and what a later look makes of it. Pure.
 
-The lake keeps a set of texts (`Lake.remember_parts`), one for each fact:
+The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each fact:
 
 - ``16401:733 16410:740 =16410 public.events_1``: a partition as it hung in its tree (`partitions.Partition.links`),
   the file that it had (its relfilenode), and its name. What an earlier version wrote has the links alone.
@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from kuvasz.config.model import PartitionRemoved
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, TableError
+from kuvasz.errors import ChangesLost, TableError, place_of, resync_of, retry_of
 from kuvasz.model import TableType
 from kuvasz.source.catalog.partitions import Partition
 
@@ -280,10 +280,10 @@ def needs_comparison(
     Raises:
         TableError: A person has to say what is to be done.
     """
-    place, target = f"source {source}, table {spec.table}: {change}", spec.identifier
-    resync = f"kuvasz resync --table {target}"
+    place, target = f"{place_of(source, spec.table)}: {change}", spec.identifier
+    resync = resync_of(target)
     if spec.config.type is TableType.CHANGELOG and change.emptied and not is_accepted:
-        hint = f"kuvasz retry --table {target} goes on without a row that says so; to have one, map the partitions"
+        hint = f"{retry_of(target)} goes on without a row that says so; to have one, map the partitions"
         raise ChangesLost(f"{place}, which the stream does not carry", hint=f"{hint} by `partitions_regex`")
     if spec.config.type not in {TableType.CLONE, TableType.HISTORY}:
         if change.attached or change.astray:

@@ -33,8 +33,11 @@ class Targets:
     def bind(self, source: str, spec: SourceTableSpec, oid: int) -> None:
         """Have the changes of the table with this OID go to an entry's target, whatever the table is called.
 
-        From then on no other table does so for having the name that the map says.
+        From then on no other table does so for having the name that the map says; others are members as well.
         """
+        if spec.member:
+            self._by_oid[source, oid] = spec
+            return
         key = source, spec.identifier
         before = self._oids.get(key)
         if before == oid:
@@ -43,6 +46,12 @@ class Targets:
         self._by_oid[source, oid] = spec
         if before is not None and self.is_bound(source, spec, before):  # else another entry has that table by now
             del self._by_oid[source, before]
+
+    def unbind(self, source: str, target: str, oid: int) -> None:
+        """Let go of a member: its changes go to the target as long as its name is taken in, and no longer."""
+        bound = self._by_oid.get((source, oid))
+        if bound is not None and bound.member and bound.identifier == target:
+            del self._by_oid[source, oid]
 
     def is_bound(self, source: str, spec: SourceTableSpec, oid: int) -> bool:
         """Whether the changes of the table with this OID go to an entry's target."""
@@ -57,7 +66,8 @@ class Targets:
         spec = self._spec(source, relation)
         if spec is None:
             return None
-        return spec.identifier, names.member_name(source, str(relation.oid) if spec.is_collapse else "")
+        is_one_of_many = spec.is_collapse or spec.member
+        return spec.identifier, names.member_name(source, str(relation.oid) if is_one_of_many else "")
 
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,8 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.backoff import FIRST_S, Backoff
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, TableError
+from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, StateError, TableError, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.model import Seen, SourcePosition
 from kuvasz.source import conninfo, slots, snapshot
 from kuvasz.source.catalog import introspect, partitions
@@ -25,16 +26,19 @@ from kuvasz.source.catalog.look import as_seen
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.lifetime import ended
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.context.source_threads import Turn
 from kuvasz.sync.rules import eligibility, lost
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_plan import copy_ranges
 from kuvasz.sync.rules.targets import feed_of, narrowed
+from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
-from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of, tell
+from kuvasz.sync.watch.schema_watch import publications_of, tell
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
@@ -50,7 +54,7 @@ class Copies:
     Args:
         context: Of the source.
         slot: Makes snapshots for single tables.
-        watch: Told what a snapshot has.
+        looks: Told what a snapshot has.
         approvals: What a person has agreed to.
         notes: What the lake remembers of partitions.
         look: Looks at a table anew; in threads.
@@ -61,7 +65,7 @@ class Copies:
         self,
         context: SourceContext,
         slot: Slot,
-        watch: SchemaWatch,
+        looks: LastLooks,
         approvals: Approvals,
         notes: PartitionNotes,
         *,
@@ -69,13 +73,11 @@ class Copies:
         published: Callable[[SourceTableSpec], str],
     ) -> None:
         self._source = context.source
-        self._url = context.url
-        self._shared = context.shared
+        self._context = context
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
-        self._lifetime = context.lifetime
         self._slot = slot
-        self._watch = watch
+        self._looks = looks
         self._approvals = approvals
         self._notes = notes
         self._look = look
@@ -87,8 +89,10 @@ class Copies:
         Raises:
             SourceError: It has to be tried again; what is wrong with the table itself puts it into error.
         """
-        async with self._shared.copies:
-            await self._copy(spec, taken, system_id)
+        # As it was before the slot was created: nobody looks at a table again until the stream begins.
+        published = self._published(spec)
+        async with self._context.shared.copies:
+            await self._copy(spec, taken, system_id, published)
 
     async def beside(self, spec: SourceTableSpec, system_id: str) -> None:
         """Copy a table beside the running stream, with a snapshot of its own.
@@ -97,100 +101,183 @@ class Copies:
         """
         source_tables = self._source_tables
         backoff = Backoff(FIRST_S)
-        while source_tables.position(spec) is None and source_tables.state(spec) not in {State.PAUSED, State.ERROR}:
+        while self._is_due(spec):
+            # What is read of it later may be of a publication that it was taken out of and put into again since.
+            published = self._published(spec)
             try:
-                async with self._shared.copies:
+                # A snapshot waits for every transaction that writes at its server: others copy meanwhile.
+                async with Turn(self._context.shared.copies) as turn:
                     source_tables.hold(spec)
-                    with await asyncio.to_thread(self._slot.snapshot, spec) as taken:
-                        await self._copy(spec, taken, system_id)
+                    with await self._snapshot(spec, turn) as taken:
+                        if self._is_due(spec) and self._published(spec) == published:
+                            await self._copy(spec, taken, system_id, published)
             except SourceError as error:
-                _log.warning("a copy failed and is tried again", extra={
-                    "event": "copy_retry", "source": source_tables.name(spec), "table": str(spec.table),
-                    "error": str(error)})  # fmt: skip
+                _log.tell(Event.COPY_RETRY, source=source_tables.name(spec), table=str(spec.table), error=str(error))
                 wait = backoff.next_s()
-                source_tables.retry_at(spec, time.monotonic() + wait)
+                source_tables.note(spec, retry_at=time.monotonic() + wait)
                 await asyncio.sleep(wait)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
-                    await asyncio.to_thread(self._look, spec)
-        if source_tables.position(spec) is None:
+                    await self._context.ask(self._look, spec)
+        if source_tables.position(spec) is None and not await self._context.ask(self._may_have_rows, spec):
             source_tables.release(spec)
 
-    async def _copy(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
-        if self._lifetime.is_ending:
-            raise SourceError(f"source {self._source.name}: stopped while copying")
+    def _is_due(self, spec: SourceTableSpec) -> bool:
+        """Whether a table lacks its rows, and nothing says that it is not to be copied now."""
+        source_tables = self._source_tables
+        return source_tables.position(spec) is None and source_tables.state(spec) not in {State.PAUSED, State.ERROR}
+
+    async def _snapshot(self, spec: SourceTableSpec, turn: Turn) -> slots.ExportedSnapshot:
+        """Return a snapshot when it is this table's turn to be copied."""
+        async with self._context.snapshots:
+            taken = await self._context.ask(self._slot.snapshot, spec)
+            try:
+                await turn.keep()
+            except BaseException:
+                taken.close()
+                raise
+            return taken
+
+    async def _copy(
+        self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, published: str
+    ) -> None:
+        """Copy a table.
+
+        Args:
+            spec: The table.
+            taken: What is copied.
+            system_id: Of the source's cluster.
+            published: By which catalog rows the table was published before the snapshot was taken.
+        """
+        if self._context.lifetime.is_ending:
+            raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
         self._source_tables.set(spec, State.COPYING)
         abandoned = threading.Event()
-        copying = asyncio.get_running_loop().run_in_executor(None, self._copy_now, spec, taken, system_id, abandoned)
+        copying = asyncio.get_running_loop().run_in_executor(
+            None, self._copy_now, spec, taken, system_id, published, abandoned
+        )  # fmt: skip
         try:
             await asyncio.shield(copying)
         except asyncio.CancelledError:
             # A thread cannot be cancelled: were it left alone, it might replace rows that are newer by then.
             abandoned.set()
-            await asyncio.wait([copying])
-            copying.exception()
+            await ended(copying)
             raise
         except (TableError, InternalError) as error:
-            self._source_tables.fail(spec, error)
+            self._context.troubles.fail(spec, error)
         except LakeError as error:
             raise SourceError(error.message, hint=error.hint) from error
         except KuvaszError:
             raise
         except Exception as error:
-            if self._lifetime.is_ending:  # the lake may have been closed under it
-                raise SourceError(f"source {self._source.name}: stopped while copying") from error
-            self._source_tables.fail(spec, unforeseen(self._source.name, spec, error, is_ending=False))
+            if self._context.lifetime.is_ending:  # the lake may have been closed under it
+                raise SourceError(f"{place_of(self._source.name)}: stopped while copying") from error
+            self._context.troubles.fail(spec, unforeseen(self._source.name, spec, error, is_ending=False))
 
     # In threads
 
+    def _may_have_rows(self, spec: SourceTableSpec) -> bool:
+        """Whether the lake may have a copy of a table, from where its stream would have to go on.
+
+        A commit whose answer was lost may have landed, and what was known before does not tell.
+        """
+        try:
+            return self._source_tables.name(spec) in self._lake.stored(spec.identifier)
+        except LakeError:
+            return True
+
     def _copy_now(
-        self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, abandoned: threading.Event
+        self,
+        spec: SourceTableSpec,
+        taken: slots.ExportedSnapshot,
+        system_id: str,
+        published: str,
+        abandoned: threading.Event,
     ) -> None:
-        plain = taken.pinned(conninfo.conninfo(self._url))
-        table = self._seen(spec, plain, taken)
+        if not self._slot.is_of_now(taken):
+            raise self._other_server()
+        plain = taken.pinned(conninfo.conninfo(self._context.url))
+        table, names = self._seen(spec, plain, taken)
         ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         begin = time.monotonic()
         self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
-        progress = self._progress(spec, len(ranges), abandoned)
+        progress = self._progress(spec, len(ranges), abandoned, taken)
         position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
-            published=self._published(spec),
+            published=published, started_us=taken.started_us,
         )  # fmt: skip
+        on_read = functools.partial(names.check, plain)
         if not self._needs_copy(spec):
-            self._repair(spec, table, ranges, position, progress)
+            self._repair(spec, table, ranges, position, progress, on_read)
+            self._take_back(spec, taken, to_repair=True)
             return
-        receipt = self._lake.copy(feed_of(self._source, spec), table.relation, ranges, position, progress)
+        feed = feed_of(self._source, spec)
+        receipt = self._lake.copy(feed, table.relation, ranges, position, progress, on_read=on_read)
+        self._take_back(spec, taken, to_repair=False)
         self._source_tables.note(spec, copies=1)
-        _log.info("table copied", extra={
-            "event": "copied", "source": self._source.name, "table": spec.identifier, "rows": receipt.rows,
-            "seconds": round(time.monotonic() - begin, 3), "lsn": lsn.render(taken.consistent_point)})  # fmt: skip
+        _log.tell(
+            Event.COPIED,
+            source=self._source.name,
+            table=spec.identifier,
+            rows=receipt.rows,
+            seconds=round(time.monotonic() - begin, 3),
+            lsn=lsn.render(taken.consistent_point),
+        )
 
-    def _seen(self, spec: SourceTableSpec, plain: str, taken: slots.ExportedSnapshot) -> SourceTable:
-        """Return the table as the snapshot has it, with the columns that the map takes."""
+    def _seen(
+        self, spec: SourceTableSpec, plain: str, taken: slots.ExportedSnapshot
+    ) -> tuple[SourceTable, snapshot.Names]:
+        """Return the table as the snapshot has it, with the columns that the map takes, and all names in it."""
         with snapshot.session(plain, taken.snapshot_name) as connection:
             failpoints.hit("snapshot_taken", SourceError)
             found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
             parts, horizon = _partitions_of(connection, found)
-        if found is not None:
-            found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
-        now = eligibility.checked(self._source.name, spec, found)
+            if found is not None:
+                found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
+            now = eligibility.checked(self._source.name, spec, found)
+            names = snapshot.Names.of(connection, now)
         self._follow(spec, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
             self._notes.copied(spec, parts, horizon, taken.consistent_point)
-        return dataclasses.replace(now, relation=narrowed(spec, now.relation))
+        return dataclasses.replace(now, relation=narrowed(spec, now.relation)), names
 
     def _follow(self, spec: SourceTableSpec, now: SourceTable, at: int) -> None:
         """Have the lake follow what the snapshot shows: the last look may have failed before it did."""
         done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._source, spec), now.relation)
         tell(self._source, spec, done, at)
-        self._watch.begin([(spec, now)], at)
+        self._looks.begin([(spec, now)], at)
 
-    def _progress(self, spec: SourceTableSpec, total: int, abandoned: threading.Event) -> OnProgress:
+    def _take_back(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, *, to_repair: bool) -> None:
+        """Have a table copied again whose source was started anew, or changed over, before its copy was committed.
+
+        The stream had been compared without it, and nothing says whether the new server has what it was read from.
+        Should the process end here, the next comparison asks for a proof.
+
+        Raises:
+            SourceError: It did: the table is copied again.
+        """
+        if self._slot.is_of_now(taken):
+            return
+        try:
+            self._source_tables.resync(spec, is_due=True, is_repair=to_repair)
+        except StateError as error:
+            raise SourceError(error.message, hint=error.hint) from error
+        raise self._other_server()
+
+    def _other_server(self) -> SourceError:
+        message = f"{place_of(self._source.name)}: its server was started anew, or another took over"
+        return SourceError(f"{message}, while a table was copied", hint="it is copied again by itself")
+
+    def _progress(
+        self, spec: SourceTableSpec, total: int, abandoned: threading.Event, taken: slots.ExportedSnapshot
+    ) -> OnProgress:
         def progress(done: int, rows: int) -> None:
             self._source_tables.note(spec, copy_done=done, copied_rows=rows)
-            self._shared.on_copy(self._source.name, spec.identifier, done, total, rows)
-            if self._lifetime.is_ending or abandoned.is_set():
-                raise SourceError(f"source {self._source.name}: stopped while copying")
+            self._context.shared.on_copy(self._source.name, spec.identifier, done, total, rows)
+            if self._context.lifetime.is_ending or abandoned.is_set():
+                raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
+            if not self._slot.is_of_now(taken):
+                raise self._other_server()
 
         return progress
 
@@ -200,7 +287,7 @@ class Copies:
         Raises:
             ChangesLost: A person has to say how it goes on.
         """
-        gap = self._lake.gap(spec.identifier, self._source_tables.name(spec))
+        gap = self._lake.notes.gap(spec.identifier, self._source_tables.name(spec))
         if gap is None:
             return True
         lost.cure(self._source.name, spec, gap, is_accepted=self._approvals.is_gap_accepted(spec))
@@ -213,6 +300,7 @@ class Copies:
         ranges: Sequence[snapshot.CopyRange],
         position: SourcePosition,
         progress: OnProgress,
+        on_read: Callable[[], None],
     ) -> None:
         feed = feed_of(self._source, spec)
 
@@ -221,11 +309,18 @@ class Copies:
             self._source_tables.note(spec, copy_total=total)
             progress(done, 0)
 
-        receipt = self._lake.repair(feed, table.relation, ranges, position, tell, at_us=position.taken_us)
+        receipt = self._lake.repair(
+            feed, table.relation, ranges, position, tell, at_us=position.taken_us, on_read=on_read
+        )  # fmt: skip
         self._approvals.closed(spec)
-        _log.info("a gap is closed", extra={
-            "event": "repaired", "source": feed.source, "table": feed.target, "keys": receipt.rows,
-            "snapshot": receipt.snapshot_id, "lsn": lsn.render(position.lsn)})  # fmt: skip
+        _log.tell(
+            Event.REPAIRED,
+            source=feed.source,
+            table=feed.target,
+            keys=receipt.rows,
+            snapshot=receipt.snapshot_id,
+            lsn=lsn.render(position.lsn),
+        )
 
 
 def _partitions_of(

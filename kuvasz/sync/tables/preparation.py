@@ -5,7 +5,6 @@ Called in threads, never on the event loop.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from kuvasz.config import names
@@ -19,10 +18,11 @@ from kuvasz.errors import (
     ParkedLost,
     RowsUnlogged,
     SchemaError,
-    SchemaHeld,
     TableError,
     TableStuck,
+    place_of,
 )
+from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
@@ -31,12 +31,12 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.targets import feed_of
-from kuvasz.sync.tables.parked_tables import ParkedTables
 from kuvasz.sync.tables.recopy import PositionReset
+from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.schema_watch import tell
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class Preparation:
@@ -46,7 +46,7 @@ class Preparation:
         context: Of the source.
         approvals: What a person has agreed to.
         members: Those of the source's collapses.
-        parking: Knows what is parked.
+        logs: What is parked.
         resets: Has tables copied again.
     """
 
@@ -55,16 +55,17 @@ class Preparation:
         context: SourceContext,
         approvals: Approvals,
         members: MemberWatch,
-        parking: ParkedTables,
+        logs: SourceLogs,
         resets: PositionReset,
     ) -> None:
         self._context = context
         self._map = context.source
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
+        self._troubles = context.troubles
         self._approvals = approvals
         self._members = members
-        self._parking = parking
+        self._logs = logs
         self._resets = resets
         # By `SourceTableSpec.key`.
         self.unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
@@ -85,7 +86,7 @@ class Preparation:
         except TableError:  # `prepare` says why
             self._unprepared.add(spec.key)
             return 0
-        known = self._lake.columns(spec.identifier, self._source_tables.name(spec)) if is_there else None
+        known = self._lake.notes.columns(spec.identifier, self._source_tables.name(spec)) if is_there else None
         return 0 if known is None else known.oid
 
     def sharing(self, spec: SourceTableSpec, table: SourceTable) -> list[SourceTableSpec]:
@@ -95,7 +96,7 @@ class Preparation:
         found = []
         for other in self._source_tables.source.tables:
             if other.key != spec.key and not other.member and not other.is_collapse:
-                known = self._lake.columns(other.identifier, self._source_tables.name(other))
+                known = self._lake.notes.columns(other.identifier, self._source_tables.name(other))
                 if known is not None and known.oid == table.relation.oid:
                     found.append(other)
         return found
@@ -111,7 +112,7 @@ class Preparation:
         for other in self.sharing(spec, table):
             if other.table == spec.table:
                 message = (
-                    f"source {self._map.name}, table {spec.table}: its rows go to {other.identifier},"
+                    f"{place_of(self._map.name, spec.table)}: its rows go to {other.identifier},"
                     f" which follows it under its new name"
                 )
                 hint = f"take the entry of {other.identifier} or that of {spec.identifier} out of the map"
@@ -133,10 +134,11 @@ class Preparation:
             self._check_map(spec, error)
             self.unfit.add(spec.key)
             if isinstance(error, RowsUnlogged):
-                self._source_tables.miss_rows(spec)
+                self._troubles.miss_rows(spec)
             known = self._source_tables.look(spec).error
             # Whoever saw it go knows more of it: that it was renamed, and to what.
-            self.refuse(spec, known if spec.table not in found and isinstance(known, SchemaError) else error)
+            is_known = spec.table not in found and isinstance(known, SchemaError)
+            self._troubles.refuse(spec, known if is_known and known is not None else error)
             return None
         self.unfit.discard(spec.key)
         return table
@@ -157,7 +159,7 @@ class Preparation:
         try:
             self._refuse_shared(spec, table)
             if source_tables.look(spec).is_resync_due and not source_tables.is_paused(spec):
-                known = lake.columns(spec.identifier, source_tables.name(spec)) if self.attach(spec) else None
+                known = lake.notes.columns(spec.identifier, source_tables.name(spec)) if self.attach(spec) else None
                 is_other = known is not None and known.oid != table.relation.oid
                 self._resets.forget(spec, is_other=is_other)
             try:
@@ -166,28 +168,27 @@ class Preparation:
                 self._mend_rewound(spec, error)
                 done = lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
             tell(self._map, spec, done, at)
-            if not spec.member:
-                self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
+            self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
             self._admit(spec)
         except (TableError, TableStuck) as error:
             self._check_map(spec, error)
             self._unprepared.add(spec.key)
-            self.refuse(spec, error)
+            self._troubles.refuse(spec, error)
             return False
         except KuvaszError:
             raise
         except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
             contained = unforeseen(self._map.name, spec, error, is_ending=self._context.lifetime.is_ending)
             self._unprepared.add(spec.key)
-            self.refuse(spec, contained)
+            self._troubles.refuse(spec, contained)
             return False
         self._unprepared.discard(spec.key)
         self._approvals.followed(spec)
         if spec.member:
             try:
-                self._members.note(source_tables.source, spec)
+                self._members.note(spec)
             except SchemaError as error:
-                self.refuse(spec, error)
+                self._troubles.refuse(spec, error)
                 return False
         self._begin_anew(spec)
         return True
@@ -208,9 +209,7 @@ class Preparation:
         """
         if self._context.shared.on_lake_rewound is not OnLakeRewound.REPAIR or self._source_tables.is_paused(spec):
             raise error
-        _log.warning("a lake table was set back: it is compared with its source", extra={
-            "event": "lake_rewound_mended", "source": self._map.name, "table": spec.identifier,
-            "error": str(error)})  # fmt: skip
+        _log.tell(Event.LAKE_REWOUND_MENDED, source=self._map.name, table=spec.identifier, error=str(error))
         self._source_tables.resync(spec, is_due=True, is_repair=not spec.member)
         self._resets.forget(spec)
 
@@ -218,14 +217,12 @@ class Preparation:
         """Let go of what stopped a table before."""
         source_tables = self._source_tables
         if self._lake.failure(spec.identifier) is not None:
-            # The lake ignores what is written behind a failure: it must know that the table begins again, but not
-            # before the worker has taken notice, for all of its sources.
-            self._context.settle(spec.identifier)
-            self._lake.resume(spec.identifier)
+            # The lake ignores what is written behind a failure: it must know that the table begins again.
+            self._context.lifetime.complete(self._context.resume(spec.identifier))
         is_waiting = source_tables.is_paused(spec) and source_tables.position(spec) is None  # and may say why
         if source_tables.state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
             source_tables.set(spec, State.NEW)
-        source_tables.mended(spec)
+        self._troubles.mended(spec)
 
     def _admit(self, spec: SourceTableSpec) -> None:
         """Find what is parked of a table; have it copied again if that is gone and the map says so.
@@ -235,20 +232,12 @@ class Preparation:
         """
         try:
             if not spec.member:
-                self._parking.admit(spec)
+                self._logs.admit(spec)
         except ParkedLost as error:
             if self._map.on_slot_lost is not OnSlotLost.RESYNC or self._source_tables.is_paused(spec):
                 raise
-            _log.warning("parked changes were lost: the table is copied again", extra={
-                "event": "copied_again", "source": self._map.name, "table": spec.identifier,
-                "error": str(error)})  # fmt: skip
+            _log.tell(Event.COPIED_AGAIN_LOST, source=self._map.name, table=spec.identifier, error=str(error))
             self._resets.forget(spec)
-
-    def refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
-        self._source_tables.fail(spec, error)
-        if not isinstance(error, SchemaHeld) and not self._source_tables.is_paused(spec):
-            self._context.requests.send_later(spec)
 
 
 __all__ = ["Preparation"]

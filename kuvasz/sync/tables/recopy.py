@@ -5,17 +5,18 @@ Called in threads, never on the event loop.
 
 from __future__ import annotations
 
-import logging
+import functools
 from collections.abc import Callable
 
 from kuvasz import failpoints
 from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ParkedLost, SourceError, TableGone
+from kuvasz.errors import ParkedLost, SourceError, TableGone, place_of, resume_of
+from kuvasz.events import Event, EventLog
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class PositionReset:
@@ -56,8 +57,9 @@ class PositionReset:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in shared.states.sources_of(target):
                 if other != name and shared.states.is_streaming(target, other):
-                    shared.progress.hold(other, target)
-                    shared.states.set(target, other, State.ERROR, error)
+                    hold = functools.partial(shared.progress.hold, other, target)
+                    hold()
+                    shared.states.set(target, other, State.ERROR, error, hold=hold)
         self._drop_parked(target)
         failpoints.hit("position_forgotten", SourceError)
         source_tables.resync(spec, is_due=False)
@@ -86,17 +88,16 @@ class PositionReset:
         if self._shared.when_parked_full is WhenParkedFull.HOLD:
             return
         source_tables, target, name = self._source_tables, spec.identifier, self._source_tables.source.name
-        _log.warning("too many changes were parked: the table is copied again", extra={
-            "event": "copied_again", "source": name, "table": target})  # fmt: skip
+        _log.tell(Event.COPIED_AGAIN_FULL, source=name, table=target)
         # Members are not parked: the name of a table here is its source's.
         source_tables.resync(spec, is_due=True)
         self._context.settle(target)
         self.forget(spec)
         source_tables.release(spec)  # nothing but a copy brings it back
         if source_tables.is_paused(spec):
-            message = f"source {name}, table {spec.table}: its parked changes found no room and were dropped"
-            hint = f"it is copied again when it is resumed: kuvasz resume --table {target}"
-            source_tables.fail(spec, ParkedLost(message, hint=hint))
+            message = f"{place_of(name, spec.table)}: its parked changes found no room and were dropped"
+            hint = f"it is copied again when it is resumed: {resume_of(target)}"
+            self._context.troubles.fail(spec, ParkedLost(message, hint=hint))
         self._context.requests.send(target)
 
 

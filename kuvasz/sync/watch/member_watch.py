@@ -7,68 +7,62 @@ source's task, never on the event loop.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from typing import Any
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import SchemaError
-from kuvasz.ports import Lake
-from kuvasz.state.progress import Progress
-from kuvasz.state.tables import TableStates
+from kuvasz.errors import SchemaError, place_of
+from kuvasz.events import Event, EventLog
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import members
 
-_log = logging.getLogger(__name__)
+_log = EventLog(__name__)
 
 
 class MemberWatch:
     """The members of one source's collapses.
 
     Args:
-        source: From the map.
-        lake: Where their rows are.
-        states: Told who comes and goes.
-        progress: Let go for who is gone.
-        settle: Returns when nothing that has begun for a target is under way.
-        readmit: Has a table taken up, by its key.
+        context: Of the source.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        lake: Lake,
-        states: TableStates,
-        progress: Progress,
-        *,
-        settle: Callable[[str], None],
-        readmit: Callable[[str], None],
-    ) -> None:
-        self._map = source
-        self._lake = lake
-        self._states = states
-        self._progress = progress
-        self._settle = settle
-        self._readmit = readmit
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
+        self._map = context.source
+        self._lake = context.shared.lake
+        self._states = context.shared.states
+        self._progress = context.shared.progress
+        self._routes = context.shared.routes
+        self._source_tables = context.source_tables
         self._gone: set[tuple[str, str]] = set()  # (target, name)
-        self.has_any = any(spec.is_collapse for spec in source.tables)
+        self.has_any = any(spec.is_collapse for spec in self._map.tables)
 
-    def look(self, connection: Any) -> Source:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        """Return the source with the tables that its collapses take in now.
+    def refresh(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Take over which tables the collapses of the map take in now.
 
         Raises:
             SourceError: The catalog cannot be read.
         """
-        return members.found(self._map, connection)
+        source_tables = self._source_tables
+        before = source_tables.source
+        source_tables.take(members.found(self._map, connection, self._others()))
+        try:
+            self._take(before, source_tables.source)
+        except BaseException:
+            source_tables.source = before  # else the next look would find nothing new, and nobody take them up
+            raise
+        present = {spec.key for spec in source_tables.source.tables}
+        for key in [key for key in source_tables.tables if key not in present]:
+            source_tables.tables.pop(key, None)
 
-    def take(self, before: Source, now: Source, *, is_streaming: bool) -> None:
-        """Take over what a look has shown; the source was replaced by it already.
+    def _others(self) -> set[int]:
+        """Return the OIDs of the tables whose rows entries of their own have."""
+        plain = [spec for spec in self._map.tables if not spec.is_collapse]
+        known = [self._lake.notes.columns(spec.identifier, self._map.name_of(spec)) for spec in plain]
+        return {columns.oid for columns in known if columns is not None} - {0}
 
-        Args:
-            before: What the look before that returned.
-            now: What it returned.
-            is_streaming: Whoever is new is taken up at once; at a start all tables are.
-        """
+    def _take(self, before: Source, now: Source) -> None:
+        """Take over what a look has shown. Whoever is new is taken up at once; at a start all tables are."""
         seen = members.compare(before, now)
         for spec in seen.came:
             self._states.add(spec.identifier, now.name_of(spec), str(spec.table))
@@ -76,58 +70,58 @@ class MemberWatch:
         self._states.spread(now.name)
         for old, spec in seen.renamed:
             self._states.rename(spec.identifier, now.name_of(spec), str(spec.table))
-            self._tell("a table was renamed", spec, before=str(old.table))
+            self._tell(Event.MEMBER_RENAMED, spec, before=str(old.table))
             if now.name_of(spec) in self._lake.positions(spec.identifier):
-                self.note(now, spec)
-        if is_streaming:
+                self.note(spec)
+        if self._context.current.is_there:
             for spec in (*seen.came, *(spec for _, spec in seen.renamed)):
-                self._tell("a table is taken in", spec)
-                self._readmit(spec.key)
+                self._tell(Event.MEMBER_ADDED, spec)
+                self._context.requests.send(spec.key)
         for spec in seen.left:
-            self._tell("a table is gone; its rows stay in the lake", spec, logging.WARNING)
+            self._tell(Event.MEMBER_GONE, spec)
             self._gone.add((spec.identifier, now.name_of(spec)))
 
-    def forget_gone(self, now: Source) -> None:
-        """Let go of who is gone. Should one come back, it has missed changes: it has no position, and is copied.
-
-        Called after the source was replaced by `now`.
-        """
+    def forget_gone(self) -> None:
+        """Let go of who is gone. Should one come back, it has missed changes: it has no position, and is copied."""
+        now = self._source_tables.source
         mine = {(spec.identifier, now.name_of(spec)) for spec in now.tables}
         for target, name in self._gone:
+            self._routes.unbind(now.name, target, int(names.member_of(name)))
             self._states.remove(target, name)
             self._progress.release(name, target)  # each time: what was under way may have held again
         for target in {spec.identifier for spec in self._map.tables if spec.is_collapse}:
             for name in self._names(target, now):
                 if (target, name) not in mine:
-                    self._settle(target)  # else what is under way would be refused, and the target stop
+                    self._routes.unbind(now.name, target, int(names.member_of(name)))
+                    self._context.settle(target)  # else what is under way would be refused, and the target stop
                     self._lake.forget(target, name, is_gone=True)
 
     def _names(self, target: str, now: Source) -> list[str]:
         known = self._lake.positions(target)
         return [name for name in known if names.source_of(name) == now.name and names.member_of(name)]
 
-    def note(self, now: Source, spec: SourceTableSpec) -> None:
+    def note(self, spec: SourceTableSpec) -> None:
         """Have the lake remember the name under which a member's rows come; its target must be prepared.
 
         Raises:
             SchemaError: The lake has the rows of an earlier table of that name.
         """
-        known = members.remembered(self._lake.parts(spec.identifier, now.name) or ())
+        now = self._source_tables.source
+        known = members.remembered(self._lake.notes.partitions(spec.identifier, now.name) or ())
         present = {one.member for one in now.tables}
         earlier = [oid for oid, table in known.items() if table == str(spec.table) and oid not in present]
         if earlier and spec.member not in known:
             message = (
-                f"source {now.name}, table {spec.table}: it was dropped and created again, and {spec.identifier} has"
+                f"{place_of(now.name, spec.table)}: it was dropped and created again, and {spec.identifier} has"
                 " the rows of the earlier one"
             )
             hint = f"rename it to keep both, or drop the table {spec.identifier} from the lake: it is copied anew"
             raise SchemaError(message, hint=hint)
         known[spec.member] = str(spec.table)
-        self._lake.remember_parts(spec.identifier, now.name, members.rendered(known))
+        self._lake.notes.remember_partitions(spec.identifier, now.name, members.rendered(known))
 
-    def _tell(self, what: str, spec: SourceTableSpec, level: int = logging.INFO, **facts: str) -> None:
-        _log.log(level, what, extra={"event": "members_changed", "source": self._map.name, "table": str(spec.table),
-                                     "target": spec.identifier, **facts})  # fmt: skip
+    def _tell(self, event: Event, spec: SourceTableSpec, **facts: str) -> None:
+        _log.tell(event, source=self._map.name, table=str(spec.table), target=spec.identifier, **facts)
 
 
 __all__ = ["MemberWatch"]

@@ -28,7 +28,7 @@ class PartitionNotes:
 
     def known(self, spec: SourceTableSpec) -> KnownPartitions | None:
         """Return what is remembered of a table's partitions; None: nothing yet."""
-        texts = self._lake.parts(spec.identifier, self._source_tables.name(spec))
+        texts = self._lake.notes.partitions(spec.identifier, self._source_tables.name(spec))
         return None if texts is None else partition_memory.parse(texts)
 
     def looked(self, spec: SourceTableSpec, before: KnownPartitions | None, now: KnownPartitions) -> None:
@@ -109,7 +109,9 @@ class PartitionNotes:
                 self._store(spec, now)
 
     def _store(self, spec: SourceTableSpec, now: KnownPartitions) -> None:
-        self._lake.remember_parts(spec.identifier, self._source_tables.name(spec), partition_memory.render(now))
+        self._lake.notes.remember_partitions(
+            spec.identifier, self._source_tables.name(spec), partition_memory.render(now)
+        )
         self._oids[spec.key] = now.oids
 
 

@@ -10,7 +10,7 @@ from kuvasz.admin.metrics import HELP, Metrics
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
-from tests.unit.admin.snapshots import NOW, snapshot
+from tests.support.snapshots import NOW, snapshot
 
 DOCS = Path(__file__).parents[3] / "docs" / "operating.md"
 

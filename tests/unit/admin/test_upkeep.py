@@ -38,7 +38,7 @@ def test_what_is_not_known_has_no_sample() -> None:
 
 
 class _Failing:
-    def maintain(self, target: str, *, full: bool) -> Upkeep:
+    def run(self, target: str, *, full: bool) -> Upkeep:
         raise LakeError(f"{target}: the store is down", hint="wait")
 
 

@@ -9,7 +9,7 @@ from kuvasz.admin import views
 from kuvasz.errors import DecodeError
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State
-from tests.unit.admin.snapshots import CLOCK, NOW, SLOT, snapshot
+from tests.support.snapshots import CLOCK, NOW, SLOT, snapshot
 
 
 def test_status_of_a_good_day() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from kuvasz.config import effective, load
-from tests.unit.config.maps import loaded
+from tests.support.maps import loaded
 
 MAP = """\
 lake: {properties: {jdbc.password: catalog-pw, s3.endpoint: "http://s3"}}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.config import environment
-from tests.unit.config.maps import SHOP, faults, loaded, refusal
+from tests.support.maps import SHOP, faults, loaded, refusal
 
 
 def test_every_option_of_a_section_has_a_variable() -> None:

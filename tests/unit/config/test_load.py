@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuvasz.config import load
+from kuvasz.config import effective, load
 from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, UrlConfig
 from kuvasz.errors import ConfigError
-from tests.unit.config.maps import SHOP, faults, loaded, refusal
+from tests.support.maps import SHOP, faults, loaded, refusal
 
 
 def test_default_file_environment_and_flag_in_this_order(tmp_path: Path) -> None:
@@ -99,6 +99,20 @@ def test_a_file_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:
     assert refusal(tmp_path, text) == (
         "map.yaml:4:11: databases[0].urls[0].url: cannot read the file '/run/secrets/none': no such file or directory"
     )
+
+
+def test_what_a_property_has_from_outside_is_a_secret_unless_its_name_says_what_it_is(tmp_path: Path) -> None:
+    text = (
+        "lake: {properties: {x.odd: '${ODD}', y.odd: '${NONE:-Written1}', z.odd: Written2,"
+        " client.region: '${REGION}'}}\n"
+        "spark: {conf: {spark.odd: '${MORE}', spark.executor.memory: '${SIZE}'}}\n" + SHOP
+    )
+    environ = {"ODD": "Hidden1", "MORE": "Hidden2", "REGION": "eu-west-1", "SIZE": "4g"}
+    result = loaded(tmp_path, text, environ)
+    assert result.secrets == {"geheim", "Hidden1", "Hidden2", "Written1"}
+    shown = effective.yaml(result)
+    assert not [secret for secret in result.secrets if secret in shown]
+    assert [text for text in ("Written2", "eu-west-1", "4g") if text not in shown] == []
 
 
 def test_secrets_are_known_and_nothing_shows_them(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pickle
 from pathlib import Path
 
 import pydantic
 import pytest
 
-import kuvasz
 from kuvasz.config import reference
 from kuvasz.config.model import (
     Config,
@@ -19,6 +19,7 @@ from kuvasz.config.model import (
     TableConfig,
 )
 from kuvasz.model import TableType
+from tests.support.source_code import PACKAGE, files, tree
 
 SHOP = {
     "database": "shop",
@@ -137,7 +138,6 @@ def test_maintenance_is_switched_by_a_word(given: object, is_on: bool) -> None:
 
 # Every option is read by something: one that nobody reads would silently do nothing.
 
-PACKAGE = Path(kuvasz.__file__).parent
 MODEL = PACKAGE / "config" / "model.py"
 
 OPTIONS = [(model, option) for model in dict.fromkeys(reference.TABLES.values()) for option in model.model_fields]
@@ -160,10 +160,10 @@ RESOLVED = {
 SECTIONS = {"config", *reference.SECTIONS}
 
 
-def reads(path: Path, of: set[str] | None = None) -> set[str]:
+def reads(file: Path, of: set[str] | None = None) -> set[str]:
     """The attributes that a module reads, of objects with these names alone."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             name = getattr(node.value, "attr", getattr(node.value, "id", "")).lstrip("_")
             if of is None or name in of:
@@ -171,10 +171,10 @@ def reads(path: Path, of: set[str] | None = None) -> set[str]:
     return found
 
 
+@functools.cache
 def properties(model: type[Section]) -> dict[str, set[str]]:
     """The properties and methods of a section -> the attributes of it that they read."""
-    tree = ast.parse(MODEL.read_text(encoding="utf-8"))
-    (section,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == model.__name__]
+    (section,) = [node for node in tree(MODEL).body if isinstance(node, ast.ClassDef) and node.name == model.__name__]
     return {
         member.name: {
             node.attr for node in ast.walk(member)
@@ -187,8 +187,8 @@ def properties(model: type[Section]) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def outside() -> set[str]:
     """What is read outside of the configuration's own package."""
-    modules = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "config"]
-    return set().union(*(reads(path, SECTIONS) for path in modules))
+    modules = [file for file in files() if file.parent != PACKAGE / "config"]
+    return set().union(*(reads(file, SECTIONS) for file in modules))
 
 
 @pytest.mark.parametrize(("model", "option"), OPTIONS, ids=lambda value: getattr(value, "__name__", value))

@@ -79,3 +79,8 @@ def test_long_names_are_told_apart_by_a_hash() -> None:
 @given(st.text(min_size=1), st.none() | st.text(min_size=1))
 def test_every_object_name_is_one_that_a_slot_may_have(database: str, sid: str | None) -> None:
     assert re.fullmatch(r"kuvasz_[a-z0-9_]{1,56}", names.object_name(database, sid))
+
+
+def test_a_table_is_called_as_the_lake_or_its_source_has_it() -> None:
+    assert names.called("shop.items", "public.goods") == {"shop.items", "items", "public.goods", "goods"}
+    assert names.called("shop.items", TableName(schema="crm", name="goods")) == {"shop.items", "items", "crm.goods"}

@@ -81,13 +81,16 @@ def test_a_file_that_cannot_be_read_is_named_with_its_place() -> None:
     "name",
     ["password", "jdbc.password", "s3.secret-access-key", "s3.access-key-id", "token", "credential",
      "client_secret", "adls.account-key", "EU_PW", "DB_PASS", "sas-token", "spark.hadoop.fs.s3a.secret.key",
-     "PGPASSWORD"],
+     "PGPASSWORD", "header.Authorization", "s3.sse.key", "adls.connection-string.shop", "io.encryption-key",
+     "kafka.sasl.jaas.config"],
 )  # fmt: skip
 def test_names_of_secrets_are_known(name: str) -> None:
     assert secrets.is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["uri", "s3.endpoint", "jdbc.user", "key", "compass", "warehouse", "client.region"])
+@pytest.mark.parametrize(
+    "name", ["uri", "s3.endpoint", "jdbc.user", "key", "compass", "warehouse", "client.region", "assess.key"]
+)
 def test_other_names_are_not(name: str) -> None:
     assert not secrets.is_secret_name(name)
 

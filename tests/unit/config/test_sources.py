@@ -7,7 +7,7 @@ import pytest
 from kuvasz.config import sources
 from kuvasz.config.model import OnSlotLost
 from kuvasz.model import TableName, TableType
-from tests.unit.config.maps import loaded
+from tests.support.maps import loaded
 
 MAP = """\
 lake: {namespace: lake}

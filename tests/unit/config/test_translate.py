@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.maps import SHOP, faults, refusal
+from tests.support.maps import SHOP, faults, refusal
 
 
 @pytest.mark.parametrize(

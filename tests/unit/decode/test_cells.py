@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kuvasz.decode.cells import UNCHANGED, byte_array, wide
-from tests.unit.decode import wires
+from tests.support import wires
 
 
 def test_bytes_are_seen_without_a_copy_and_read_only() -> None:

@@ -16,7 +16,7 @@ from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import DecodeError, InternalError
 from kuvasz.model import LakeType, ValueType
 from kuvasz.typemap import arrow_type
-from tests.unit.decode import wires
+from tests.support import wires
 
 #: All lists are taken apart before the first element is read, all grammar is checked before the first conversion:
 #: of several wrong values it need not be the first that is refused.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kuvasz.decode import copytext
 from kuvasz.decode.copytext import split_copy
 from kuvasz.errors import DecodeError
-from tests.unit.decode import wires
-from tests.unit.decode.wires import copy_line
+from tests.support import wires
+from tests.support.wires import copy_line
 
 #: Long enough to be passed in words, with something special anywhere.
 long_values = st.tuples(st.integers(0, 90), st.binary(max_size=3), st.integers(0, 30)).map(

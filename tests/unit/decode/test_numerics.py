@@ -10,8 +10,8 @@ import pytest
 from kuvasz.decode.columns import column
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.model import REAL_BITS
-from tests.unit.decode import wires
-from tests.unit.decode.wires import one_column
+from tests.support import wires
+from tests.support.wires import one_column
 
 
 def test_the_ends_of_the_integer_ranges_fit_and_their_neighbours_do_not() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kuvasz.decode.plain import value
 from kuvasz.decode.refusals import ValueRefused
-from tests.unit.decode import wires
+from tests.support import wires
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from kuvasz.decode import texts
 from kuvasz.decode.columns import column
 from kuvasz.decode.refusals import ValueRefused
-from tests.unit.decode import wires
-from tests.unit.decode.wires import one_column
+from tests.support import wires
+from tests.support.wires import one_column
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"a\x80"])

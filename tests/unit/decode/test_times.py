@@ -6,8 +6,8 @@ import pytest
 
 from kuvasz.decode.columns import column
 from kuvasz.decode.refusals import ValueRefused
-from tests.unit.decode import wires
-from tests.unit.decode.wires import one_column
+from tests.support import wires
+from tests.support.wires import one_column
 
 UTC = datetime.UTC
 

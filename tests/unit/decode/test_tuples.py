@@ -13,31 +13,29 @@ from kuvasz.decode import cells, tuples
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, NULL, OLD, UNCHANGED, UPDATE, fill_unchanged, split_changes
 from kuvasz.errors import DecodeError
 from kuvasz.model import Operations
-from tests.unit.decode import wires
-from tests.unit.decode.wires import joined, message
+from tests.support import wires
+from tests.support.wires import joined, message
 
 values = st.none() | st.binary(max_size=12)
 
 
-@st.composite
-def row_messages(draw: st.DrawFn, columns: int) -> tuple[str, list | None, list | None, str]:
+def _row_messages(columns: int) -> st.SearchStrategy[tuple[str, list | None, list | None, str]]:
     """Tag, new row, old row, tag of the old row."""
+    row = st.lists(values, min_size=columns, max_size=columns)
+    newer = st.lists(values | st.just(UNCHANGED), min_size=columns, max_size=columns)
+    none, old_tags = st.none(), st.sampled_from("KO")
+    return st.one_of(
+        st.tuples(st.just("I"), row, none, st.just("")),
+        st.tuples(st.just("U"), newer, none, st.just("")),
+        st.tuples(st.just("U"), newer, row, old_tags),
+        st.tuples(st.just("D"), none, row, old_tags),
+    )
 
-    def row(cell: st.SearchStrategy) -> list:
-        return draw(st.lists(cell, min_size=columns, max_size=columns))
 
-    tag = draw(st.sampled_from("IUD"))
-    if tag == "I":
-        return tag, row(values), None, ""
-    old_tag = draw(st.sampled_from("KO" if tag == "D" else ["", "K", "O"]))
-    old = row(values) if old_tag else None
-    return tag, row(values | st.just(UNCHANGED)) if tag == "U" else None, old, old_tag
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> tuple[int, list[tuple[str, list | None, list | None, str]]]:
-    columns = draw(st.integers(0, 5))
-    return columns, draw(st.lists(row_messages(columns), max_size=12))
+#: Number of columns, and messages of rows with so many.
+batches = st.one_of(
+    *(st.tuples(st.just(columns), st.lists(_row_messages(columns), max_size=12)) for columns in range(6))
+)
 
 
 def cell(table: cells.Cells, column: int, row: int) -> bytes | int | None:
@@ -49,7 +47,7 @@ def row_of(table: cells.Cells, row: int) -> list[bytes | int | None]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(batch=batches())
+@given(batch=batches)
 def test_what_was_sent_is_what_is_found(batch) -> None:
     columns, rows = batch
     data, lengths = joined([message(*row) for row in rows])
@@ -65,7 +63,7 @@ def test_what_was_sent_is_what_is_found(batch) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(batch=batches(), data=st.data())
+@given(batch=batches, data=st.data())
 def test_broken_messages_raise_decode_errors_and_are_never_read_past(batch, data) -> None:
     columns, rows = batch
     raw, lengths = joined([message(*row) for row in rows])
@@ -161,7 +159,7 @@ def test_tags_are_those_of_the_protocol() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(batch=batches(), data=st.data())
+@given(batch=batches, data=st.data())
 def test_unchanged_cells_take_the_value_of_the_version_before(batch, data) -> None:
     columns, rows = batch
     previous = [data.draw(st.integers(-1, number - 1)) for number in range(len(rows))]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import psycopg
@@ -33,8 +34,10 @@ def test_a_relative_folder_is_taken_from_the_working_folder(tmp_path, monkeypatc
         assert (server.folder / "PG_VERSION").exists()
 
 
-def test_data_survives_a_crash_and_a_restart_on_the_same_port(tmp_path):
-    with EmbeddedPostgres(tmp_path / "data") as server:
+def test_data_survives_a_crash_and_a_restart_on_the_same_port(tmp_path, new_data):
+    server = EmbeddedPostgres(tmp_path / "data")
+    subprocess.run(["cp", "-a", new_data, server.folder], check=True)
+    with server:
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute("CREATE TABLE t AS SELECT 7 AS n")
             connection.execute("CHECKPOINT")
@@ -47,8 +50,9 @@ def test_data_survives_a_crash_and_a_restart_on_the_same_port(tmp_path):
             assert connection.execute("SELECT n FROM t").fetchall() == [(7,)]
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path):
+def test_a_server_that_cannot_start_says_why(tmp_path, new_data):
     server = EmbeddedPostgres(tmp_path / "data", settings={"no_such_setting": "1"})
+    subprocess.run(["cp", "-a", new_data, server.folder], check=True)
     with pytest.raises(RuntimeError, match="pg_ctl ended with 1"):
         server.start()
     server.remove()

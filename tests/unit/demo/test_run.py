@@ -85,18 +85,23 @@ def test_settings_come_from_the_environment_and_flags_win(monkeypatch):
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("wish", ["fails", "signal"])
-def test_servers_are_stopped_and_removed_when_kuvasz_fails_and_on_a_signal(tmp_path, wish):
+def test_servers_are_stopped_and_removed_when_kuvasz_fails_and_on_a_signal(tmp_path, wish, new_data):
     """The whole demo in a process of its own, with a stand-in for kuvasz that fails or waits."""
     stand_in = tmp_path / "stand_in.py"
     ending = "sys.exit(3)" if wish == "fails" else "time.sleep(100)"
     stand_in.write_text(f"import sys, time; open('is-running', 'w').close(); {ending}")
     program = (
-        "import contextlib, sys\n"
-        "from kuvasz.demo import run\n"
+        "import subprocess, sys\n"
+        "from kuvasz.demo import postgres, run\n"
         "original = run._kuvasz\n"
         f"run._kuvasz = lambda command: original([sys.executable, {str(stand_in)!r}])\n"
         "def no_lake(path): raise run.LakeError('no lake here')\n"
         "run._open_lake = no_lake\n"
+        "start = postgres.EmbeddedPostgres.start\n"
+        "def begin(server):\n"
+        f"    subprocess.run(['cp', '-a', {str(new_data)!r}, str(server.folder)], check=True)\n"
+        "    start(server)\n"
+        "postgres.EmbeddedPostgres.start = begin\n"
         "sys.exit(run.main([]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}

@@ -9,7 +9,8 @@ import pytest
 
 from kuvasz.evolve import known
 from kuvasz.evolve.changes import Change, ChangeKind, compare
-from tests.unit.evolve.tables import BIGINT, INT, NUMERIC, TEXT, VARCHAR, SourceTable, numeric
+from kuvasz.model import Uniqueness
+from tests.support.source_table import BIGINT, INT, NUMERIC, TEXT, VARCHAR, SourceTable, numeric
 
 
 def changes(make: Callable[[SourceTable], object], table: SourceTable | None = None) -> list[Change]:
@@ -49,6 +50,9 @@ def retyped(table: SourceTable, attnum: int, kind: object, typmod: int = -1, *, 
         (lambda t: t.alter(1, facts=("a", "b")), [], False),
         (lambda t: (t.add("c"), t.rewrite()), [(ChangeKind.ADD, "c")], True),
         (lambda t: (t.add("c"), t.drop(4)), [], False),
+        (lambda t: t.alter(2, missing="{7}"), [(ChangeKind.REWRITE, "n")], True),
+        (lambda t: t.rekey(), [(ChangeKind.REKEY, "id")], True),
+        (lambda t: (t.rekey(), retyped(t, 1, BIGINT)), [(ChangeKind.REKEY, "id"), (ChangeKind.RETYPE, "id")], True),
     ],
 )  # fmt: skip
 def test_changes(
@@ -157,3 +161,58 @@ def test_a_list_that_begins_with_the_copy_leaves_nothing_out() -> None:
     remembered = known.of(table.catalog(), {})
     listed(table, 2)
     assert compare(remembered, table.catalog()) == []
+
+
+def test_what_rows_from_before_a_column_show_is_the_same_until_they_are_rewritten() -> None:
+    table = SourceTable()
+    table.add("c", default="{5}")
+    before = known.of(table.catalog(), {})
+    other = dataclasses.replace(table.live[4], name="d", missing="{7}")
+    table.live[4] = other
+    kinds = [ChangeKind.RENAME, ChangeKind.REWRITE]
+    assert [change.kind for change in compare(before, table.catalog())] == kinds, "of another primary"
+    unknown = dataclasses.replace(before.columns[4], missing=None)
+    earlier = dataclasses.replace(before, columns={**before.columns, 4: unknown})
+    assert [change.kind for change in compare(earlier, table.catalog())] == [ChangeKind.RENAME], "nobody wrote it"
+    table.live[4] = dataclasses.replace(other, missing=None)
+    table.rewrite()
+    assert [change.kind for change in compare(before, table.catalog())] == [ChangeKind.RENAME], "as VACUUM FULL does"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        (Uniqueness(30, 20, 21), Uniqueness(30, 20, 22)),  # REINDEX, CLUSTER, VACUUM FULL, TRUNCATE
+        (Uniqueness(30, 20, 21), Uniqueness(30, 22, 22)),  # REINDEX CONCURRENTLY
+        (Uniqueness(30, 20, 21), Uniqueness(31, 22, 21)),  # ALTER TYPE that leaves the values
+        (Uniqueness(0, 20, 21), Uniqueness(31, 20, 21)),  # ADD CONSTRAINT … USING INDEX
+        (Uniqueness(30, 20, 0), Uniqueness(30, 20, 0)),  # of a partitioned table
+        (Uniqueness(), Uniqueness(30, 20, 21)),  # an earlier version of kuvasz did not write it
+        (Uniqueness(30, 20, 21), Uniqueness()),  # the map names the key
+    ],
+)
+def test_a_key_that_was_one_all_the_time_is_no_change(earlier: Uniqueness, now: Uniqueness) -> None:
+    def make(table: SourceTable) -> None:
+        table.uniqueness = now
+
+    table = SourceTable()
+    table.uniqueness = earlier
+    assert changes(make, table) == []
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        (Uniqueness(0, 20, 21), Uniqueness(0, 22, 23)),
+        (Uniqueness(30, 20, 0), Uniqueness(31, 22, 0)),
+        (Uniqueness(30, 20, 21), Uniqueness(31, 22, 23)),
+    ],
+)
+def test_a_key_that_there_may_not_have_been_has_the_rows_copied(earlier: Uniqueness, now: Uniqueness) -> None:
+    def make(table: SourceTable) -> None:
+        table.uniqueness = now
+
+    table = SourceTable()
+    table.uniqueness = earlier
+    (change,) = changes(make, table)
+    assert (change.describe(), bool(change.why_copy)) == ("column id was made a key anew", True)

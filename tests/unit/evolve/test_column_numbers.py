@@ -11,7 +11,7 @@ from kuvasz.evolve import known
 from kuvasz.evolve.column_numbers import Answer, Time, number
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Relation, Seen
-from tests.unit.evolve.tables import BIGINT, INT, TEXT, VARCHAR, SourceTable
+from tests.support.source_table import BIGINT, INT, TEXT, VARCHAR, SourceTable
 
 
 class History:
@@ -108,12 +108,46 @@ def test_the_order_of_transactions_speaks_for_one_of_two_columns() -> None:
     assert history.likely(after) == [1, 2, 4]
 
 
+def test_a_transaction_that_replaces_a_column_itself_may_have_written_before_or_after_that() -> None:
+    history = History()
+    history.table.clock = history.table.xid = 1000
+    before = history.table.message()
+    history.table.drop(3)
+    history.table.add("name", TEXT)
+    after = history.table.message()
+    (added,) = (column.version for column in history.table.live.values() if column.attnum == 4)
+    time = Time.of(history.table.begin()[0], added)
+    assert history.answer((before, time)) == history.answer((after, time)) == Answer(is_open=True)
+
+
 def test_names_do_not_speak_for_a_column_that_may_have_been_replaced() -> None:
     history = History(SourceTable(("id", INT), ("n", TEXT), ("m", TEXT)))
     history.table.drop(2)
     history.table.alter(3, name="n")
     message = history.message()
     history.table.drop(3)
+    assert history.answer(message) == Answer(is_open=True)
+
+
+def test_neither_do_they_if_a_newer_column_has_the_name_of_the_other() -> None:
+    history = History(SourceTable(("id", INT), ("n", TEXT), ("m", TEXT)))
+    history.table.drop(2)
+    history.table.alter(3, name="n")
+    history.table.add("m", INT)
+    message = history.message()
+    history.table.drop(3)
+    assert history.answer(message) == Answer(is_open=True)
+
+
+def test_names_do_not_speak_for_a_column_in_whose_place_another_may_have_come_and_gone() -> None:
+    history = History()
+    history.table.clock = history.table.xid = 1000
+    history.table.drop(3)
+    history.table.add("name", TEXT)
+    message = history.message()
+    history.table.clock = 1010
+    history.table.drop(4)
+    history.table.add("more", TEXT)
     assert history.answer(message) == Answer(is_open=True)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known
-from tests.unit.evolve.tables import SourceTable
+from kuvasz.model import Uniqueness
+from tests.support.source_table import SourceTable
 
 
 def test_what_is_remembered_comes_back() -> None:
@@ -25,6 +27,35 @@ def test_what_is_remembered_comes_back() -> None:
     assert not now.columns[2].is_live
     assert now.columns[2].field == 2
     assert sorted(now.live) == ["id", "label"]
+
+
+def test_whose_a_default_is_comes_back() -> None:
+    table = SourceTable()
+    table.add("d", default="9")
+    before = known.of(table.catalog(), {1: 1, 2: 2, 3: 3, 4: 4})
+    assert before.defaulted == set(), "only who adds the field knows that it has this default"
+    columns = {**before.columns, 4: dataclasses.replace(before.columns[4], default_of=4)}
+    before = dataclasses.replace(before, columns=columns)
+    assert before.defaulted == {4}
+    (found,) = known.parse({known.PREFIX + "eu": before.render()}, "shop.items").values()
+    assert found == before
+    assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3, 4: 4}, before).defaulted == {4}
+    assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3, 4: 5}, before).defaulted == set()
+    table.drop(4)
+    assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3}, before).defaulted == set()
+
+
+def test_whose_a_default_is_when_an_earlier_version_did_not_write_it() -> None:
+    table = SourceTable()
+    table.add("d", default="9")
+    table.add("e")
+    written = json.loads(known.of(table.catalog(), {4: 4, 5: 5}).render())
+    del written["defaults"]
+    (found,) = known.parse({known.PREFIX + "eu": json.dumps(written)}, "shop.items").values()
+    assert found.defaulted == {4}, "that of a column with a constant in old rows"
+    del written["missing"]
+    (found,) = known.parse({known.PREFIX + "eu": json.dumps(written)}, "shop.items").values()
+    assert found.defaulted == {4, 5}
 
 
 def test_names_do_not_pile_up() -> None:
@@ -50,8 +81,17 @@ def test_another_table_is_remembered_for_itself() -> None:
 def test_properties_of_earlier_versions_are_read() -> None:
     text = '{"oid": 5, "columns": {"id": 1, "n": 3}}'
     (found,) = known.parse({known.PREFIX + "eu": text}, "shop.items").values()
-    assert (found.oid, found.file, found.fields) == (5, 0, {})
+    assert (found.oid, found.file, found.fields, any(found.uniqueness)) == (5, 0, {}, False)
     assert {name: column.number for name, column in found.live.items()} == {"id": 1, "n": 3}
+
+
+def test_the_last_key_is_remembered_while_there_is_none() -> None:
+    table = SourceTable()
+    before = known.of(table.catalog(), {})
+    table.uniqueness = Uniqueness()
+    assert known.of(table.catalog(), {}, before).uniqueness == before.uniqueness
+    table.uniqueness = Uniqueness(1, 2, 3)
+    assert known.of(table.catalog(), {}, before).uniqueness == (1, 2, 3)
 
 
 @pytest.mark.parametrize("value", ["", "1", "{}", '{"oid": 1, "columns": 2}', '{"oid": "x", "columns": {}}',

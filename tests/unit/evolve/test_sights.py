@@ -7,7 +7,7 @@ import json
 
 from kuvasz.evolve import sights
 from kuvasz.model import Seen
-from tests.unit.evolve.tables import INT, SourceTable
+from tests.support.source_table import INT, SourceTable
 
 
 def look(table: SourceTable, at: int, until: int | None = None, *running: int) -> sights.Sight:

@@ -16,7 +16,7 @@ from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.bulk import of_one_file
 from kuvasz.index.positions import ABSENT, PositionIndex
-from tests.unit.index.keys import ALL, keys_of, places
+from tests.support.keys import ALL, keys_of, places
 
 FILES = range(6)
 

@@ -1,38 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
-
-import numpy as np
 import pytest
 
 from kuvasz.errors import DecodeError
-from kuvasz.lake.format.binding import bind
-from kuvasz.lake.format.schema import LakeSchema, wanted
-from kuvasz.model import Relation, ReplicaIdentity, TableType
 from kuvasz.modes import clone, dispatch
-from kuvasz.modes.shape import Shape
-from tests.contract.changes import SAME, delete, feed, insert, relation, target, update
-from tests.unit.decode.wires import copy_line, joined, message
-from tests.unit.modes.test_clone import keys, pairs, rows
-
-
-def shape(found: Relation | None = None, table_type: TableType = TableType.APPEND) -> Shape:
-    made = found or relation()
-    wants = target(table_type=table_type)
-    schema = LakeSchema(schema_id=0, fields=wanted(wants, made))
-    return bind(wants, schema, made.key, bytes(range(16)), feed("eu"), made)
-
-
-ITEMS = shape()
-KEYLESS = dataclasses.replace(
-    relation(), identity=ReplicaIdentity.FULL,
-    columns=tuple(dataclasses.replace(column, is_key=False) for column in relation().columns),
-)  # fmt: skip
-
-
-def apply(*messages: bytes, to: Shape = ITEMS) -> clone.ChunkOutcome:
-    data, lengths = joined(list(messages))
-    return dispatch.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
+from tests.support.changes import SAME, delete, insert, update
+from tests.support.shapes import APPEND, KEYLESS, apply, keys, pairs, rows, shape
+from tests.support.wires import copy_line, message
 
 
 def test_every_insert_and_update_is_a_row_and_the_last_of_a_key_is_known() -> None:
@@ -71,5 +45,5 @@ def test_without_a_key_the_old_row_has_what_is_unchanged() -> None:
 
 def test_a_copy_without_a_key_has_no_keys() -> None:
     assert len(dispatch.apply_copy(shape(KEYLESS), copy_line([b"1", None, b"x"]), 0).keys) == 0
-    copied = dispatch.apply_copy(ITEMS, copy_line([b"1", None, b"x"]), 0)
+    copied = dispatch.apply_copy(APPEND, copy_line([b"1", None, b"x"]), 0)
     assert pairs(copied.keys) == keys(1)

@@ -7,26 +7,17 @@ import pytest
 
 from kuvasz.errors import InternalError
 from kuvasz.model import TableType
-from kuvasz.modes import changelog, clone, dispatch
-from kuvasz.modes.shape import Shape
+from kuvasz.modes import changelog, dispatch
 from kuvasz.modes.transaction_facts import Facts
-from tests.contract.changes import SAME, delete, insert, update
-from tests.unit.decode.wires import copy_line, joined, message
-from tests.unit.modes import test_append
-from tests.unit.modes.test_append import KEYLESS
+from tests.support.changes import SAME, delete, insert, update
+from tests.support.shapes import CHANGELOG, KEYLESS, apply_transaction, shape
+from tests.support.wires import copy_line, message
 
-ITEMS = test_append.shape(table_type=TableType.CHANGELOG)
 AT = datetime.datetime(2000, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
 
 
-def apply(*messages: bytes, to: Shape = ITEMS, ordinal: int = 0) -> clone.ChunkOutcome:
-    data, lengths = joined(list(messages))
-    facts = Facts.of(np.array([[100, 1_000_000, 7, len(messages), ordinal]], np.int64))
-    return dispatch.apply_changes(to, np.frombuffer(data, np.uint8), lengths, facts)
-
-
 def test_every_event_is_a_row_with_its_facts() -> None:
-    rows = apply(insert(1, 1, "a"), update(1, 2), delete(1), ordinal=40).rows.to_pylist()
+    rows = apply_transaction(insert(1, 1, "a"), update(1, 2), delete(1), ordinal=40).rows.to_pylist()
     assert [(row["_op"], row["id"], row["n"], row["body"]) for row in rows] == [
         ("I", 1, 1, "a"), ("U", 1, 2, "b"), ("D", 1, None, None),
     ]  # fmt: skip
@@ -35,15 +26,15 @@ def test_every_event_is_a_row_with_its_facts() -> None:
 
 
 def test_a_changed_key_stands_beside_the_row() -> None:
-    rows = apply(insert(1), update(5, 2, old=1), update(5, 3, old=5), update(5, 4)).rows.to_pylist()
+    rows = apply_transaction(insert(1), update(5, 2, old=1), update(5, 3, old=5), update(5, 4)).rows.to_pylist()
     assert [row["_old_key"] for row in rows] == [None, [("id", "1")], None, None]
 
 
 def test_without_a_key_the_old_row_is_it() -> None:
     old = [b"1", None, b"big"]
-    found = apply(
+    found = apply_transaction(
         message("U", [b"1", b"2", SAME], old, "O"), message("D", old=old, old_tag="O"),
-        to=test_append.shape(KEYLESS, TableType.CHANGELOG),
+        to=shape(KEYLESS, TableType.CHANGELOG),
     ).rows.to_pylist()  # fmt: skip
     assert [(row["_op"], row["id"], row["n"], row["body"]) for row in found] == [
         ("U", 1, 2, "big"), ("D", 1, None, "big"),
@@ -52,14 +43,16 @@ def test_without_a_key_the_old_row_is_it() -> None:
 
 
 def test_rows_that_wait_have_their_facts_already() -> None:
-    aside = apply(insert(1, 1, "a"), update(2, 2, SAME)).aside
+    aside = apply_transaction(insert(1, 1, "a"), update(2, 2, SAME)).aside
     assert aside is not None
     assert aside.rows.column("_op").to_pylist() == ["I", "U"]
     assert aside.rows.column("_ordinal").to_pylist() == [0, 1]
 
 
 def test_a_truncation_has_nothing_but_its_facts() -> None:
-    (row,) = changelog.apply_truncation(ITEMS, Facts.of(np.array([[100, 1_000_000, 7, 1, 3]], np.int64))).to_pylist()
+    (row,) = changelog.apply_truncation(
+        CHANGELOG, Facts.of(np.array([[100, 1_000_000, 7, 1, 3]], np.int64))
+    ).to_pylist()
     assert row == {
         "sid": "eu", "id": None, "n": None, "body": None, "_op": "T", "_lsn": 100, "_ordinal": 3, "_xid": 7,
         "_commit_ts": AT, "_old_key": None,
@@ -67,10 +60,10 @@ def test_a_truncation_has_nothing_but_its_facts() -> None:
 
 
 def test_copied_rows_have_the_lsn_of_their_snapshot() -> None:
-    (row,) = dispatch.apply_copy(ITEMS, copy_line([b"1", None, b"x"]), 900).rows.to_pylist()
+    (row,) = dispatch.apply_copy(CHANGELOG, copy_line([b"1", None, b"x"]), 900).rows.to_pylist()
     assert (row["_op"], row["_lsn"], row["_ordinal"], row["_commit_ts"], row["id"]) == ("R", 900, None, None, 1)
 
 
 def test_without_facts_there_is_no_changelog() -> None:
     with pytest.raises(InternalError, match="without the facts"):
-        dispatch.apply_changes(ITEMS, np.empty(0, np.uint8), np.empty(0, np.uint32))
+        dispatch.apply_changes(CHANGELOG, np.empty(0, np.uint8), np.empty(0, np.uint32))

@@ -9,15 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import DecodeError
-from kuvasz.fold.keys import Keys
-from kuvasz.lake.format.binding import bind
-from kuvasz.lake.format.schema import LakeSchema, wanted
-from kuvasz.model import Column, PgType
+from kuvasz.model import Column, PgType, TableType
 from kuvasz.modes import clone
 from kuvasz.modes.row_rules import Transform
 from kuvasz.modes.shape import Shape
-from tests.contract.changes import INT4, SAME, TEXT, delete, feed, insert, relation, target, update
-from tests.unit.decode.wires import copy_line, joined, message
+from tests.support.changes import INT4, SAME, TEXT, delete, insert, relation, update
+from tests.support.shapes import CLONE, keys, pairs, rows, shape
+from tests.support.wires import copy_line, joined, message
 
 WIDE = relation(
     Column(name="tags", pg_type=PgType(oid=1007, name="_int4", element=INT4)),
@@ -25,31 +23,9 @@ WIDE = relation(
 )
 
 
-def shape(found: object = None) -> Shape:
-    made = found or relation()
-    schema = LakeSchema(schema_id=0, fields=wanted(target(), made))
-    return bind(target(), schema, made.key, bytes(range(16)), feed("eu"), made)
-
-
-ITEMS = shape()
-
-
-def apply(*messages: bytes, to: Shape = ITEMS) -> clone.ChunkOutcome:
+def apply(*messages: bytes, to: Shape = CLONE) -> clone.ChunkOutcome:
     data, lengths = joined(list(messages))
     return clone.apply_changes(to, np.frombuffer(data, np.uint8), lengths)
-
-
-def keys(*ids: int) -> list[tuple]:
-    found = ITEMS.hash([pa.array(ids, pa.int64())], len(ids))
-    return pairs(found)
-
-
-def pairs(found: Keys) -> list[tuple]:
-    return list(zip(found.hi.tolist(), found.lo.tolist(), strict=True))
-
-
-def rows(table: pa.Table) -> list[tuple]:
-    return [tuple(row.values()) for row in table.to_pylist()]
 
 
 def test_the_last_operation_of_a_key_counts() -> None:
@@ -94,14 +70,16 @@ def test_an_unchanged_value_of_a_row_that_was_deleted_before_is_refused() -> Non
 
 
 def test_a_row_that_enters_a_filter_without_a_large_value_asks_for_whole_old_rows() -> None:
-    filtered = dataclasses.replace(ITEMS, transform=Transform(place="source eu, table public.items", filter="n <> 2"))
+    filtered = dataclasses.replace(CLONE, transform=Transform(place="source eu, table public.items", filter="n <> 2"))
     assert "REPLICA IDENTITY FULL" in clone.never_sent(filtered, 1).hint
 
 
 def test_a_key_that_is_unchanged_and_large_is_taken_from_the_old_one() -> None:
     text_key = relation()
     columns = (Column(name="id", pg_type=TEXT, is_key=True), *text_key.columns[1:])
-    found = shape(type(text_key)(oid=1, table=text_key.table, identity=text_key.identity, columns=columns))
+    found = shape(
+        type(text_key)(oid=1, table=text_key.table, identity=text_key.identity, columns=columns), TableType.CLONE
+    )
     moved = message("U", [SAME, b"5", b"x"], [b"k" * 50, None, None], "K")
     assert rows(apply(moved, to=found).rows) == [("eu", "k" * 50, 5, "x")]
     with pytest.raises(DecodeError, match="an update carries neither its key nor the old one"):
@@ -109,7 +87,7 @@ def test_a_key_that_is_unchanged_and_large_is_taken_from_the_old_one() -> None:
 
 
 def test_complete_fills_only_what_was_not_sent() -> None:
-    found = shape(WIDE)
+    found = shape(WIDE, TableType.CLONE)
     one = message("U", [b"1", b"5", SAME, b"{1}", SAME])
     other = message("U", [b"2", b"6", b"new", SAME, b'"a"=>NULL'])
     aside = apply(one, other, to=found).aside
@@ -125,10 +103,10 @@ def test_complete_fills_only_what_was_not_sent() -> None:
 
 def test_a_copy_gives_the_keys_of_the_stream() -> None:
     lines = copy_line([b"1", None, b"tab\there"]) + copy_line([b"2", b"5", b""])
-    copied = clone.apply_copy(ITEMS, lines)
+    copied = clone.apply_copy(CLONE, lines)
     assert rows(copied.rows) == [("eu", 1, None, "tab\there"), ("eu", 2, 5, "")]
     assert pairs(copied.keys) == keys(1, 2)
-    assert clone.apply_copy(ITEMS, b"").rows.num_rows == 0
+    assert clone.apply_copy(CLONE, b"").rows.num_rows == 0
 
 
 @pytest.mark.parametrize("text", [b"plain", b"tab\there"])
@@ -136,7 +114,7 @@ def test_rows_of_a_copy_outlive_its_bytes(text: bytes) -> None:
     """The reader writes the next rows where these were."""
     line = copy_line([b"1", b"5", text, b"{1,2}", b'"k"=>"v"'])
     data = bytearray(line)
-    copied = clone.apply_copy(shape(WIDE), memoryview(data))
+    copied = clone.apply_copy(shape(WIDE, TableType.CLONE), memoryview(data))
     assert bytes(data) == line
     data[:] = b"#" * len(data)
     assert rows(copied.rows) == [("eu", 1, 5, text.decode(), [1, 2], [("k", "v")])]

@@ -9,16 +9,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuvasz.model import TableType
 from kuvasz.modes import clone, dispatch, history
 from kuvasz.modes.transaction_facts import Facts
-from tests import model
-from tests.contract.changes import SAME, delete, insert, update
-from tests.unit.decode.wires import copy_line, joined
-from tests.unit.modes import test_append
-from tests.unit.modes.test_clone import keys, pairs
+from tests.support import model
+from tests.support.changes import SAME, delete, insert, update
+from tests.support.shapes import HISTORY, keys, pairs
+from tests.support.wires import copy_line, joined
 
-ITEMS = test_append.shape(table_type=TableType.HISTORY)
 _EPOCH = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -32,7 +29,7 @@ def apply(*transactions: tuple[int, list[bytes]]) -> clone.ChunkOutcome:
     ends = np.cumsum([len(messages) for _, messages in transactions])
     runs = [[100 * n, us, n, end, 0] for n, ((us, _), end) in enumerate(zip(transactions, ends, strict=True), 1)]
     facts = Facts.of(np.array(runs, np.int64).reshape(-1, 5))
-    return dispatch.apply_changes(ITEMS, np.frombuffer(data, np.uint8), lengths, facts)
+    return dispatch.apply_changes(HISTORY, np.frombuffer(data, np.uint8), lengths, facts)
 
 
 def versions(rows: pa.Table) -> list[tuple]:
@@ -70,7 +67,7 @@ def test_versions_wait_for_what_was_not_sent() -> None:
 
 
 def test_copied_rows_have_always_been_there() -> None:
-    assert versions(dispatch.apply_copy(ITEMS, copy_line([b"1", b"2", b"x"]), 0).rows) == [
+    assert versions(dispatch.apply_copy(HISTORY, copy_line([b"1", b"2", b"x"]), 0).rows) == [
         (1, 2, model.FIRST, model.FOREVER, False)
     ]
 

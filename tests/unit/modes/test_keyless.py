@@ -13,10 +13,9 @@ from kuvasz.fold.keys import Keys
 from kuvasz.model import TableType
 from kuvasz.modes import clone, dispatch, keyless
 from kuvasz.modes.row_rules import Evaluated, Transform
-from tests.contract.changes import SAME
-from tests.unit.decode.wires import copy_line, joined, message
-from tests.unit.modes.test_append import KEYLESS, shape
-from tests.unit.modes.test_clone import pairs
+from tests.support.changes import SAME
+from tests.support.shapes import KEYLESS, pairs, shape
+from tests.support.wires import copy_line, joined, message
 
 ITEMS = shape(KEYLESS, TableType.CLONE)
 

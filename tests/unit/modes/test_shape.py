@@ -14,8 +14,8 @@ from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import Column
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.typemap import BUILTIN
-from tests.contract.changes import INT4, feed, relation, target
-from tests.unit.decode.wires import copy_line
+from tests.support.changes import INT4, feed, relation, target
+from tests.support.wires import copy_line
 
 SEED = bytes(range(16))
 INT4_ARRAY = BUILTIN[1007]

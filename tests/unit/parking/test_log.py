@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import StateError
-from kuvasz.model import Segment, TableName, Truncation
-from kuvasz.parking.log import Change, LogDamaged, ParkingLog, TransactionGroup
-from tests.contract.changes import Sender, again, insert, relation
+from kuvasz.model import Segment, TableName
+from kuvasz.parking.log import ParkingLog
+from kuvasz.parking.ports import LogDamaged
+from tests.support.changes import Sender, again, insert, relation
+from tests.support.parked import facts, rows
 
 ID = "0123456789abcdef" * 2
 OTHER = relation(table=TableName(schema="public", name="part"), oid=7)
@@ -32,95 +32,14 @@ def loaded(log: ParkingLog) -> ParkingLog:
     return found
 
 
-def facts(change: Change) -> tuple:
-    if isinstance(change, Truncation):
-        return dataclasses.astuple(change)
-    runs = change.transactions
-    arrays = change.lengths, runs.commit_lsn, runs.end_lsn, runs.commit_us, runs.xid, runs.row_end
-    return change.source, change.relation, bytes(change.data), *(array.tolist() for array in arrays)
-
-
-def rows(groups: Sequence[TransactionGroup]) -> list[tuple]:
-    return [facts(change) for group in groups for change in group.changes]
-
-
-def test_what_is_appended_comes_back_in_order_also_in_the_next_process(tmp_path: Path) -> None:
-    log, eu, part = made(tmp_path), Sender(), Sender(relation=OTHER, start=1040)
-    first = [eu.transactions([insert(1), insert(2)], [insert(3)]), part.one(insert(9))]
-    second: list[Change] = [eu.truncation(), eu.one(insert(4))]
-    log.append(first, 1208, is_open=False)
-    log.append(second, 1408, is_open=False)
+def test_all_that_is_in_the_file_counts(tmp_path: Path) -> None:
+    log, eu = made(tmp_path), Sender()
+    log.append([eu.one(insert(1))], 1108, is_open=False)
+    log.append([eu.truncation()], 1208, is_open=False)
     for found in (log, loaded(log)):
         groups = found.read(0, 1 << 20)
-        assert rows(groups) == [facts(change) for change in [*first, *second]]
-        assert [(group.through, group.is_open) for group in groups] == [(1208, False), (1408, False)]
-        assert found.read(groups[0].end, 1 << 20) == groups[1:] or rows(found.read(groups[0].end, 1 << 20)) == rows(
-            groups[1:]
-        )
-        assert len(found.read(0, 1)) == 1
-        assert found.read(groups[1].end, 1) == []
-        assert (found.id, found.first_lsn, found.last_lsn) == (ID, 1100, 1400)
         assert found.size == found.end == log._path.stat().st_size == groups[1].end
-
-
-def test_what_comes_again_is_left_out(tmp_path: Path) -> None:
-    log, eu = made(tmp_path), Sender()
-    first, second, truncation = eu.transactions([insert(1)], [insert(2)]), eu.one(insert(3)), eu.truncation()
-    log.append([first], 1208, is_open=False)
-    log.append([again(first), second], 1308, is_open=False)
-    log.append([again(second), truncation], 1408, is_open=False)
-    log.append([again(first), again(second), truncation], 1408, is_open=False)
-    assert rows(log.read(0, 1 << 20)) == [facts(change) for change in (first, second, truncation)]
-
-
-def test_a_segment_that_overlaps_what_is_there_is_cut(tmp_path: Path) -> None:
-    log, eu = made(tmp_path), Sender()
-    both = eu.transactions([insert(1), insert(2)], [insert(3), insert(4)])
-    log.append([eu.segment([(1100, [insert(1), insert(2)])])], 1108, is_open=False)
-    log.append([both], 1208, is_open=False)
-    _, second = log.read(0, 1 << 20)
-    assert rows([second]) == [facts(dataclasses.replace(eu.segment([(1200, [insert(3), insert(4)])]),
-        transactions=dataclasses.replace(second.changes[0].transactions)))]  # fmt: skip
-    assert second.changes[0].transactions.row_end.tolist() == [2]
-
-
-def test_parts_of_a_large_transaction_count_once_it_has_ended(tmp_path: Path) -> None:
-    log, eu = made(tmp_path), Sender()
-    lsn = eu.commit_lsn()
-    parts = [eu.part(lsn, insert(1)), eu.part(lsn, insert(2))]
-    for part in parts:
-        log.append([part], 1000, is_open=True)
-    assert log.read(0, 1 << 20) == []
-    assert log.last_lsn == 0
-    log.append([], lsn + 8, is_open=False)
-    groups = loaded(log).read(0, 1 << 20)
-    assert rows(groups) == [facts(part) for part in parts]
-    assert [(group.through, group.is_open) for group in groups] == [(1000, True), (1000, True), (lsn + 8, False)]
-    assert log.last_lsn == lsn
-
-
-def test_a_large_transaction_that_begins_again_replaces_its_parts(tmp_path: Path) -> None:
-    log, eu = made(tmp_path), Sender()
-    whole, lsn = eu.one(insert(1)), eu.commit_lsn()
-    part = dataclasses.replace(eu.part(lsn, insert(2)), relation=OTHER)
-    log.append([whole, part], 1108, is_open=True)
-    for process in (lambda: log, lambda: loaded(log)):
-        found = process()
-        found.abandon_open()
-        assert rows(found.read(0, 1 << 20)) == [facts(whole)], "whole ones in the same delivery stay"
-    found.append([again(whole), again(part)], 1108, is_open=True)
-    found.append([eu.segment([(lsn, [insert(3)])])], lsn + 8, is_open=False)
-    assert [change[1] for change in rows(loaded(found).read(0, 1 << 20))] == [whole.relation, OTHER, whole.relation]
-
-
-def test_one_large_transaction_follows_another_in_one_delivery(tmp_path: Path) -> None:
-    log, eu = made(tmp_path), Sender()
-    first, second = eu.commit_lsn(), eu.commit_lsn()
-    log.append([eu.part(first, insert(1))], 1000, is_open=True)
-    log.append([eu.part(second, insert(2))], first + 8, is_open=True)
-    log.append([eu.segment([(second, [insert(3)])])], second + 8, is_open=False)
-    assert [group.is_open for group in log.read(0, 1 << 20)] == [True, False, True, False]
-    assert log.last_lsn == second
+        assert (found.id, found.place) == (ID, str(log._path))
 
 
 @pytest.mark.parametrize("missing", [1, 5, 40])

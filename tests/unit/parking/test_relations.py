@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
+from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.parking import relations
 
 TEXT = PgType(oid=25, name="text")
@@ -27,7 +27,7 @@ def test_a_relation_comes_back_as_it_was(kind: PgType) -> None:
     )
     relation = Relation(
         oid=16385, table=TableName(schema="public", name="a.b"), identity=ReplicaIdentity.FULL, columns=columns,
-        file=5, attributes=4, dropped=(2, 3), leaf_files=7,
+        file=5, attributes=4, dropped=(2, 3), leaf_files=7, uniqueness=Uniqueness(3, 2, 1),
     )  # fmt: skip
     assert relations.parse(relations.render(relation)) == relation
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kuvasz import errors
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.route.assembler import Assembler
-from tests.unit.route import wire
-from tests.unit.route.wire import begin, commit, keepalive, relation, row, truncate
+from tests.support import pgoutput
+from tests.support.pgoutput import begin, commit, keepalive, relation, row, truncate
 
 
 class Routed:
@@ -35,7 +35,7 @@ def assembler(spill_bytes: int = 1 << 20, routes: Routed | None = None) -> Assem
 
 
 def feed(target: Assembler, *messages: bytes) -> dict[int, Delivery]:
-    fed = target.feed(*wire.gulp(list(messages)))
+    fed = target.feed(*pgoutput.gulp(list(messages)))
     assert len({worker for worker, _ in fed}) == len(fed)
     return dict(fed)
 
@@ -45,8 +45,8 @@ def test_one_transaction_is_one_delivery():
     out = feed(target, begin(100, xid=7, us=55), relation(1), row(1, "a"), row(1, "b", b"U"), commit(100, 148))
     (segment,) = out[0].changes
     assert list(out) == [0]
-    assert wire.texts(segment) == ["a", "b"]
-    assert {row[1:] for row in wire.rows_of(segment)} == {(100, 148, 55, 7)}
+    assert pgoutput.texts(segment) == ["a", "b"]
+    assert {row[1:] for row in pgoutput.rows_of(segment)} == {(100, 148, 55, 7)}
     assert (out[0].through, out[0].is_open, target.received_lsn, target.commit_us) == (148, False, 148, 55)
     assert (target.rows, target.transactions, target.in_transaction) == (2, 1, False)
     assert segment.relation.table.name == "t"
@@ -64,8 +64,8 @@ def test_many_small_transactions_share_a_segment_and_keep_their_bounds():
     out = feed(target, *stream)
     for worker, letter in ((0, "a"), (1, "b")):
         (segment,) = out[worker].changes
-        assert [(row[1], row[4]) for row in wire.rows_of(segment)] == [(lsn, lsn) for lsn in range(10, 1010, 10)]
-        assert wire.texts(segment) == [f"{letter}{lsn}" for lsn in range(10, 1010, 10)]
+        assert [(row[1], row[4]) for row in pgoutput.rows_of(segment)] == [(lsn, lsn) for lsn in range(10, 1010, 10)]
+        assert pgoutput.texts(segment) == [f"{letter}{lsn}" for lsn in range(10, 1010, 10)]
 
 
 def test_an_open_transaction_waits_for_its_commit():
@@ -75,9 +75,9 @@ def test_an_open_transaction_waits_for_its_commit():
     assert target.waiting_bytes > 0
     assert feed(target, row(1, "b")) == {}
     out = feed(target, commit(10), begin(20), row(1, "c"))
-    assert wire.texts(out[0].changes[0]) == ["a", "b"]
+    assert pgoutput.texts(out[0].changes[0]) == ["a", "b"]
     assert out[0].through == 18
-    assert wire.texts(feed(target, commit(20))[0].changes[0]) == ["c"]
+    assert pgoutput.texts(feed(target, commit(20))[0].changes[0]) == ["c"]
     assert target.waiting_bytes == 0
 
 
@@ -99,21 +99,21 @@ def test_a_large_transaction_goes_out_in_open_parts_and_its_end_reaches_all_of_t
     first = feed(target, begin(10, xid=3), row(1, "a" * 40), row(2, "b"))
     assert {worker: delivery.is_open for worker, delivery in first.items()} == {0: True, 1: True}
     assert {delivery.through for delivery in first.values()} == {13}
-    assert wire.rows_of(first[0].changes[0])[0][1:] == (10, 11, 0, 3)
+    assert pgoutput.rows_of(first[0].changes[0])[0][1:] == (10, 11, 0, 3)
     second = feed(target, row(1, "c" * 40))
     assert list(second) == [0]
     assert second[0].is_open
     last = feed(target, commit(10, 99), begin(200), row(2, "z"), commit(200))
     assert {worker: delivery.is_open for worker, delivery in last.items()} == {0: False, 1: False}
     assert last[0].changes == ()
-    assert wire.texts(last[1].changes[0]) == ["z"]
+    assert pgoutput.texts(last[1].changes[0]) == ["z"]
     assert last[0].through == 208
 
 
 def test_whole_transactions_and_an_open_part_share_a_delivery():
     target = assembler(spill_bytes=30)
     out = feed(target, begin(10), relation(1), row(1, "a"), commit(10), begin(20), row(1, "b" * 40))
-    assert [row[1:3] for change in out[0].changes for row in wire.rows_of(change)] == [(10, 18), (20, 21)]
+    assert [row[1:3] for change in out[0].changes for row in pgoutput.rows_of(change)] == [(10, 18), (20, 21)]
     assert (out[0].is_open, out[0].through) == (True, 18)
 
 
@@ -129,7 +129,7 @@ def test_an_equal_relation_message_goes_on_and_another_shape_begins_a_new_segmen
         target, begin(10), relation(1), row(1, "a"), relation(1), row(1, "b"), relation(1, columns=2), row(1, "c"),
         commit(10),
     )  # fmt: skip
-    assert [wire.texts(change) for change in out[0].changes] == [["a", "b"], ["c"]]
+    assert [pgoutput.texts(change) for change in out[0].changes] == [["a", "b"], ["c"]]
     assert [len(change.relation.columns) for change in out[0].changes] == [1, 2]
     again = feed(target, begin(20), row(1, "d"), commit(20))
     assert [len(change.relation.columns) for change in again[0].changes] == [2]
@@ -156,13 +156,13 @@ def test_truncate_keeps_its_place_among_the_rows_of_its_worker():
         commit(10), begin(20), truncate(3, 2), row(2, "f"), commit(20),
     )  # fmt: skip
     told = [
-        change.relation.oid if isinstance(change, Truncation) else (change.relation.oid, wire.texts(change))
+        change.relation.oid if isinstance(change, Truncation) else (change.relation.oid, pgoutput.texts(change))
         for change in out[1].changes
     ]
     assert told == [(2, ["a"]), (3, ["b"]), 2, (3, ["c"]), (2, ["d"]), 3, 2, (2, ["f"])]
     assert [change.end_lsn for change in out[1].changes if isinstance(change, Truncation)] == [18, 28, 28]
-    assert wire.texts(out[0].changes[0]) == ["e"]
-    assert wire.texts(feed(target, begin(30), row(3, "g"), commit(30))[1].changes[0]) == ["g"]
+    assert pgoutput.texts(out[0].changes[0]) == ["e"]
+    assert pgoutput.texts(feed(target, begin(30), row(3, "g"), commit(30))[1].changes[0]) == ["g"]
 
 
 def test_truncates_of_routed_relations_are_told():
@@ -196,24 +196,24 @@ def test_reset_drops_what_waits():
     target.reset(4)
     assert (target.in_transaction, target.waiting_bytes, target.received_lsn) == (False, 0, 0)
     out = feed(target, begin(10), relation(1), row(1, "a"), commit(10))
-    assert [wire.texts(change) for change in out[0].changes] == [["a"]]
+    assert [pgoutput.texts(change) for change in out[0].changes] == [["a"]]
     assert out[0].epoch == 4
 
 
 def test_an_unresolved_type_keeps_the_name_of_its_type_message():
     target = assembler()
-    named = wire.data(b"Y" + (77).to_bytes(4, "big") + b"app\0mood\0")
+    named = pgoutput.data(b"Y" + (77).to_bytes(4, "big") + b"app\0mood\0")
     out = feed(target, begin(10), named, relation(1, type_oid=77), row(1, "a"), commit(10))
     assert out[0].changes[0].relation.columns[0].pg_type == PgType(oid=77, name="mood", schema="app")
 
 
 def test_a_gulp_may_be_reused():
     target = assembler()
-    data, lengths = wire.gulp([begin(10), relation(1), row(1, "a"), commit(10)])
+    data, lengths = pgoutput.gulp([begin(10), relation(1), row(1, "a"), commit(10)])
     gulp = bytearray(data)
     ((_, delivery),) = target.feed(gulp, lengths)
     gulp[:] = bytes(len(gulp))
-    assert wire.texts(delivery.changes[0]) == ["a"]
+    assert pgoutput.texts(delivery.changes[0]) == ["a"]
 
 
 def test_an_empty_gulp():
@@ -229,8 +229,8 @@ def test_an_empty_gulp():
         ([commit(1)], "Commit outside of a transaction"),
         ([begin(1), commit(2)], "Commit of another transaction"),
         ([begin(1), truncate(1)], "relation 1, which was not described"),
-        ([wire.data(b"S")], "unexpected message tag"),
-        ([wire.data(b"")], "shorter than its kind needs"),
+        ([pgoutput.data(b"S")], "unexpected message tag"),
+        ([pgoutput.data(b"")], "shorter than its kind needs"),
         ([b"x"], "neither XLogData nor keepalive"),
         ([b""], "neither XLogData nor keepalive"),
         ([b"k12"], "shorter than its kind needs"),
@@ -246,28 +246,34 @@ def test_lengths_must_fit_the_gulp():
         assembler().feed(b"abc", np.array([9], np.uint32))
 
 
-@st.composite
-def streams(draw: st.DrawFn) -> list[bytes]:
-    """A legal stream over five relations, two of which have no route."""
-    oids, known, messages, lsn = [1, 2, 3, 8, 9], {}, [], 100
-    for xid in range(draw(st.integers(1, 8))):
+#: Relation (two of the five have no route), its columns, 0 to describe it again, 0 to truncate it, length, kind.
+_steps = st.tuples(
+    st.sampled_from([1, 2, 3, 8, 9]), st.sampled_from([1, 1, 1, 2]), st.integers(0, 5), st.integers(0, 7),
+    st.integers(1, 6), st.sampled_from([b"I", b"U", b"D"]),
+)  # fmt: skip
+_transactions = st.lists(st.tuples(st.lists(_steps, max_size=8), st.booleans()), min_size=1, max_size=8)
+
+
+def _stream(transactions: list[tuple[list[tuple[int, int, int, int, int, bytes]], bool]]) -> list[bytes]:
+    described, messages, lsn = set(), [], 100
+    for xid, (steps, is_followed) in enumerate(transactions):
         messages.append(begin(lsn, xid=xid, us=lsn * 3))
-        for number in range(draw(st.integers(0, 8))):
-            oid = draw(st.sampled_from(oids))
-            shape = draw(st.sampled_from([1, 1, 1, 2]))
-            if known.get(oid) is None or draw(st.integers(0, 5)) == 0:
-                known[oid] = shape
-                messages.append(relation(oid, f"t{oid}", columns=shape))
-            if draw(st.integers(0, 7)) == 0:
+        for number, (oid, columns, again, emptied, times, kind) in enumerate(steps):
+            if oid not in described or again == 0:
+                described.add(oid)
+                messages.append(relation(oid, f"t{oid}", columns=columns))
+            if emptied == 0:
                 messages.append(truncate(oid))
-            messages.append(
-                row(oid, f"{xid}.{number}" * draw(st.integers(1, 6)), draw(st.sampled_from([b"I", b"U", b"D"])))
-            )
+            messages.append(row(oid, f"{xid}.{number}" * times, kind))
         messages.append(commit(lsn))
         lsn += 50
-        if draw(st.booleans()):
+        if is_followed:
             messages.append(keepalive(lsn - 20))
     return messages
+
+
+#: Legal streams.
+streams = _transactions.map(_stream)
 
 
 def flatten(deliveries: list[tuple[int, Delivery]]) -> dict[tuple[int, Relation], list[tuple]]:
@@ -275,7 +281,7 @@ def flatten(deliveries: list[tuple[int, Delivery]]) -> dict[tuple[int, Relation]
     told: dict[tuple[int, Relation], list[tuple]] = collections.defaultdict(list)
     for worker, delivery in deliveries:
         for change in delivery.changes:
-            told[worker, change.relation] += [(event[0], event[1], *event[3:]) for event in wire.events(change)]
+            told[worker, change.relation] += [(event[0], event[1], *event[3:]) for event in pgoutput.events(change)]
     return dict(told)
 
 
@@ -290,21 +296,21 @@ def order_at_truncations(deliveries: list[tuple[int, Delivery]]) -> list[tuple]:
                     epochs.append(collections.defaultdict(list))
                     epochs[-1]["truncated"].append(change.relation.oid)
                 else:
-                    epochs[-1][change.relation.oid] += wire.texts(change)
+                    epochs[-1][change.relation.oid] += pgoutput.texts(change)
         told.append([dict(epoch) for epoch in epochs])
     return told
 
 
 @settings(deadline=None, max_examples=200)
-@given(streams(), st.lists(st.integers(1, 12), min_size=1, max_size=20), st.sampled_from([1, 60, 10_000]))
+@given(streams, st.lists(st.integers(1, 12), min_size=1, max_size=20), st.sampled_from([1, 60, 10_000]))
 def test_cuts_do_not_show(messages: list[bytes], cuts: list[int], spill_bytes: int):
     whole, parts = assembler(), assembler(spill_bytes)
-    expected = whole.feed(*wire.gulp(messages))
+    expected = whole.feed(*pgoutput.gulp(messages))
     got, start, turn = [], 0, 0
     open_workers: set[int] = set()
     while start < len(messages):
         size = cuts[turn % len(cuts)]
-        fed = parts.feed(*wire.gulp(messages[start : start + size]))
+        fed = parts.feed(*pgoutput.gulp(messages[start : start + size]))
         start, turn = start + size, turn + 1
         if open_workers and not parts.in_transaction:
             assert open_workers <= {worker for worker, _ in fed}
@@ -330,9 +336,9 @@ def test_cuts_do_not_show(messages: list[bytes], cuts: list[int], spill_bytes: i
 
 
 @settings(deadline=None, max_examples=300)
-@given(streams(), st.data())
+@given(streams, st.data())
 def test_damaged_streams_raise_only_decode_errors(messages: list[bytes], data: st.DataObject):
-    stream, lengths = wire.gulp(messages)
+    stream, lengths = pgoutput.gulp(messages)
     damaged = bytearray(stream)
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))

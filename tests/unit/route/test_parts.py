@@ -4,7 +4,7 @@ import pytest
 
 from kuvasz.model import Segment
 from kuvasz.route import parts
-from tests.contract.changes import Sender, insert
+from tests.support.changes import Sender, insert
 
 ROWS = [(1100, [insert(1), insert(2)]), (1200, [insert(3)]), (1300, [insert(4), insert(5)])]
 

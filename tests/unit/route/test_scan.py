@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from kuvasz.route import scan
-from tests.unit.route import wire
+from tests.support import pgoutput
 
 
 def find(table: scan.LaneTable, oid: int) -> int:
@@ -23,14 +23,14 @@ def test_the_lane_table_agrees_with_a_dict():
 
 
 def test_relation_messages_are_noticed():
-    plain = [wire.begin(1), wire.row(1, "R"), wire.commit(1), wire.keepalive(9)]
+    plain = [pgoutput.begin(1), pgoutput.row(1, "R"), pgoutput.commit(1), pgoutput.keepalive(9)]
     for messages, expected in (
         (plain, False),
-        ([*plain, wire.relation(1)], True),
+        ([*plain, pgoutput.relation(1)], True),
         ([], False),
         ([b"w", b"k"], False),
     ):
-        data, lengths = wire.gulp(messages)
+        data, lengths = pgoutput.gulp(messages)
         assert scan.has_relation(scan.frozen_view(bytearray(data)), lengths) is expected
 
 

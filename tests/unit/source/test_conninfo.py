@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import socket
+import threading
+
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -96,3 +100,35 @@ def test_location(url, text):
 
 def test_a_message_is_scrubbed_of_the_secrets_of_its_url():
     assert conninfo.scrub("no such host s3cret@x", URL) == "no such host ***@x"
+
+
+def test_a_server_that_is_silent_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does anybody else in the process wait: every call here lets other threads run."""
+    monkeypatch.setattr(conninfo, "ANSWER_S", 0.05)
+    monkeypatch.setattr(conninfo, "_CANCEL_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answered = threading.Thread(target=_greet, args=(server,), daemon=True)
+        answered.start()
+        pgconn = conninfo.connect_pq(f"postgresql://kuvasz@127.0.0.1:{server.getsockname()[1]}/shop?sslmode=disable")
+        with pytest.raises(psycopg.OperationalError, match=r"it has not answered for 0\.05 s"):
+            conninfo.execute(pgconn, "SELECT 1")
+        with pytest.raises(psycopg.OperationalError):
+            conninfo.cancel(pgconn)
+        pgconn.finish()
+
+
+def _greet(server: socket.socket) -> None:
+    """Let a session in, and say nothing more (manual, section 54.7 "Message Formats")."""
+    session, _ = server.accept()
+    session.recv(1024)
+    parameters = b"".join(_message(b"S", f"{name}\0{value}\0".encode()) for name, value in _FACTS.items())
+    session.sendall(_message(b"R", bytes(4)) + parameters + _message(b"K", bytes(8)) + _message(b"Z", b"I"))
+    while session.recv(1024):
+        pass
+
+
+_FACTS = {"server_version": "16.1", "client_encoding": "UTF8", "standard_conforming_strings": "on"}
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + (len(body) + 4).to_bytes(4, "big") + body

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from kuvasz.errors import SlotLost, SourceReplaced
+from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import continuity
 from kuvasz.source.continuity import ServerState
 from kuvasz.source.slots import SlotState
-from kuvasz.state.source_record import SourceRecord
+from kuvasz.state.ports import SourceRecord
 
 SLOT = SlotState(
     name="kuvasz_shop", plugin="pgoutput", database="shop", is_temporary=False, active_pid=None,
@@ -28,8 +30,8 @@ def changed(**facts: object) -> ServerState:
     return dataclasses.replace(SERVER, **facts)
 
 
-def slot(**facts: object) -> ServerState:
-    return changed(slot=dataclasses.replace(SLOT, **facts))
+def slot(*, started_us: int = 0, timeline: int = SERVER.timeline, **facts: object) -> ServerState:
+    return changed(slot=dataclasses.replace(SLOT, **facts), started_us=started_us, timeline=timeline)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,56 @@ def slot(**facts: object) -> ServerState:
 )
 def test_goes_on(server: ServerState) -> None:
     assert why_lost(KNOWN, APPLIED, server) is None
+
+
+COPIED = SourcePosition(lsn=0x90, started_us=5)
+BEHIND = Applied(0x90, 7, 8)
+
+
+def witness(server: ServerState, *applied: Applied, copied: SourcePosition = COPIED, **known: Any) -> Applied | None:
+    standing = dataclasses.replace(KNOWN, started_us=5, **known)
+    return continuity.witness("eu", standing, [copied], applied, server)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        slot(confirmed_flush_lsn=0x80, started_us=5),  # the same server, with another connection
+        slot(confirmed_flush_lsn=COPIED.lsn, started_us=6),  # it was confirmed behind the copy
+        slot(confirmed_flush_lsn=0x80, started_us=6, timeline=3),  # that its timeline has it was looked at
+    ],
+)
+def test_a_copy_is_proved(server: ServerState) -> None:
+    assert witness(server) is None
+
+
+def test_a_timeline_that_was_looked_at_proves_as_long_as_its_server_is_up() -> None:
+    late = dataclasses.replace(COPIED, started_us=4)
+    assert witness(slot(confirmed_flush_lsn=0x80, started_us=5), copied=late, proved_lsn=0x90) is None
+    for server, proved_lsn in ((slot(started_us=6), 0x90), (slot(started_us=5), 0x8F)):
+        with pytest.raises(SourceReplaced):
+            witness(dataclasses.replace(server, slot=None), copied=late, proved_lsn=proved_lsn)
+
+
+def test_a_transaction_behind_a_copy_has_to_come_again_until_it_is_proved() -> None:
+    server = slot(confirmed_flush_lsn=0x80, started_us=6)
+    assert witness(server, Applied(0x8F), Applied(0xA0), BEHIND) == BEHIND, "the first"
+    assert witness(server, witness=BEHIND) == BEHIND, "also when its own table is copied again meanwhile"
+    assert witness(slot(confirmed_flush_lsn=0x90, started_us=6), witness=BEHIND) is None
+
+
+def test_a_copy_that_nothing_proves() -> None:
+    for server in (slot(confirmed_flush_lsn=COPIED.lsn - 1, started_us=6), changed(slot=None, started_us=6)):
+        with pytest.raises(SourceReplaced, match="nothing proves that it has what was copied as of 0/90: an older"):
+            witness(server, Applied(COPIED.lsn - 1))
+
+
+def test_a_copy_of_an_earlier_version_counts_while_nobody_knows_better() -> None:
+    late, old = slot(confirmed_flush_lsn=0x80, started_us=6), SourcePosition(lsn=0x90)
+    assert witness(dataclasses.replace(late, started_us=5), copied=old) is None
+    assert continuity.witness("eu", KNOWN, [old], [], late) is None
+    with pytest.raises(SourceReplaced):
+        witness(late, copied=old)
 
 
 def test_what_is_not_known_is_not_compared() -> None:

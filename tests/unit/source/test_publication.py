@@ -5,7 +5,7 @@ import pytest
 from kuvasz.errors import SourceRefused
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
 from kuvasz.source import publication
-from kuvasz.source.catalog.table import SourceTable, TableKind
+from kuvasz.source.catalog.table import Ancestor, SourceTable, TableKind
 from kuvasz.source.publication import Member, Publication
 
 INT4 = PgType(oid=23, name="int4")
@@ -104,10 +104,19 @@ def test_names_are_those_of_the_configuration():
 
 @pytest.mark.parametrize("current", [existing(is_for_all=True), existing(schemas=frozenset({"public"}))])
 def test_a_partition_whose_root_is_published_is_refused(current):
-    partition = table("p", parent=TableName(schema="public", name="root"))
+    partition = table("p", ancestors=(Ancestor(oid=2, table=TableName(schema="public", name="root")),))
     with pytest.raises(SourceRefused) as caught:
         publication.plan(current, "p", [partition])
     assert "publishes public.root as well, so changes of its partition public.p come as changes of that" in str(
         caught.value
     )
     assert not publication.plan(existing(member("p")), "p", [partition])
+
+
+def test_a_partition_beside_its_root_is_refused():
+    root, middle = (Ancestor(oid=oid, table=TableName(schema="public", name=f"of_{oid}")) for oid in (3, 2))
+    partition = table("p", ancestors=(middle, root))
+    assert publication.within_wanted(partition, {1, 9}) is None
+    for wanted, above in (({1, 2}, middle), ({1, 2, 3}, root)):
+        error = publication.within_wanted(partition, wanted)
+        assert f"public.p is a partition of {above.table}, which the map takes in as well" in str(error)

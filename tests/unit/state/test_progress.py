@@ -58,20 +58,22 @@ def test_hold_freezes_and_release_frees():
 def test_what_stepped_aside_holds_back_itself_and_nothing_before_it():
     progress = Progress()
     progress.received("a", 10)
+    numbers = []
     for end in (20, 30, 40):
         progress.routed("a", 0, end)
         progress.received("a", end)
-        progress.step_aside("a", "t")
+        numbers.append(progress.step_aside("a", "t"))
         progress.durable("a", 0, end, 0)
         assert progress.confirmable("a") == 10
-    progress.came_through("a", "t")
+    progress.came_through("a", "t", numbers[0])
     assert progress.confirmable("a") == 20, "whatever comes behind it all the time"
     progress.routed("a", 0, 50)
-    progress.step_aside("a", "t")
-    progress.came_through("a", "t")
-    assert progress.confirmable("a") == 30
-    progress.came_through("a", "t")
-    progress.came_through("a", "t")
+    numbers.append(progress.step_aside("a", "t"))
+    progress.came_through("a", "t", numbers[2])
+    assert progress.confirmable("a") == 20, "the one before it has not come through"
+    progress.came_through("a", "t", numbers[1])
+    assert progress.confirmable("a") == 40, "before the last one"
+    progress.came_through("a", "t", numbers[3])
     assert (progress.confirmable("a"), progress.pending("a")) == (40, True)
     progress.durable("a", 0, 50, 0)
     assert not progress.pending("a")
@@ -155,20 +157,20 @@ class Invariant1(RuleBasedStateMachine):
     def apply(self, worker: int, count: int, is_late: bool) -> None:
         taken, self.routed[worker] = self.routed[worker][:count], self.routed[worker][count:]
         if taken and is_late:  # a target's part of it
-            self.progress.step_aside("a", f"t{worker}")
-            self.aside[worker].append((self.durable[worker], taken[-1][0]))
+            number = self.progress.step_aside("a", f"t{worker}")
+            self.aside[worker].append((self.durable[worker], taken[-1][0], number))
         for through, epoch in taken:
             self.progress.durable("a", worker, through, epoch)
             self.durable[worker] = max(self.durable[worker], through)
 
-    @rule(worker=st.integers(0, 2))
-    def come_through(self, worker: int) -> None:
-        if self.aside[worker]:
-            del self.aside[worker][0]
-            self.progress.came_through("a", f"t{worker}")
+    @rule(worker=st.integers(0, 2), place=st.integers(0, 2))
+    def come_through(self, worker: int, place: int) -> None:
+        if place < len(self.aside[worker]):
+            *_, number = self.aside[worker].pop(place)
+            self.progress.came_through("a", f"t{worker}", number)
 
     def is_durable(self, worker: int, end: int) -> bool:
-        return self.durable[worker] >= end and not any(after < end <= to for after, to in self.aside[worker])
+        return self.durable[worker] >= end and not any(after < end <= to for after, to, _ in self.aside[worker])
 
     @rule(loses_inboxes=st.booleans())
     def reconnect(self, loses_inboxes: bool) -> None:
@@ -238,3 +240,17 @@ def test_a_stream_that_begins_anew_confirms_nothing_of_before():
     assert progress.confirmable("a") == 40
     progress.received("a", 50)
     assert progress.confirmable("a") == 50
+
+
+def test_whoever_holds_anew_is_not_released_by_whoever_held_before() -> None:
+    progress = Progress()
+    first = progress.hold("a", "t")
+    second = progress.hold("a", "t")  # by a thread that found the table broken
+    progress.received("a", 10)
+    progress.release("a", "t", first)
+    assert (progress.held("a"), progress.confirmable("a")) == ({"t"}, 0)
+    progress.release("a", "t", second)
+    assert progress.confirmable("a") == 10
+    progress.hold("a", "t")
+    progress.release("a", "t")
+    assert not progress.held("a")

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kuvasz.errors import ParkedLost, TableError
-from kuvasz.state.notes import NoteFile
+from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.tables import State, TableState, TableStates
 
 T, S = "shop.items", "eu"
@@ -25,7 +23,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def states(clock: Clock) -> TableStates:
-    made = TableStates(clock)
+    made = TableStates(MemoryNotes(), clock)
     made.add(T, S, "public.items")
     return made
 
@@ -83,16 +81,16 @@ def test_snapshots_are_copies_in_order(states: TableStates) -> None:
 
 
 class Home:
-    """States that are made anew from one folder, as at each start, with a wall clock far from the monotonic one."""
+    """States that are made anew from the same notes, as at each start, with a wall clock far from the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        self.notes = MemoryNotes()
         self.now = 0.0
         self.started = 0.0
 
     def start(self) -> TableStates:
         self.started = self.now
-        made = TableStates(lambda: self.now - self.started, lambda: 1000.0 + self.now, NoteFile(self.folder))
+        made = TableStates(self.notes, lambda: self.now - self.started, lambda: 1000.0 + self.now)
         made.add(T, S, "public.items")
         return made
 
@@ -101,8 +99,8 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+def home() -> Home:
+    return Home()
 
 
 def test_a_paused_table_shows_that_its_parked_changes_are_lost_and_no_other_error(home: Home) -> None:
@@ -173,7 +171,7 @@ def test_a_copy_that_is_due_is_due_after_a_restart(home: Home) -> None:
 
 def test_the_next_attempt_is_forgotten_with_the_state(states: TableStates) -> None:
     states.set(T, S, State.ERROR, TableError("wrong"))
-    states.retry_at(T, S, 12.0)
+    states.note(T, S, retry_at=12.0)
     assert states.get(T, S).retry_at == 12.0
     states.set(T, S, State.NEW)
     assert states.get(T, S).retry_at is None
@@ -202,7 +200,7 @@ def test_a_table_that_was_removed_is_nobodys(home: Home) -> None:
     states.pause(T, S)
     states.remove(T, S)
     states.set(T, S, State.STREAMING)
-    states.retry_at(T, S, 1.0)
+    states.note(T, S, retry_at=1.0)
     states.resync(T, S, is_due=True)
     states.note(T, S, rows=1)
     assert (states.get(T, S).state, states.snapshot()) == (State.ERROR, [])
@@ -212,3 +210,17 @@ def test_a_table_that_was_removed_is_nobodys(home: Home) -> None:
 def test_a_table_has_another_name(states: TableStates) -> None:
     states.rename(T, S, "public.other")
     assert states.get(T, S).table == "public.other"
+
+
+def test_what_is_asked_for_all_the_time_is_found_without_looking_at_all(states: TableStates) -> None:
+    states.add(T, "us", "public.items")
+    states.add("shop.users", "eu/7", "public.users_7")
+    assert [state.key for state in states.snapshot(S)] == [T, "shop.users/7"]
+    assert states.snapshot("nobody") == states.catching_up() == []
+    states.activate(T, S, 1)
+    states.activate("shop.users", "eu/7", 1)
+    assert [(state.target, state.source) for state in states.catching_up()] == [(T, S), ("shop.users", "eu/7")]
+    states.set(T, S, State.STREAMING)
+    states.remove("shop.users", "eu/7")
+    assert states.catching_up() == []
+    assert states.snapshot(S) == [states.get(T, S)]

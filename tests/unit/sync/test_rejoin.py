@@ -13,7 +13,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
 from kuvasz.sync.rejoin import Rejoin
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 READER: Any = SimpleNamespace(stop=lambda: None)
 
@@ -27,16 +27,20 @@ class World(Scene):
         self.did: list[tuple[str, str]] = []
         for spec in self.source.tables:
             self.source_tables.tables[spec.key] = self.table(spec)
+        self.parked: set[str] = set()
+        self.prepared: list[str] = []
         stream: Any = SimpleNamespace(
-            reader=SimpleNamespace(stop=lambda: self.did.append(("begin again", ""))), rejoin=self._rejoin
+            prepare=self._prepare, is_parked=lambda spec: spec.identifier in self.parked, rejoin=self._rejoin
         )
-        preparation: Any = SimpleNamespace(
-            is_unknown=lambda _: self.is_unknown, refuse=lambda spec, _: self._note("refuse", spec)
-        )
+        reader: Any = SimpleNamespace(stop=lambda: self.did.append(("begin again", "")))
+        self.context.current.reader = reader
+        self.context.troubles.refuse = lambda spec, _: self._note("refuse", spec)  # type: ignore[method-assign]
+        preparation: Any = SimpleNamespace(is_unknown=lambda _: self.is_unknown)
+        replays: Any = SimpleNamespace(begin=lambda: None, send=lambda spec: self._note("replay", spec))
         setup: Any = SimpleNamespace(look=self._look)
         copies: Any = SimpleNamespace(beside=self._copy)
         parking: Any = SimpleNamespace(moving=asyncio.Lock())
-        self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream)
+        self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream, replays)
 
     def _note(self, what: str, spec: SourceTableSpec) -> None:
         self.did.append((what, spec.identifier))
@@ -51,6 +55,9 @@ class World(Scene):
         self._note("copy", spec)
         if not self.is_broken:
             self.copy(spec)
+
+    async def _prepare(self, spec: SourceTableSpec) -> None:
+        self.prepared.append(spec.identifier)
 
     async def _rejoin(self, specs: list[SourceTableSpec], _: object) -> None:
         for spec in specs:
@@ -90,6 +97,15 @@ def test_a_table_with_rows_follows_from_its_position(world: World, state: State)
     assert world.run("shop.items") == [("look", "shop.items"), ("rejoin", "shop.items")]
     assert world.settled == ["shop.items"]
     assert world.progress.held(world.source.name) == {"shop.items"}, "until the reader has gone back"
+
+
+def test_what_is_parked_of_a_table_comes_first_and_keeps_no_other_waiting(world: World) -> None:
+    for spec in world.source.tables:
+        world.copy(spec)
+    world.parked.add("shop.items")
+    done = world.run("shop.items", "shop.others")
+    assert done[2:] == [("replay", "shop.items"), ("rejoin", "shop.others")]
+    assert world.prepared == ["shop.items", "shop.others"]
 
 
 def test_a_table_without_rows_is_copied_first(world: World) -> None:
@@ -167,3 +183,26 @@ def test_a_table_that_is_wanted_anew_while_it_is_copied_is_looked_at_again(world
         world.source_tables.resync(world.items, is_due=True)
 
     assert world.run(before=before) == [("copy", "shop.items"), ("look", "shop.items")]
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_table_whose_copy_counts_for_nothing_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_paused: bool
+) -> None:
+    """Its server was started anew meanwhile, or a person wants another copy."""
+    copy, copied = world._copy, 0
+
+    async def then_due(spec: SourceTableSpec, system_id: str) -> None:
+        nonlocal copied
+        copied += 1
+        world.source_tables.set(spec, State.COPYING)
+        await copy(spec, system_id)
+        if copied == 1:
+            if is_paused:
+                world.states.pause(spec.identifier, world.source.name)
+            world.source_tables.resync(spec, is_due=True)
+
+    monkeypatch.setattr(world.rejoining._copies, "beside", then_due)
+    done = world.run(before=lambda: world.rejoining.begin([world.items]))
+    assert world.source_tables.state(world.items) is (State.PAUSED if is_paused else State.NEW)
+    assert (("look", "shop.items") in done) is not is_paused

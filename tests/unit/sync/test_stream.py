@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import TableError
-from kuvasz.state.source_record import SourceRecordFile
-from kuvasz.state.tables import State
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.stream import Stream
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class World(Scene):
@@ -24,12 +25,11 @@ class World(Scene):
         self.parking_from: dict[str, int] = {}
         self.unknown: set[str] = set()
         parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self.parking_from.__setitem__)
-        slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, applied=list)
-        self.stream = Stream(
-            self.context, parking, slot, SourceRecordFile(folder, self.source.name),
-            follow=lambda relation, *_: relation, on_truncate=lambda *_: None,
-            is_unknown=lambda spec: spec.key in self.unknown,
-        )  # fmt: skip
+        slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, copied=list, applied=list)
+        messages: Any = SimpleNamespace(follow=lambda relation, *_: relation, truncated=lambda *_: None)
+        preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
+        record = self.shared.state.record(self.source.name)
+        self.stream = Stream(self.context, parking, slot, record, messages, preparation)
 
     @property
     def held(self) -> frozenset[str]:
@@ -46,7 +46,7 @@ class Reader:
 
     def rewind(self) -> None:
         if self.is_replaced:
-            self._world.stream.reader = None
+            self._world.context.current.reader = None
         else:
             self.epoch += 1
 
@@ -131,7 +131,8 @@ def test_a_table_is_let_go_when_the_reader_has_gone_back(world: World, is_replac
     async def run() -> None:
         reader: Any = Reader(world)
         reader.is_replaced = is_replaced
-        world.stream.reader = reader
+        world.context.current.reader = reader
+        await world.stream.prepare(world.items)
         await world.stream.rejoin([world.items], reader)
 
     world.copy(world.items)
@@ -141,26 +142,138 @@ def test_a_table_is_let_go_when_the_reader_has_gone_back(world: World, is_replac
     assert world.held == ({"shop.items"} if is_replaced else frozenset())
 
 
-def test_a_table_with_parked_changes_is_replayed_and_the_reader_goes_on(world: World) -> None:
-    async def run() -> int:
-        reader: Any = Reader(world)
-        world.stream.reader = reader
-        await world.stream.rejoin([world.items], reader)
-        return reader.epoch
+def test_a_table_that_is_to_follow_holds_its_source_and_has_its_failure_behind_it(world: World) -> None:
+    async def run() -> None:
+        await world.stream.prepare(world.items)
 
     world.copy(world.items)
-    world.parked.add("shop.items")
-    replayed: list[str] = []
-    world.stream.replay = lambda spec: replayed.append(spec.identifier)
-    assert asyncio.run(run()) == 3
-    assert replayed == ["shop.items"]
-    assert world.held == {"shop.items"}
+    world.lake._tables["shop.items"].era = WriteEra(accepted={}, error=TableError("it was broken"))
+    asyncio.run(run())
+    assert (world.settled, world.lake.failure("shop.items"), world.held) == (["shop.items"], None, {"shop.items"})
+
+
+@pytest.mark.parametrize("way", ["begin", "rejoin", "leave"])
+def test_a_table_that_is_stopped_as_it_is_let_follow_stays_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Another thread's stop falls between the look at the state and its change."""
+    states, name, error = world.states, world.source.name, TableError("it was broken")
+
+    def stop() -> None:
+        world.source_tables.hold(world.items)
+        states.set("shop.items", name, State.ERROR, error)
+
+    async def run() -> None:
+        reader: Any = Reader(world)
+        world.context.current.reader = reader
+        if way == "begin":
+            world.stream.begin(world.items, is_streamed=True)
+        elif way == "rejoin":
+            await world.stream.rejoin([world.items], reader)
+        else:
+            await world.stream.leave()
+
+    world.copy(world.items)
+    if way == "leave":
+        states.activate("shop.items", name, 1)
+    for change in ("activate", "go_on"):
+        _stop_before(monkeypatch, change, stop)
+    asyncio.run(run())
+    state = world.source_tables.look(world.items)
+    assert (state.state, state.error, world.held) == (State.ERROR, error, {"shop.items"})
+
+
+def test_what_interrupts_a_table_that_is_let_follow_holds_it_no_longer_than_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at it anew finds one that follows, and leaves it alone: nobody would undo the hold."""
+
+    def interrupt() -> None:
+        world.source_tables.hold(world.items)
+        world.source_tables.set(world.items, State.NEW)
+
+    async def run() -> None:
+        reader: Any = Reader(world)
+        world.context.current.reader = reader
+        await world.stream.rejoin([world.items], reader)
+
+    world.copy(world.items)
+    _stop_before(monkeypatch, "activate", interrupt)
+    asyncio.run(run())
+    assert (world.source_tables.is_streaming(world.items), world.held) == (True, frozenset())
+
+
+def _stop_before(monkeypatch: pytest.MonkeyPatch, change: str, stop: Callable[[], None]) -> None:
+    original = getattr(TableStates, change)
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        stop()
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(TableStates, change, stopped)
 
 
 def test_epochs_are_never_used_twice(world: World) -> None:
     reader = world.stream.open(["one", "two"], "7")
-    assert (reader.epoch, world.stream.reader) == (0, reader)
+    assert (reader.epoch, world.context.current.reader) == (0, reader)
     reader.epoch = 5
     world.stream.close(reader)
-    assert world.stream.reader is None
+    assert world.context.current.reader is None
     assert world.stream.open(["one"], "7").epoch == 5
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_table_that_fails_as_it_is_let_go_holds_its_source(
+    world: World, monkeypatch: pytest.MonkeyPatch, begins: bool, is_before: bool
+) -> None:
+    """A thread that stops the table may have held the source long ago, and change its state at any moment."""
+    world.copy(world.items)
+    name, release = world.source.name, world.states.release
+    reader: Any = Reader(world)
+
+    def fail() -> None:
+        world.source_tables.set(world.items, State.ERROR, TableError("it is broken"))
+
+    def released(*arguments: Any) -> bool:
+        if is_before:
+            fail()
+        done = release(*arguments)
+        if not is_before:
+            fail()
+        return done
+
+    async def rejoin() -> None:
+        world.context.lifetime.begin()
+        world.context.current.reader = reader
+        await world.stream.rejoin([world.items], reader)
+
+    world.source_tables.hold(world.items)
+    monkeypatch.setattr(world.states, "release", released)
+    if begins:
+        world.stream.begin(world.items, is_streamed=True)
+    else:
+        asyncio.run(rejoin())
+    assert (world.states.get("shop.items", name).state, world.held) == (State.ERROR, {"shop.items"})
+
+
+def test_a_source_that_ends_keeps_the_hold_of_a_table_that_was_to_rejoin(world: World) -> None:
+    """The reader has not gone back: what came on this connection was left out for the table."""
+    name, reader = world.source.name, Reader(world)
+    reader.rewind = lambda: None  # type: ignore[method-assign]
+
+    async def run() -> None:
+        world.context.lifetime.begin()
+        world.context.current.reader = reader  # type: ignore[assignment]
+        world.progress.restarted(name, reader.epoch)
+        world.progress.received(name, 100)
+        world.copy(world.items)
+        await world.stream.prepare(world.items)
+        world.progress.received(name, 90000)
+        rejoining = asyncio.ensure_future(world.stream.rejoin([world.items], reader))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        world.context.lifetime.end()
+        await rejoining
+
+    asyncio.run(run())
+    assert (world.held, world.progress.confirmable(name)) == ({"shop.items"}, 100)

@@ -8,7 +8,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError
-from kuvasz.state.notes import NoteFile
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import State, TableStates
 from kuvasz.verbs import offline
 
@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def states(config: Config) -> TableStates:
-    made = TableStates(file=NoteFile(config.pipeline.state_folder))
+    made = TableStates(state_of(config).notes)
     for source in ("shop_eu", "shop_us"):
         for table in ("items", "others"):
             made.add(f"shop.{table}", source, f"public.{table}")

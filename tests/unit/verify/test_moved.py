@@ -9,11 +9,10 @@ from kuvasz.fold.keys import Keys
 from kuvasz.model import TableType
 from kuvasz.modes.shape import Shape
 from kuvasz.verify.moved import KeyHistory, changes
-from tests.contract.changes import SAME, Sender, delete, insert, update
-from tests.unit.decode.wires import joined, message
-from tests.unit.modes.test_append import KEYLESS, shape
+from tests.support.changes import SAME, Sender, delete, insert, update
+from tests.support.shapes import CLONE, KEYLESS, shape
+from tests.support.wires import joined, message
 
-KEYED = shape(table_type=TableType.CLONE)
 BARE = shape(KEYLESS, TableType.CLONE)
 
 
@@ -41,16 +40,16 @@ def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[KeyHistor
 
 
 def test_a_row_is_what_it_was_last() -> None:
-    lake = listed(KEYED, insert(1, 2, "new"), insert(3, 1, "gone"))
-    found = difference(listed(KEYED, insert(1, 1, "old"), insert(2, 1, "too")), lake)
-    moved, left = after(found, KEYED, update(1, 7, "x"), update(1, 2, "new"), delete(2), insert(9))
+    lake = listed(CLONE, insert(1, 2, "new"), insert(3, 1, "gone"))
+    found = difference(listed(CLONE, insert(1, 1, "old"), insert(2, 1, "too")), lake)
+    moved, left = after(found, CLONE, update(1, 7, "x"), update(1, 2, "new"), delete(2), insert(9))
     assert left == [(0, 1)]
     assert moved.touched.sum() == 2
-    _, left = after(found, KEYED, update(1, 2, "other"))
+    _, left = after(found, CLONE, update(1, 2, "other"))
     assert left == [(1, 1), (1, 0), (0, 1)]
-    moved, _ = after(found, KEYED, update(1, 2, SAME))
+    moved, _ = after(found, CLONE, update(1, 2, SAME))
     assert moved.unknown.sum() == 1
-    _, left = after(found, KEYED, None, insert(1, 2, "new"))
+    _, left = after(found, CLONE, None, insert(1, 2, "new"))
     assert left == [(0, 1)]
 
 

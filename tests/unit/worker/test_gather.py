@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kuvasz.model import Delivery, Relation, Replay, Segment, TableName, Truncation
 from kuvasz.worker.gather import Gatherer, ToPark
-from tests.contract.changes import Sender, insert, relation
+from tests.support.changes import Sender, insert, relation
 
 OTHER = TableName(schema="public", name="others")
 
@@ -123,7 +123,7 @@ def test_a_new_connection_forgets_what_this_mini_transaction_took_of_the_last_on
     (work,) = gathered.works
     assert work.changes == (kept, last)
     assert work.through == {"us": 50, "eu": 1108}
-    assert (work.abandoned, work.open_sources) == ({"eu"}, frozenset())
+    assert (work.abandoned, work.open_sources) == (frozenset(), frozenset())
     assert gathered.through["eu"] == (1108, 2)
 
 
@@ -140,10 +140,9 @@ def test_the_end_of_a_transaction_that_is_forgotten_abandons_its_earlier_parts()
 def test_a_truncate_in_an_open_part_is_forgotten_with_it() -> None:
     eu, gatherer = Streams(), Gatherer()
     truncation = eu.items.truncation(is_open=True)
-    works = gatherer.gather(
-        [delivery(truncation, through=5, is_open=True), delivery(through=5, epoch=2)], target_of, always
-    )
-    assert [work.changes for work in works.works] == [()]
+    deliveries = [delivery(truncation, through=5, is_open=True), delivery(through=5, epoch=2)]
+    (work,) = gatherer.gather(deliveries, target_of, always).works
+    assert (work.changes, work.abandoned) == ((), frozenset())
 
 
 def test_a_source_that_reconnects_leaves_others_alone() -> None:
@@ -270,6 +269,76 @@ def test_a_replayed_transaction_in_parts_is_open_until_its_end_or_abandoned_with
         [replay(part, through=5, number=2, end=10, is_open=True)], target_of, always
     ).works  # fmt: skip
     assert (work.abandoned, work.open_sources, work.changes) == ({"eu"}, {"eu"}, (part,))
+
+
+def test_a_replayed_transaction_goes_on_though_the_connection_behind_it_ends() -> None:
+    """What the lake has of it came from the log; of the connection's own it has nothing yet."""
+    eu, gatherer = Streams(), Gatherer(is_replaying=lambda *_: True)
+    lsn = eu.items.commit_lsn()
+    begin, end = eu.items.part(lsn, insert(1)), eu.items.part(lsn, insert(2))
+    late = eu.items.part(lsn + 100, insert(3))
+    gatherer.gather([replay(begin, through=5, end=10, is_open=True)], target_of, always)
+    (work,) = gatherer.gather(
+        [
+            replay(end, through=lsn + 8, end=20),
+            delivery(late, through=lsn + 8, epoch=2, is_open=True),
+            delivery(through=5, epoch=3),
+        ],
+        target_of,
+        always,
+    ).works
+    assert (work.changes, work.abandoned, work.open_sources) == ((end,), frozenset(), frozenset())
+
+
+def test_a_transaction_that_ends_as_another_begins_has_ended() -> None:
+    """One gulp may bring the end of the one and too much of the other: both are one delivery."""
+    eu, gatherer = Streams(), Gatherer()
+    first, second = eu.items.part(1100, insert(1)), eu.others.part(1300, insert(2))
+    gatherer.gather([delivery(first, through=5, is_open=True)], target_of, always)
+    items, others = gatherer.gather([delivery(second, through=1108, is_open=True)], target_of, always).works
+    assert (items.target, items.through, items.open_sources) == ("shop.items", {"eu": 1108}, frozenset())
+    assert (others.through, others.open_sources) == ({"eu": 1108}, {"eu"})
+    (work,) = gatherer.gather([delivery(through=1108, epoch=2)], target_of, always).works
+    assert (work.target, work.abandoned) == ("shop.others", {"eu"})
+
+
+def test_whole_transactions_beside_an_open_one_are_not_open() -> None:
+    eu = Streams()
+    whole, part = eu.items.segment([(1100, [insert(1)])]), eu.others.part(1300, insert(2))
+    items, others = Gatherer().gather([delivery(whole, part, through=1108, is_open=True)], target_of, always).works
+    assert (items.open_sources, others.open_sources) == (frozenset(), {"eu"})
+
+
+def test_a_parked_transaction_that_ends_as_another_begins_has_ended() -> None:
+    eu, gatherer = Streams(), Gatherer(parked("shop.items"))
+    first, second = eu.items.part(1100, insert(1)), eu.others.part(1300, insert(2))
+    gatherer.gather([delivery(first, through=5, is_open=True)], target_of, only_others)
+    (part,) = gatherer.gather([delivery(second, through=1108, is_open=True)], target_of, only_others).to_park
+    assert (part.target, part.changes, part.through) == ("shop.items", (), 1108)
+
+
+def test_a_live_part_that_the_log_brought_does_not_keep_its_transaction_open() -> None:
+    eu, gatherer = Streams(), Gatherer(is_replaying=lambda *_: True)
+    part = eu.items.part(1100, insert(1))
+    gatherer.gather([replay(part, through=5, end=10, is_open=True)], target_of, always)
+    (work,) = gatherer.gather(
+        [replay(through=1108, end=20), delivery(part, through=5, epoch=2, is_open=True)], target_of, always
+    ).works
+    assert (work.changes, work.through, work.open_sources) == ((), {"eu": 1108}, frozenset())
+    assert gatherer.gather([delivery(through=5, epoch=3)], target_of, always).works == ()
+
+
+def test_a_table_that_stopped_gives_its_part_up_before_a_log_is_replayed() -> None:
+    """Whether or not anything of its source has come since."""
+    eu, gatherer = Streams(), Gatherer(is_replaying=lambda *_: True)
+    gatherer.gather([delivery(eu.items.part(1300, insert(9)), through=5, epoch=5, is_open=True)], target_of, always)
+    begin, end = eu.items.part(1200, insert(1)), eu.items.segment([(1200, [insert(2)])])
+    (work,) = gatherer.gather([replay(begin, through=5, end=10, is_open=True)], target_of, only_others).works
+    assert (work.abandoned, work.changes, work.open_sources) == ({"eu"}, (begin,), {"eu"})
+    live = delivery(eu.items.part(1300, insert(9)), through=5, epoch=6, is_open=True)
+    assert gatherer.gather([live], target_of, only_others).works == ()
+    (work,) = gatherer.gather([replay(end, through=1208, end=20)], target_of, only_others).works
+    assert (work.abandoned, work.changes, work.open_sources) == (frozenset(), (end,), frozenset())
 
 
 def test_members_of_a_target_are_sources_of_their_own() -> None:

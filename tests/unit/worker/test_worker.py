@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake.memory import MemoryLake
+from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.model import Delivery, Relation, Segment, SourcePosition, TableName, Truncation
 from kuvasz.ports import Failure, Receipt
 from kuvasz.state.budget import Budget
+from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
-from tests.contract.changes import ITEMS, TABLE, TARGET, Sender, feed, insert, relation, target
-from tests.fix_lake import wait_until
+from tests.support.changes import ITEMS, TABLE, TARGET, Sender, feed, insert, relation, target
+from tests.support.waiting import wait_until
 
 OTHER = "shop.others"
 OTHERS = relation(table=TableName(schema="public", name="others"), oid=2)
@@ -51,7 +52,8 @@ class Bench:
     """One worker and all around it."""
 
     def __init__(self) -> None:
-        self.lake, self.progress, self.budget, self.states = FailingLake(), Progress(), Budget(1 << 20), TableStates()
+        self.lake, self.progress, self.budget = FailingLake(), Progress(), Budget(1 << 20)
+        self.states = TableStates(MemoryNotes())
         self.failures: list[Failure] = []
         self.receipts: list[Receipt] = []
         for name, found in ((TARGET, ITEMS), (OTHER, OTHERS)):
@@ -134,7 +136,7 @@ def test_gathers_while_a_mini_transaction_waits_for_its_commit(bench: Bench) -> 
     assert bench.lake.is_committing.wait(30)
     bench.put(eu.one(insert(1)), through=1208)
     bench.wait(lambda: bench.lake.write_attempts == 2, "the second is written while the first commits")
-    bench.worker._policy = FlushPolicy(interval_s=0.0, bytes=1 << 20)
+    bench.worker._backlog._policy = FlushPolicy(interval_s=0.0, bytes=1 << 20)
     for number in range(2, 6):
         bench.put(eu.one(insert(number)), through=1108 + 100 * number)
     bench.lake.commits_go_on.set()

@@ -8,7 +8,7 @@ from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Relation, Segment, SourcePosition, Truncation
-from tests.contract.changes import ITEMS, Sender, insert, relation
+from tests.support.changes import ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
 

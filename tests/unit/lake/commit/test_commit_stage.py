@@ -18,8 +18,13 @@ from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, TableWork
-from tests.contract.changes import TARGET, Sender
-from tests.fix_lake import wait_until
+from tests.support.changes import TARGET, Sender
+from tests.support.waiting import wait_until
+
+
+class Open(dict):
+    def check(self) -> None:
+        """Nothing is open."""
 
 
 class Table:
@@ -27,18 +32,13 @@ class Table:
         self.name, self.lock = TARGET, TableLock(TARGET)
         self.positions = {"eu": SourcePosition(lsn=1000)}
         self.era = WriteEra.begin(self.positions)
-        self.open, self.in_flight, self.generations, self.identities = {}, set(), {}, 0
+        self.open, self.commits = Open(), SimpleNamespace(in_flight=set(), discard=lambda _: None, make=self.commit)
+        self.definition = SimpleNamespace(identities=0)
         self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True)
         self.answers = threading.Event()
 
     def follow(self) -> None:
         assert self.answers.wait(30)
-
-    def check_open(self) -> None:
-        """Nothing is open."""
-
-    def discard(self, _: object) -> None:
-        """Nothing was written."""
 
     def commit(self, _: object, positions: dict) -> int:
         self.positions.update(positions)

@@ -13,7 +13,7 @@ from kuvasz.errors import LakeError, TableStuck
 from kuvasz.lake.commit import lanes
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
 from kuvasz.ports import Failure, Receipt
-from tests.fix_lake import wait_until
+from tests.support.waiting import wait_until
 
 
 class Store:

@@ -13,9 +13,9 @@ from kuvasz.index.positions import ABSENT
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset
-from kuvasz.lake.table.transaction import OpenTransaction
+from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import TableType
-from tests.unit.lake.tables import World, file_of, keys_of
+from tests.support.lake_table import World, file_of, keys_of
 
 
 def chunk(
@@ -106,10 +106,10 @@ def test_copied_files_are_adopted(world: World) -> None:
 
 def test_copied_files_of_a_table_without_a_key_are_counted(tmp_path: Path) -> None:
     world = World(tmp_path, key=())
-    assert world.table.is_bag
+    assert world.table.definition.is_bag
     changeset = Changeset()
     Resolution(world.table, changeset).adopt([(7, file_of("c", 3))], [keys_of(5, 5, 6)], None)
-    assert world.table.index.entries == 3, "equal rows are told apart"
+    assert world.table.index.places.entries == 3, "equal rows are told apart"
 
 
 def test_where_no_key_is_known_nothing_is_indexed(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Operations
 from kuvasz.ports import TableWork
-from tests.contract.changes import Sender, insert
-from tests.unit.lake.tables import World, file_of
+from tests.support.changes import Sender, insert
+from tests.support.lake_table import World, file_of
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def written() -> WrittenTable:
     }  # fmt: skip
     results = tuple(done[step.source].pop(0) if isinstance(step, chunks.Chunk) else step for step in cut.steps)
     work = TableWork(target="shop.items", changes=(), through={})
-    return WrittenTable(work=work, cut=cut, results=results, era=WriteEra(accepted={}), generations={"eu": 1})
+    return WrittenTable(work=work, cut=cut, results=results, era=WriteEra(accepted={}), position_resets={"eu": 1})
 
 
 def test_a_truncation_has_no_files(written: WrittenTable) -> None:
@@ -52,8 +52,8 @@ def test_what_is_abandoned_is_removed_with_the_changeset(written: WrittenTable) 
 
 def test_changes_from_before_a_source_was_forgotten_are_refused(written: WrittenTable, tmp_path: Path) -> None:
     table = World(tmp_path).table
-    table.generations = {"eu": 1}
-    written.check_generations(table)
-    table.generations = {"eu": 1, "us": 1}
+    written.era.drop("eu")
+    written.check(table)
+    written.era.drop("us")
     with pytest.raises(LakeError, match="source us is copied again"):
-        written.check_generations(table)
+        written.check(table)

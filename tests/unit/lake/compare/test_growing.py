@@ -22,10 +22,9 @@ from kuvasz.lake.format.layout import PLAIN
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
 from kuvasz.modes.shape import Shape
-from tests.contract.changes import delete, insert, update
-from tests.unit.decode.wires import copy_line
-from tests.unit.modes import test_append, test_changelog, test_history
-from tests.unit.modes.test_append import KEYLESS, shape
+from tests.support.changes import delete, insert, update
+from tests.support.shapes import APPEND, CHANGELOG, HISTORY, KEYLESS, apply, apply_transaction, shape
+from tests.support.wires import copy_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +78,9 @@ def told(comparison: Comparison, found: Difference) -> dict[tuple[str, ...], Dif
 
 
 def test_the_newest_row_of_an_append_table_counts(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, shape())
-    bench.add(test_append.apply(insert(1, 1, "a"), insert(2, 1, "a"), insert(3, 1, "")).rows)
-    bench.add(test_append.apply(update(1, 2, "a"), update(2, 5, "a"), insert(9, 1, "deleted since")).rows)
+    bench = Bench(tmp_path, APPEND)
+    bench.add(apply(insert(1, 1, "a"), insert(2, 1, "a"), insert(3, 1, "")).rows)
+    bench.add(apply(update(1, 2, "a"), update(2, 5, "a"), insert(9, 1, "deleted since")).rows)
     comparison = bench.against((1, 2, "a"), (2, 1, "a"), (3, 1, None), (4, 1, "x"))
     found = told(comparison, comparison.difference())
     assert found == {("2",): DifferenceKind.CHANGED, ("3",): DifferenceKind.CHANGED, ("4",): DifferenceKind.MISSING}
@@ -91,10 +90,10 @@ def test_the_newest_row_of_an_append_table_counts(tmp_path: Path) -> None:
 
 
 def test_the_last_event_of_a_changelog_counts(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, test_changelog.ITEMS)
-    bench.add(dispatch.apply_copy(test_changelog.ITEMS, copy_line([b"7", b"1", b"copied"]), 90).rows)
+    bench = Bench(tmp_path, CHANGELOG)
+    bench.add(dispatch.apply_copy(CHANGELOG, copy_line([b"7", b"1", b"copied"]), 90).rows)
     bench.add(
-        test_changelog.apply(
+        apply_transaction(
             insert(1, 1, "a"), insert(2, 1, "a"), delete(2), insert(3, 1, "a"), update(4, 1, "a", old=3),
             insert(5, 1, "a"), insert(6, 1, "a"),
         ).rows
@@ -110,8 +109,8 @@ def test_the_last_event_of_a_changelog_counts(tmp_path: Path) -> None:
 
 
 def test_an_event_that_is_there_twice_is_found(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, test_changelog.ITEMS)
-    rows = test_changelog.apply(insert(1, 1, "a"), insert(2, 1, "a"), update(2, 2, "a")).rows
+    bench = Bench(tmp_path, CHANGELOG)
+    rows = apply_transaction(insert(1, 1, "a"), insert(2, 1, "a"), update(2, 2, "a")).rows
     bench.add(rows)
     bench.add(rows.slice(1, 1))
     comparison = bench.against((1, 1, "a"), (2, 2, "a"))
@@ -119,9 +118,9 @@ def test_an_event_that_is_there_twice_is_found(tmp_path: Path) -> None:
 
 
 def test_what_a_changelog_has_from_before_a_truncation_is_gone(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, test_changelog.ITEMS)
-    bench.add(test_changelog.apply(insert(1, 1, "a"), insert(2, 1, "a")).rows)
-    truncation = test_changelog.apply(insert(1, 1, "a")).rows
+    bench = Bench(tmp_path, CHANGELOG)
+    bench.add(apply_transaction(insert(1, 1, "a"), insert(2, 1, "a")).rows)
+    truncation = apply_transaction(insert(1, 1, "a")).rows
     columns = {"_op": "T", "id": None, "_lsn": 200, "_ordinal": 0}
     for name, value in columns.items():
         index = truncation.schema.get_field_index(name)
@@ -147,7 +146,7 @@ def test_rows_without_a_key_are_there_as_often(tmp_path: Path, kind: TableType) 
 
 def test_versions_are_compared_and_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "_TASK_ROWS", 2)
-    of = test_history.ITEMS
+    of = HISTORY
     bench = Bench(tmp_path, of)
     lines = [copy_line([str(number).encode(), b"1", b"a"]) for number in range(1, 6)]
     bench.add(dispatch.apply_copy(of, b"".join(lines), 90).rows)
@@ -202,8 +201,8 @@ def test_what_is_sorted_at_a_time_does_not_grow_with_the_table(
 
     monkeypatch.setattr(Spill, "events", loaded)
     monkeypatch.setattr(Spill, "add_events", added)
-    of = test_changelog.ITEMS
-    for count in (1_000, 10_000):
+    of = CHANGELOG
+    for count in (1_000, 4_000):
         bench = Bench(tmp_path, of)
         rows = [(number, 1, "x") for number in range(count)]
         bench.add(dispatch.apply_copy(of, next(Lines(rows).read(0)), 90).rows)

@@ -22,7 +22,7 @@ from kuvasz.lake.executors.history_tasks import (
 from kuvasz.lake.files.data_file import DataFileWriter
 from kuvasz.lake.format.layout import Layout
 from kuvasz.modes.history import FIRST_US, FOREVER_US
-from tests.unit.lake.executors.test_rewrite_tasks import schema
+from tests.support.lake_table import schema
 
 SCHEMA = schema(
     (1, "id", "long"), (2, "n", "double"), (3, "kvsz_start", "timestamptz"), (4, "kvsz_end", "timestamptz"),

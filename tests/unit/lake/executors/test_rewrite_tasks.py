@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
-import json
 import uuid
 from pathlib import Path
 
@@ -16,15 +15,8 @@ from pyroaring import BitMap64
 
 from kuvasz.lake.executors import rewrite_tasks
 from kuvasz.lake.files.data_file import DataFileWriter
-from kuvasz.lake.format.schema import LakeSchema, parse
-
-
-def schema(*fields: tuple) -> LakeSchema:
-    """(id, name, type[, initial default])."""
-    return parse(json.dumps({"schema-id": 0, "fields": [
-        {"id": f[0], "name": f[1], "type": f[2], "required": False} | ({"initial-default": f[3]} if f[3:] else {})
-        for f in fields
-    ]}))  # fmt: skip
+from kuvasz.lake.format.schema import LakeSchema
+from tests.support.lake_table import schema
 
 
 def written(path: Path, of: LakeSchema, *columns: list) -> str:

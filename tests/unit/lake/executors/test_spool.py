@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,18 @@ def test_no_room_is_an_error_that_may_pass(tmp_path: Path) -> None:
     (tmp_path / "spool").rmdir()
     with pytest.raises(LakeError, match="cannot spool changes to"):
         spool.write([b"x"])
+
+
+def test_nobody_else_can_read_what_is_on_its_way(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path, _ = Spool(str(tmp_path / "spool"), {}).write([b"x"])
+    finally:
+        os.umask(before)
+    assert (Path(path).stat().st_mode & 0o777, Path(path).parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_strangers_folder_takes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "spool").symlink_to(tmp_path)
+    with pytest.raises(PermissionError, match="somebody else's"):
+        Spool(str(tmp_path / "spool"), {})

@@ -8,9 +8,9 @@ from kuvasz.errors import DecodeError, LakeError, SchemaError
 from kuvasz.lake.format import binding
 from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, TableType
-from kuvasz.modes.shape import NO_COLUMN, SID_COLUMN, RefusedValue, Shape
+from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, SID_COLUMN, RefusedValue, Shape
 from kuvasz.typemap import BUILTIN
-from tests.contract.changes import INT4, ITEMS, feed, relation, target
+from tests.support.changes import INT4, ITEMS, feed, relation, target
 
 SEED = bytes(16)
 WIDER = relation(Column(name="extra", pg_type=INT4))
@@ -28,6 +28,24 @@ def test_fields_find_their_columns_by_name() -> None:
     found = [(one.name, one.column) for one in shape.bindings]
     assert found == [("sid", SID_COLUMN), ("id", 2), ("n", 1), ("body", 0), ("extra", NO_COLUMN)]
     assert (shape.key, shape.sid, shape.column_count) == ((1,), "eu", 3)
+
+
+def test_a_row_from_before_a_column_has_the_fields_default_only_where_that_is_its_sources() -> None:
+    fields = wanted(target(), WIDER)
+    schema = LakeSchema(schema_id=0, fields=(*fields[:-1], dataclasses.replace(fields[-1], initial_default=9)))
+    extra = fields[-1].field_id
+    numbers = {number: field.field_id for number, field in enumerate(fields[1:], 1)}
+    earlier = typed(INT4)
+    live = frozenset(numbers.values())
+
+    def column(defaulted: frozenset[int]) -> int:
+        shape = binding.bind(
+            target(), schema, ("id",), SEED, feed("eu"), earlier, numbers, live, defaulted=defaulted
+        )  # fmt: skip
+        return shape.bindings[-1].column
+
+    assert column(frozenset({extra})) == DEFAULT_COLUMN
+    assert column(frozenset()) == NO_COLUMN
 
 
 def test_a_column_that_the_lake_lacks_is_refused() -> None:

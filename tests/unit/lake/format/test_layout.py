@@ -20,7 +20,7 @@ from kuvasz.lake.format.layout import Layout, Ordering
 from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
 from kuvasz.model import LakeType, ValueType
-from tests.contract.changes import target
+from tests.support.changes import target
 
 KINDS = {"id": LakeType.LONG, "n": LakeType.INT, "at": LakeType.TIMESTAMPTZ, "day": LakeType.DATE,
          "s": LakeType.STRING,

@@ -13,7 +13,7 @@ from kuvasz.lake.files import data_file
 from kuvasz.lake.format import schema
 from kuvasz.lake.format.schema import Field
 from kuvasz.model import REAL_BITS, Column, LakeType, PgType, TableType, ValueType, Wire
-from tests.contract.changes import INT4, ITEMS, TEXT, relation, target
+from tests.support.changes import INT4, ITEMS, TEXT, relation, target
 
 HSTORE = PgType(oid=70000, name="hstore", schema="public")
 INTS = PgType(oid=1007, name="_int4", element=INT4)

@@ -122,41 +122,47 @@ class Table:
 
     def __init__(self, policy: Policy, seed: int = 1) -> None:
         self.policy = policy
-        self.files: dict[int, FileFacts] = {}
+        self.sizes: dict[int, tuple[int, int]] = {}  #: file -> bytes, rows
+        self.dead: dict[int, int] = {}
         self.next = 0
         self.random = random.Random(seed)  # noqa: S311
         self.changed = self.rewritten = 0
         self.passes: list[int] = []  #: bytes rewritten in each
 
     def add(self, rows: int, row_bytes: int = 100) -> None:
-        self.files[self.next] = facts(self.next, rows * row_bytes, rows=rows)
+        self._write(rows * row_bytes, rows)
+
+    def _write(self, size: int, rows: int) -> None:
+        self.sizes[self.next], self.dead[self.next] = (size, rows), 0
         self.next += 1
+
+    def files(self) -> list[FileFacts]:
+        return [facts(at, size, rows=rows, dead=self.dead[at]) for at, (size, rows) in self.sizes.items()]
 
     def change(self, rows: int) -> None:
         """A commit that replaces rows anywhere in the table, uniformly."""
-        live = sum(file.rows - file.dead for file in self.files.values())
-        for number, file in list(self.files.items()):
-            share = rows * (file.rows - file.dead) / live
+        alive = {number: all_rows - self.dead[number] for number, (_, all_rows) in self.sizes.items()}
+        part = rows / sum(alive.values())
+        for number, count in alive.items():
+            share = part * count
             dead = int(share) + (self.random.random() < share % 1)
-            if file.dead + dead >= file.rows:
-                del self.files[number]
-            else:
-                self.files[number] = facts(number, file.size, rows=file.rows, dead=file.dead + dead)
+            self.dead[number] += dead
+            if dead >= count:
+                del self.sizes[number], self.dead[number]
         self.add(rows)
         self.changed += rows * 100
 
     def maintain(self) -> None:
         written = 0
         target = self.policy.target_bytes
-        due = one_pass(batches(self.policy.plan(self.files.values()), target), target)
+        due = one_pass(batches(self.policy.plan(self.files()), target), target)
         for group in (group for batch in due for group in batch):
             rows = sum(file.rows - file.dead for file in group.files)
             written += group.live_bytes
             for file in group.files:
-                del self.files[file.number]
+                del self.sizes[file.number], self.dead[file.number]
             if rows:
-                self.files[self.next] = facts(self.next, group.live_bytes, rows=rows)
-                self.next += 1
+                self._write(group.live_bytes, rows)
         self.rewritten += written
         self.passes.append(written)
 
@@ -172,8 +178,8 @@ def test_the_cost_is_that_of_the_changes_whatever_the_table_s_size(rows: int, pe
         if tick % 3 == 2:
             table.maintain()
     assert table.rewritten / table.changed < 6.5
-    assert len(table.files) < 40 + 2 * rows * 100 // (64 * MB)
-    worn = sum(file.dead for file in table.files.values()) / sum(file.rows for file in table.files.values())
+    assert len(table.sizes) < 40 + 2 * rows * 100 // (64 * MB)
+    worn = sum(table.dead.values()) / sum(rows for _, rows in table.sizes.values())
     assert worn < 0.35
 
 
@@ -183,7 +189,7 @@ def test_a_large_hot_table_is_never_rewritten_at_once(per_second: int) -> None:
     table = Table(POLICY)
     for _ in range(50):
         table.add(1_000_000)
-    whole = sum(file.size for file in table.files.values())
+    whole = sum(size for size, _ in table.sizes.values())
     for tick in range(24 * 3600 // 20):
         table.change(per_second * 20)
         if tick % 3 == 2:

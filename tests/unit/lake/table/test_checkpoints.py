@@ -13,7 +13,7 @@ from kuvasz.index.positions import PositionIndex
 from kuvasz.lake.format.schema import LakeSchema
 from kuvasz.lake.table import checkpoints
 from kuvasz.lake.table.checkpoints import Checkpoints
-from tests.unit.lake.tables import World, keys_of
+from tests.support.lake_table import World, keys_of
 
 
 def filled(tmp_path: Path, key: tuple[str, ...] = ("id",)) -> World:
@@ -21,7 +21,7 @@ def filled(tmp_path: Path, key: tuple[str, ...] = ("id",)) -> World:
     world = World(tmp_path, key=key)
     world.add("a", 1, 2)
     world.add("b", 3, 4)
-    assert world.table.index
+    assert world.table.index.places
     return world
 
 
@@ -34,7 +34,7 @@ def test_what_was_kept_is_not_read_again(tmp_path: Path) -> None:
     world.start()
     assert world.places(1, 2, 3, 4) == before
     assert world.read == ["c"]
-    numbers = {entry.path: entry.number for entry in world.table.files}
+    numbers = {entry.path: entry.number for entry in world.table.index.files}
     assert world.places(5) == [(numbers["c"], 0)]
     assert len(set(numbers.values())) == 3, "no number is given twice"
 
@@ -43,18 +43,18 @@ def test_without_a_checkpoint_all_is_read(tmp_path: Path) -> None:
     world = filled(tmp_path)
     world.read.clear()
     world.start()
-    assert world.table.index
+    assert world.table.index.places
     assert sorted(world.read) == ["a", "b"]
 
 
 def test_whole_rows_are_hashed_anew_when_they_have_other_columns(tmp_path: Path) -> None:
     world = filled(tmp_path, key=())
-    assert world.table.is_bag
+    assert world.table.definition.is_bag
     world.table.close()
     world.iceberg.now = LakeSchema(schema_id=1, fields=world.iceberg.now.fields)
     world.read.clear()
     world.start()
-    assert world.table.index
+    assert world.table.index.places
     assert sorted(world.read) == ["a", "b"]
 
 
@@ -67,7 +67,7 @@ def test_a_disk_without_room_is_told_and_stops_nobody(
     world = filled(tmp_path)
     monkeypatch.setattr(PositionIndex, "checkpoint", full)
     with caplog.at_level(logging.WARNING):
-        world.table.checkpoint()
+        world.table.index.save()
     (record,) = caplog.records
     assert (record.event, record.table, record.error) == ("index_unsaved", "shop.items", "no room")
 
@@ -77,16 +77,16 @@ def test_after_many_entries_it_is_saved_and_forgets_keys_that_are_gone(
 ) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 10)
     world = filled(tmp_path)
-    index, mine = world.table.index, Checkpoints(world.table)
+    index, mine = world.table.index.places, Checkpoints(world.table.definition, world.table.index.files)
     for number in range(100, 130):
         index.insert(keys_of(number), 999, np.zeros(1, np.uint32))  # a file that went
-    world.table.files.find("a").dead = BitMap64([0])
+    world.table.index.files.find("a").dead = BitMap64([0])
     index.mark()
-    mine.count(index, 9)
+    mine.count(index, 9, 1, 0)
     assert index.entries == 34
-    mine.count(index, 1)
+    mine.count(index, 1, 1, 0)
     assert index.entries == 3, "row 0 of a is dead, too"
-    assert index.tag["files"] == {str(entry.number): entry.path for entry in world.table.files}
+    assert index.tag["files"] == {str(entry.number): entry.path for entry in world.table.index.files}
     index.insert(keys_of(200), 999, np.zeros(1, np.uint32))
-    mine.count(index, 9)
+    mine.count(index, 9, 1, 0)
     assert index.entries == 4, "it counts from the last one on"

@@ -32,7 +32,8 @@ def table(tmp_path: Path) -> SimpleNamespace:
     place = f"file://{tmp_path}/items"
     (tmp_path / "items" / "data").mkdir(parents=True)
     return SimpleNamespace(
-        name="shop.items", location=place, format_version=3, io_properties={}, files=known, snapshot_id=42
+        definition=SimpleNamespace(name="shop.items", location=place, format_version=3, io_properties={}),
+        index=SimpleNamespace(files=known, snapshot_id=42),
     )
 
 
@@ -45,14 +46,18 @@ def changes(**deletes: list[int]) -> Changeset:
     return changeset
 
 
+def _builder(table: SimpleNamespace, changeset: Changeset) -> CommitBuilder:
+    return CommitBuilder(table.definition, table.index, changeset)
+
+
 def dead_of(table: SimpleNamespace, delete: str) -> list[int]:
     return list(files.read_deletes({}, json.loads(delete)["referenced-data-file"], delete))
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_dies_is_told_with_what_was_dead(table: SimpleNamespace, version: int) -> None:
-    table.format_version = version
-    draft = CommitBuilder(table, changes(a=[3, 4], b=[0, 5], gone=[1], new=[2]))
+    table.definition.format_version = version
+    draft = _builder(table, changes(a=[3, 4], b=[0, 5], gone=[1], new=[2]))
     assert not draft.is_empty
     sent = draft.finish({"eu": HERE})
     assert {number: list(rows) for number, rows in sent.deletes.items()} == {1: [3, 4], 2: [5], 4: [2]}
@@ -65,18 +70,18 @@ def test_what_dies_is_told_with_what_was_dead(table: SimpleNamespace, version: i
 
 def test_a_file_without_a_living_row_is_dropped(table: SimpleNamespace) -> None:
     changeset = changes(b=[*range(1, 10)])
-    draft = CommitBuilder(table, changeset)
+    draft = _builder(table, changeset)
     assert (changeset.dropped, draft.is_empty) == ({2}, False)
     commit = draft.finish({}).commit
     assert (commit.added_deletes, commit.removed_deletes) == ([], [old_delete("b")])
     (removed,) = commit.removed_files
-    assert removed == data_json(table.files[2])
+    assert removed == data_json(table.index.files[2])
     assert (json.loads(removed)["file-path"], json.loads(removed)["record-count"]) == ("b", 10)
 
 
 @pytest.mark.parametrize("deletes", [{}, {"b": [0]}, {"gone": [1]}])
 def test_what_was_dead_before_changes_nothing(table: SimpleNamespace, deletes: dict[str, list[int]]) -> None:
-    draft = CommitBuilder(table, changes(**deletes))
+    draft = _builder(table, changes(**deletes))
     assert draft.is_empty
     assert draft.finish({"eu": HERE}).commit.is_empty
 
@@ -85,17 +90,17 @@ def test_positions_travel_in_properties_and_summary(table: SimpleNamespace) -> N
     changeset = changes(new=[])
     changeset.properties["kuvasz.gap.eu"] = "[]"
     changeset.summary["told"] = "so"
-    sent = CommitBuilder(table, changeset).finish({"eu": HERE})
+    sent = _builder(table, changeset).finish({"eu": HERE})
     assert sent.commit.properties.keys() == {"kuvasz.anchor", "kuvasz.commit", "kuvasz.gap.eu", "kuvasz.position.eu"}
     assert sent.commit.summary == {**sent.commit.properties, "told": "so"}
     assert sent.commit.properties["kuvasz.commit"] == sent.commit_id
-    assert CommitBuilder(table, changeset).finish({}).commit_id != sent.commit_id
+    assert _builder(table, changeset).finish({}).commit_id != sent.commit_id
 
 
 def test_a_rewrite_does_not_hide_the_streams_last_commit(table: SimpleNamespace) -> None:
     changeset = changes(new=[])
     changeset.is_rewrite, changeset.sequence = True, 7
-    commit = CommitBuilder(table, changeset).finish({}).commit
+    commit = _builder(table, changeset).finish({}).commit
     assert list(commit.properties) == ["kuvasz.rewrite"]
     assert (commit.is_rewrite, commit.sequence) == (True, 7)
 
@@ -106,6 +111,9 @@ def test_a_store_that_fails_is_told(table: SimpleNamespace, monkeypatch: pytest.
 
     monkeypatch.setattr("kuvasz.lake.table.commit_builder.write_vectors", full)
     with pytest.raises(LakeError) as caught:
-        CommitBuilder(table, changes(a=[1])).finish({})
-    assert caught.value.message == f"table shop.items: cannot write delete files below {table.location}: no room"
+        _builder(table, changes(a=[1])).finish({})
+    assert (
+        caught.value.message
+        == f"table shop.items: cannot write delete files below {table.definition.location}: no room"
+    )
     assert caught.value.hint == "check the warehouse; it is tried again"

@@ -50,12 +50,12 @@ def test_what_is_parked_is_noted_by_source(table: Table) -> None:
 
 def test_partitions_are_stored_when_they_change(table: Table) -> None:
     notes = Notes(table)
-    assert notes.parts("eu") is None
-    notes.remember_parts("eu", frozenset())
-    assert notes.parts("eu") == frozenset()
-    notes.remember_parts("eu", frozenset({"b", "a"}))
-    notes.remember_parts("eu", frozenset({"a", "b"}))
-    assert (notes.parts("eu"), notes.parts("us"), table.commits) == ({"a", "b"}, None, 2)
+    assert notes.partitions("eu") is None
+    notes.remember_partitions("eu", frozenset())
+    assert notes.partitions("eu") == frozenset()
+    notes.remember_partitions("eu", frozenset({"b", "a"}))
+    notes.remember_partitions("eu", frozenset({"a", "b"}))
+    assert (notes.partitions("eu"), notes.partitions("us"), table.commits) == ({"a", "b"}, None, 2)
     assert table.properties["kuvasz.partitions.eu"] == '["a", "b"]'
 
 

@@ -15,6 +15,7 @@ from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import Changeset, FileTable
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import naming
+from kuvasz.lake.table.open_transactions import OpenTransactions
 from kuvasz.lake.table.recovery import Recovery
 from kuvasz.model import TableType
 
@@ -41,13 +42,14 @@ class World:
         self.live: list[LiveFile] = []
         self.read: list[str] = []
         self.index = PositionIndex.in_memory()
-        self.table = SimpleNamespace(
-            name="shop.items", target=SimpleNamespace(type=kind, has_members=has_members), files=FileTable({}),
-            table=SimpleNamespace(live_files=lambda *, in_order: iter(self.live)), open={}, sid_id=None,
+        self.files = FileTable({})
+        self.iceberg = SimpleNamespace(live_files=lambda *, in_order: iter(self.live))
+        self.definition = SimpleNamespace(
+            name="shop.items", target=SimpleNamespace(type=kind, has_members=has_members), sid_id=None,
             is_growing=kind in {TableType.APPEND, TableType.CHANGELOG}, is_bag=False, identity=("id",),
-            layout=SimpleNamespace(is_plain=is_plain, order=()), alive=lambda files, rows: (files, rows),
-            void_open=lambda: None,
+            layout=SimpleNamespace(is_plain=is_plain, order=()),
         )  # fmt: skip
+        self.open = OpenTransactions(self.definition)
 
     def add(self, path: str, *numbers: int, sequence: int = 1) -> str:
         data = {"file-path": path, "record-count": len(numbers), "file-size-in-bytes": 1, "spec-id": 0,
@@ -65,11 +67,11 @@ class World:
         return [(number, one[0], np.array(one[1], np.uint32)) for number, one in found if one is not None]
 
     def recover(self) -> None:
-        Recovery(self.table, self.index, self._keys, self._versions).run()
+        Recovery(self.iceberg, self.definition, self.files, self.open, self.index, self._keys, self._versions).run()
 
     def places(self, *numbers: int) -> list[tuple[str, int] | None]:
         """Where the index sends keys: path and row; `("", …)` for nowhere, None for unknown ones."""
-        path_of = {entry.number: entry.path for entry in self.table.files}
+        path_of = {entry.number: entry.path for entry in self.files}
         found = zip(*(part.tolist() for part in self.index.lookup(keys_of(*numbers))), strict=True)
         return [None if file == ABSENT else (path_of.get(file, ""), row) for file, row in found]
 
@@ -85,13 +87,13 @@ def test_only_new_files_are_read_and_those_that_are_gone_are_forgotten() -> None
     world.recover()
     assert world.read == [three]
     assert world.places(1, 2, 3) == [(three, 0), None, (two, 0)]
-    assert {entry.path for entry in world.table.files} == {two, three}
+    assert {entry.path for entry in world.files} == {two, three}
 
 
 def test_dead_rows_of_a_clone_are_left_out() -> None:
     world = World()
     one = world.add(stream(1), 1, 2, 3)
-    world.table.files.dead = lambda _: BitMap64([1])
+    world.files.dead = lambda _: BitMap64([1])
     world.recover()
     assert world.places(1, 2, 3) == [(one, 0), None, (one, 2)]
 
@@ -100,10 +102,10 @@ def test_files_keep_what_is_known_of_their_dead_rows() -> None:
     world = World()
     one = world.add(stream(1), 1)
     world.recover()
-    number = world.table.files.find(one).number
-    world.table.files.find(one).dead = dead = BitMap64([0])
+    number = world.files.find(one).number
+    world.files.find(one).dead = dead = BitMap64([0])
     world.recover()
-    entry = world.table.files.find(one)
+    entry = world.files.find(one)
     assert (entry.number, entry.dead) == (number, dead)
 
 
@@ -112,8 +114,8 @@ def test_a_large_transaction_does_not_survive_what_it_replaces() -> None:
     one = world.add(stream(1), 1)
     world.recover()
     changeset = Changeset()
-    changeset.deletes[world.table.files.find(one).number] = BitMap64([0])
-    world.table.open["eu"] = SimpleNamespace(changeset=changeset)
+    changeset.deletes[world.files.find(one).number] = BitMap64([0])
+    world.open["eu"] = SimpleNamespace(changeset=changeset)
     world.recover()
     world.live.clear()
     with pytest.raises(ForeignChange, match="a large transaction of source eu") as caught:
@@ -189,7 +191,7 @@ def test_the_open_version_counts_else_the_one_that_ended_last() -> None:
 
 def test_without_an_identity_nothing_is_read() -> None:
     world = World()
-    world.table.identity = ()
+    world.definition.identity = ()
     one = world.add(stream(1), 1)
     world.recover()
-    assert (world.read, [entry.path for entry in world.table.files]) == ([], [one])
+    assert (world.read, [entry.path for entry in world.files]) == ([], [one])

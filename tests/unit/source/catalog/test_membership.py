@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.membership import Membership
-from tests.fix_postgres import Database
+from tests.support.postgres import Database
 
 NAME = "of_the_shop"
 
@@ -22,8 +24,24 @@ def test_one_clause_that_stayed_is_enough() -> None:
     assert not member("9:700", "all").goes_on_from(member("5:700", "all")), "it is another one"
 
 
+def test_a_partition_is_published_as_itself_while_nothing_above_it_is() -> None:
+    partition = dataclasses.replace(member("5:700", "all"), links=frozenset({"in 8:9:703"}))
+    assert partition.goes_on_from(partition)
+    assert not partition.goes_on_from(member("5:700", "all")), "it was attached"
+    assert not member("5:700", "all").goes_on_from(partition), "it was detached"
+    below = dataclasses.replace(partition, above=frozenset({"above 5:9"}))
+    for before, now in ((partition, below), (below, partition), (below, below)):
+        assert not now.goes_on_from(before)
+
+
 def test_what_is_rendered_is_parsed() -> None:
-    for one in (member("5:700", "all"), member("5:700", "schema 7:702:9", "table 6:701")):
+    of_all = Membership(
+        publication="5:700",
+        clauses=frozenset({"all"}),
+        links=frozenset({"in 8:9:703"}),
+        above=frozenset({"above 5:9"}),
+    )
+    for one in (of_all, member("5:700", "all"), member("5:700", "schema 7:702:9", "table 6:701")):
         assert Membership.parse(one.render()) == one
 
 
@@ -92,3 +110,35 @@ def test_what_is_not_published_is_left_out(tables: Database) -> None:
     assert seen(tables) is None
     tables.execute(f"CREATE PUBLICATION {NAME} FOR TABLE others")
     assert seen(tables) is None
+
+
+@pytest.mark.postgres
+def test_a_row_filter_publishes_nothing_for_sure(tables: Database) -> None:
+    tables.execute(f"CREATE PUBLICATION {NAME} FOR TABLES IN SCHEMA public")
+    by_schema = seen(tables)
+    tables.execute(f"ALTER PUBLICATION {NAME} ADD TABLE items WHERE (id > 5)")
+    assert seen(tables) == by_schema, "the filter is without effect beside the schema"
+    tables.execute(f"ALTER PUBLICATION {NAME} DROP TABLES IN SCHEMA public")
+    assert seen(tables) is None
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "clause", ["ALL TABLES", "TABLES IN SCHEMA elsewhere, TABLE public.items", "TABLE elsewhere.log, items"]
+)
+def test_what_a_partition_is_below_is_seen(tables: Database, clause: str) -> None:
+    tables.execute("CREATE TABLE elsewhere.log (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    tables.execute("CREATE TABLE middle (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    tables.execute("ALTER TABLE middle ATTACH PARTITION items DEFAULT")
+    tables.execute(f"CREATE PUBLICATION {NAME} FOR {clause} WITH (publish_via_partition_root = true)")
+    before = seen(tables)
+    tables.execute("ALTER TABLE elsewhere.log ATTACH PARTITION middle DEFAULT")
+    now = seen(tables)
+    assert before is not None
+    assert now is not None
+    assert (len(before.links), len(now.links)) == (1, 2)
+    assert len(now.above) == (2 if clause == "ALL TABLES" else 1)
+    tables.execute(f"ALTER PUBLICATION {NAME} SET (publish_via_partition_root = false)")
+    as_itself = seen(tables)
+    assert as_itself is not None
+    assert not as_itself.above

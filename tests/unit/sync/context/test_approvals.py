@@ -10,7 +10,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, ColumnsUnclear, SchemaHeld
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import target_of
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ import asyncio
 import threading
 import time
 
-from kuvasz.sync.context.lifetime import Lifetime
+import pytest
+
+from kuvasz.sync.context.lifetime import Lifetime, finished
 
 
 def test_a_sleep_ends_when_the_life_does() -> None:
@@ -49,3 +51,27 @@ def test_threads_reach_the_loop_until_it_ends() -> None:
 
     loop = asyncio.run(run())
     assert called == [("at once", loop), ("later", loop)]
+
+
+def test_a_thread_is_waited_for_however_often_the_task_is_cancelled() -> None:
+    """A task of a group that fails is cancelled by the group, and by whoever began it."""
+    goes_on, ends = threading.Event(), []
+
+    def work() -> None:
+        assert goes_on.wait(30)
+        ends.append("thread")
+
+    async def run() -> None:
+        task = asyncio.ensure_future(finished(work))
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ends.append("task")
+
+    asyncio.run(run())
+    assert ends == ["thread", "task"]

@@ -15,7 +15,7 @@ from kuvasz.source.catalog.membership import Membership
 from kuvasz.source.publication import PublicationChanges
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.tables.recopy import PositionReset
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class World(Scene):
@@ -31,17 +31,15 @@ class World(Scene):
         self.left: list[str] = []
         resets = PositionReset(self.context, drop_parked=self.forgotten.append)
         self.interrupted: list[str] = []
-        self.publications = Publications(
-            self.context, forget=resets.forget,
-            on_interrupted=lambda spec: self.interrupted.append(spec.identifier),
-        )  # fmt: skip
+        self.publications = Publications(self.context, forget=resets.forget)
+        monkeypatch.setattr(self.context.troubles, "interrupt", lambda spec: self.interrupted.append(spec.identifier))
         monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
         monkeypatch.setattr(publication, "plan", self._plan)
         monkeypatch.setattr(publication, "refusals", self._refusals)
         monkeypatch.setattr(publication, "carry_out", self._carry_out)
         monkeypatch.setattr(membership, "load", self._members)
 
-    def _members(self, _: object, name: str, oids: Any) -> dict[int, Membership]:
+    def _members(self, _: object, name: str, oids: Any, __: object) -> dict[int, Membership]:
         tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
         there = [oid for oid in oids if tables[oid] in self.there.get(name, ())]
         return {oid: Membership(publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"})) for oid in there}
@@ -53,7 +51,8 @@ class World(Scene):
         self.fitted.append((name, [table.table.name for table in tables], operations))
         return PublicationChanges(added=tuple(table.table for table in tables if table.table not in (current or ())))
 
-    def _refusals(self, _: object, __: object, ___: str, tables: Any, ____: object) -> dict[Any, SourceRefused]:
+    def _refusals(self, *given: Any, wanted: Any) -> dict[Any, SourceRefused]:
+        tables = given[3]
         return {table.table: self.refused[table.table] for table in tables if table.table in self.refused}
 
     def _carry_out(self, _: object, name: str, planned: PublicationChanges) -> PublicationChanges:
@@ -120,7 +119,7 @@ def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:
     world.there.clear()
     world.publications.fit(None, usable, [world.items])
     assert world.interrupted == ["shop.others"]
-    assert world.lake.gap("shop.items", world.source.name) is not None
+    assert world.lake.notes.gap("shop.items", world.source.name) is not None
 
 
 def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
@@ -129,7 +128,7 @@ def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
     usable = [(world.items, world.table(world.items))]
     world.publications.fit(None, usable, [world.items])
     assert world.source_tables.position(world.items) is not None
-    assert world.lake.published("shop.items", world.source.name) == world.publications.seen(world.items) != ""
+    assert world.lake.notes.published("shop.items", world.source.name) == world.publications.seen(world.items) != ""
     world.publications.fit(None, usable, [world.items])
     assert world.source_tables.position(world.items) is not None
 
@@ -142,7 +141,7 @@ def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
     world.xid += 1
     world.publications.fit(None, usable, [world.items])
     assert world.source_tables.position(world.items) is None
-    assert world.lake.gap("shop.items", world.source.name) is not None
+    assert world.lake.notes.gap("shop.items", world.source.name) is not None
 
 
 def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.sync.context import requests
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 def test_what_was_asked_for_meanwhile_comes_at_once(tmp_path: Path) -> None:

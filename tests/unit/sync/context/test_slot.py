@@ -10,10 +10,10 @@ from kuvasz.errors import SlotLost, SourceError, SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.state.source_record import SourceRecord, SourceRecordFile
+from kuvasz.state.ports import SourceRecord
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 OURS = 7
 
@@ -23,7 +23,7 @@ class World(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.standing = SourceRecordFile(folder, self.source.name)
+        self.standing = self.shared.state.record(self.source.name)
         self.parked: dict[str, int] = {}
         self.dropped: list[str] = []
         self.slot = Slot(self.context, self.standing, parked_lsn=lambda target: self.parked.get(target, 0))
@@ -47,7 +47,7 @@ class World(Scene):
 
     def check(self) -> bool:
         facts: Any = SimpleNamespace(
-            system_identifier=OURS, timeline=self.timeline, version=180000, is_in_recovery=False
+            system_identifier=OURS, timeline=self.timeline, version=180000, is_in_recovery=False, started_us=66
         )
         return self.slot.check(None, facts)
 
@@ -138,20 +138,36 @@ def test_after_a_failover_nothing_counts_as_confirmed_beyond_the_slot(world: Wor
     world.timeline, world.history, world.wal_end = 2, "1\t0/1000\tpromoted", 0x1000
     assert world.check()
     assert world.progress.confirmable(world.source.name) == 1500
-    assert world.standing.standing == SourceRecord(system_id="7", timeline=2, confirmed_lsn=1500)
+    assert world.standing.standing == SourceRecord(
+        system_id="7", timeline=2, confirmed_lsn=1500, started_us=66, proved_lsn=1200
+    )
 
 
 def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     name = world.source.name
     world.progress.routed(name, 0, 5000)
     world.progress.received(name, 5000)
-    taken = SimpleNamespace(consistent_point=800)
+    taken: Any = SimpleNamespace(consistent_point=800, started_us=77)
     monkeypatch.setattr(slots, "create", lambda *_, **__: taken)
     world.slot.create(SimpleNamespace(system_identifier=OURS, timeline=3, version=160000, is_in_recovery=False))
     assert world.progress.confirmable(name) == world.progress.received_lsn(name) == 800
     assert world.progress.routed_lsn(name) == 0
     assert not world.progress.pending(name)
-    assert world.standing.standing == SourceRecord(system_id="7", timeline=3, history=1, confirmed_lsn=800)
+    assert world.standing.standing == SourceRecord(
+        system_id="7", timeline=3, history=1, confirmed_lsn=800, started_us=77
+    )
+    assert world.slot.is_of_now(taken)
+    assert not world.slot.is_of_now(SimpleNamespace(started_us=78)), "it is not compared yet"
+
+
+def test_a_slot_that_was_made_and_not_noted_begins_a_history_of_its_own(world: World) -> None:
+    """Killed in between: what was counted by the number before is of another slot."""
+    world.copy(world.items, 1200)
+    world.source_tables.resync(world.items, is_due=True)
+    world.standing.update(SourceRecord(system_id="7", timeline=1, history=0, confirmed_lsn=1000))
+    assert world.check()
+    assert world.slot.history == world.standing.standing.history == 1
+    assert world.slot.applied_lsn() == 0, "nothing of the one before counts"
 
 
 def test_a_slot_of_something_else_is_not_touched(world: World) -> None:
@@ -164,7 +180,7 @@ def test_a_slot_of_something_else_is_not_touched(world: World) -> None:
 def test_a_missing_publication_is_a_gap(world: World) -> None:
     world.is_published = False
     assert world.check(), "nothing was copied"
-    world.copy(world.items)
+    world.copy(world.items, history=world.slot.history)
     with pytest.raises(SlotLost, match="was dropped: changes after"):
         world.check()
 
@@ -179,6 +195,24 @@ def test_what_was_confirmed_of_an_earlier_slot_counts_for_no_new_source(world: W
     world.standing.update(SourceRecord(system_id="7", confirmed_lsn=5000))
     assert world.check()
     assert world.standing.standing.confirmed_lsn == 1500
+
+
+def test_only_copies_that_no_transaction_has_followed_need_a_proof(world: World) -> None:
+    def copied() -> list[int]:
+        return [position.lsn for position in world.slot.copied()]
+
+    world.copy(world.others, 1100)
+    relation, feed = world.table(world.items).relation, feed_of(world.source, world.items)
+    world.lake.prepare(target_of(world.items), feed, relation)
+    world.lake.copy(feed, relation, [], SourcePosition(lsn=1300, system_id="7", commit_lsn=1290), lambda *_: None)
+    assert copied() == [1100]
+    world.source_tables.resync(world.others, is_due=True)
+    assert copied() == [], "its rows count for nothing"
+
+
+def test_a_server_that_was_never_compared_says_nothing(world: World) -> None:
+    taken: Any = SimpleNamespace(started_us=77)
+    assert world.slot.is_of_now(taken)
 
 
 def test_what_is_parked_counts_as_applied(world: World) -> None:

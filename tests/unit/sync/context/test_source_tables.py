@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.errors import SchemaError, SchemaHeld
 from kuvasz.model import SourcePosition, TableName
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_tables import SourceTables
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_every_table_is_known_to_the_states_and_the_lake_by_one_name(scene: Scen
         True,
         True,
     )
-    source_tables.retry_at(scene.others, 7.0)
+    source_tables.note(scene.others, retry_at=7.0)
     source_tables.note(scene.others, copies=1)
     assert (source_tables.look(scene.others).retry_at, source_tables.look(scene.others).copies) == (7.0, 1)
 
@@ -82,19 +81,3 @@ def test_a_held_table_holds_its_source(scene: Scene) -> None:
     assert scene.progress.held(scene.source.name) == {"shop.items"}
     scene.source_tables.release(scene.items)
     assert not scene.progress.held(scene.source.name)
-
-
-def test_an_error_is_told_once_until_it_was_mended(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    source_tables, error = scene.source_tables, SchemaError("no such table")
-    with caplog.at_level(logging.ERROR):
-        source_tables.fail(scene.items, error)
-        source_tables.fail(scene.items, error)
-        assert len(caplog.records) == 1
-        assert source_tables.state(scene.items) is State.ERROR
-        source_tables.fail(scene.items, SchemaHeld("its columns changed"))
-        assert len(caplog.records) == 2
-        assert source_tables.state(scene.items) is State.PAUSED, "it waits for a person"
-        source_tables.mended(scene.items)
-        source_tables.fail(scene.items, SchemaHeld("its columns changed"))
-        assert len(caplog.records) == 3
-    assert {record.__dict__["event"] for record in caplog.records} == {"table_failed"}

@@ -5,9 +5,16 @@ import decimal
 
 import pytest
 
+from kuvasz.config.model import TableConfig
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, Retry, Scope
+from kuvasz.model import TableName
 from kuvasz.sync.rules.containment import unforeseen
-from tests.unit.sync.rules.test_eligibility import SPEC
+
+SPEC = SourceTableSpec(
+    table=TableName(schema="public", name="items"), config=TableConfig(), namespace="shop", target="items",
+    has_sid=False,
+)  # fmt: skip
 
 
 def test_what_nobody_thought_of_is_an_error_of_its_table(caplog: pytest.LogCaptureFixture) -> None:

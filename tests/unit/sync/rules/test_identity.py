@@ -5,7 +5,7 @@ from pathlib import Path
 from kuvasz.errors import SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.sync.rules import identity
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 def test_only_the_last_past_of_a_source_counts(tmp_path: Path) -> None:

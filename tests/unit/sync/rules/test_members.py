@@ -62,6 +62,12 @@ def test_a_partition_comes_with_its_root_if_that_is_in_the_map(source: config_so
     assert found == ["shop_eu/1", "shop_eu/3"]
 
 
+def test_a_table_of_its_own_stays_that_whatever_it_is_called(source: config_sources.Source) -> None:
+    there = [candidate(1, "events_1"), candidate(2, "events_2"), candidate(3, "events_3", 4)]
+    found = [name for _, target, name in tables(members.expanded(source, there, {2, 4})) if target == "kuvasz.events"]
+    assert found == ["shop_eu/1"]
+
+
 def test_members_come_leave_and_are_renamed(source: config_sources.Source) -> None:
     before = members.expanded(source, [candidate(1, "events_1"), candidate(2, "events_2")])
     now = members.expanded(source, [candidate(3, "events_1"), candidate(2, "events_9")])

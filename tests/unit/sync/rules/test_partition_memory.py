@@ -13,17 +13,7 @@ from kuvasz.model import TableName, TableType
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.sync.rules import partition_memory
 from kuvasz.sync.rules.partition_memory import KnownPartition, KnownPartitions, PartitionChange, SeenPartition
-
-
-def partition(oid: int, *, file: int | None = None, xid: int = 7) -> Partition:
-    name, links = TableName(schema="public", name=f"p {oid}"), f"5:6 {oid}:{xid}"
-    return Partition(
-        table=name, oid=oid, file=file or oid, file_xid=xid, links=links, xid=str(xid), command=0
-    )  # fmt: skip
-
-
-A, B, C = partition(10), partition(11), partition(12)
-KNOWN = KnownPartitions().looked([A, B], 100)
+from tests.support.partitions import KNOWN, A, B, C, partition
 
 
 def compared(

@@ -13,7 +13,7 @@ from kuvasz.model import TableName
 from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import worker_of
 from kuvasz.sync.rules.targets import Targets, feed_of, narrowed, target_of, why_not_taken
-from tests.contract.changes import relation
+from tests.support.changes import relation
 
 MAP = """
 lake: {namespace: shop}
@@ -56,7 +56,15 @@ def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
     renamed = dataclasses.replace(found, table=TableName(schema="public", name="items_2"))
     assert targets.find(eu, renamed) == ("shop.items", f"{eu}/7")
     assert targets.worker(eu, found) == worker_of("shop.items", 4)
+    away = dataclasses.replace(found, table=TableName(schema="attic", name="away"))
+    assert targets.find(eu, away) is None
     spec = sources[0].tables[0].of_member(found.table, 7)
+    targets.bind(eu, spec, 7)
+    assert targets.find(eu, away) == ("shop.items", f"{eu}/7"), "it may be back before anybody looks"
+    targets.unbind(eu, "shop.others", 7)
+    assert targets.worker(eu, away) == worker_of("shop.items", 4)
+    targets.unbind(eu, "shop.items", 7)
+    assert targets.find(eu, away) is None
     assert target_of(spec).has_members
     assert feed_of(sources[0], spec) == Feed(target="shop.items", source=f"{eu}/7", sid="eu", table=found.table)
 

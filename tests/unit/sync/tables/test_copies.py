@@ -4,16 +4,17 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kuvasz.errors import ChangesLost, LakeError, SourceError, TableError
-from kuvasz.lake.memory import MemoryLake
-from kuvasz.model import TableType
+from kuvasz.errors import ChangesLost, LakeError, OutcomeUnknown, SourceError, TableError
+from kuvasz.lake.memory.lake import MemoryLake
+from kuvasz.lake.memory.table import MemoryTable
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.source import snapshot
 from kuvasz.source.catalog import introspect
 from kuvasz.source.catalog.table import SourceTable
@@ -23,7 +24,7 @@ from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.tables import copies
 from kuvasz.sync.tables.copies import Copies
 from kuvasz.sync.watch.partition_notes import PartitionNotes
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class Snapshot:
@@ -31,10 +32,14 @@ class Snapshot:
 
     consistent_point = 2000
     taken_us = 5
+    started_us = 1
     snapshot_name = "s"
 
     def pinned(self, conninfo: str) -> str:
         return conninfo
+
+    def close(self) -> None:
+        pass
 
     def __enter__(self) -> Snapshot:
         return self
@@ -54,16 +59,22 @@ class World(Scene):
         self.approvals = Approvals(b"")
         self.looked: list[str] = []
         self.failures: list[Exception] = []
-        slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0)
+        self.altered: list[Exception] = []
+        self.published = "1:700, table 2:700"
+        self.while_waiting: list[Callable[[], None]] = []  #: for the turn, with a snapshot
+        self.snapshots = 0
+        self.slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0, is_of_now=lambda _: True)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
         notes = PartitionNotes(self.context)
         self.copies = Copies(
-            self.context, slot, watch, self.approvals, notes, look=self._look, published=lambda _: ""
+            self.context, self.slot, watch, self.approvals, notes, look=self._look, published=lambda _: self.published
         )
         self.seen: SourceTable = self.table(self.items)
         self.source_tables.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)
         monkeypatch.setattr(snapshot, "session", self._session)
+        names = SimpleNamespace(check=self._check)
+        monkeypatch.setattr(snapshot, "Names", SimpleNamespace(of=lambda *_: names))
         monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
         monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
         monkeypatch.setattr(copies, "FIRST_S", 0.01)
@@ -75,7 +86,14 @@ class World(Scene):
     def _snapshot(self, _: object) -> Any:
         if self.failures:
             raise self.failures.pop(0)
+        self.snapshots += 1
+        if self.while_waiting:
+            self.while_waiting.pop()()
         return TAKEN
+
+    def _check(self, _: object) -> None:
+        if self.altered:
+            raise self.altered.pop()
 
     def _look(self, spec: Any) -> bool:
         self.looked.append(spec.identifier)
@@ -118,8 +136,109 @@ def test_a_table_that_is_stopped_is_not_copied(world: World, state: State) -> No
     assert (world.source_tables.position(world.items), world.held) == (None, frozenset())
 
 
+def test_what_was_read_while_names_were_given_to_something_else_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[str] = []
+    settle = MemoryTable.settle
+
+    def noted(table: MemoryTable, *arguments: Any) -> Any:
+        settled.append(table.target.name)
+        return settle(table, *arguments)
+
+    monkeypatch.setattr(MemoryTable, "settle", noted)
+    world.altered = [SourceError("public.items was altered meanwhile")]
+    world.beside()
+    assert world.looked == ["shop.items"], "it was tried again"
+    assert settled == ["shop.items"], "once"
+    world.lake.forget("shop.items", world.source.name, to_repair=True)
+    world.altered = [SourceError("public.items was altered meanwhile")]
+    world.beside()
+    assert settled == ["shop.items"] * 2, "and a repair as well"
+
+
+def test_a_table_counts_as_published_as_it_was_before_the_snapshot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, copy = world.published, MemoryLake.copy
+
+    def look(*arguments: Any, **options: Any) -> Any:
+        world.published = "1:700, table 3:900"  # it was taken out and put in again, and somebody looked
+        return copy(*arguments, **options)
+
+    def looked(*_: object) -> Any:
+        world.published = "1:700, table 3:800"
+        return {world.seen.table: world.seen}
+
+    monkeypatch.setattr(introspect, "load_relations", looked)
+    monkeypatch.setattr(MemoryLake, "copy", look)
+    world.beside()
+    assert world.lake.notes.published("shop.items", world.source.name) == before
+    assert world.snapshots == 1
+
+
+def test_a_table_that_was_published_anew_while_it_waited_its_turn_gets_a_new_snapshot(world: World) -> None:
+    def look() -> None:
+        world.published = "1:700, table 3:900"
+
+    world.while_waiting.append(look)
+    world.beside()
+    assert world.snapshots == 2
+    assert world.lake.notes.published("shop.items", world.source.name) == world.published
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
+def test_a_table_that_is_stopped_while_it_waits_its_turn_is_not_copied(world: World, state: State) -> None:
+    world.while_waiting.append(lambda: world.source_tables.set(world.items, state))
+    world.beside()
+    assert world.source_tables.position(world.items) is None
+    assert (world.source_tables.state(world.items), world.snapshots, world.held) == (state, 1, frozenset())
+
+
+def _landed(_: object, __: str) -> dict[str, SourcePosition]:
+    return {"shop": SourcePosition(lsn=1500)}
+
+
+def _silent(_: object, __: str) -> dict[str, SourcePosition]:
+    raise LakeError("the catalog does not answer")
+
+
+@pytest.mark.parametrize("stored", [_landed, _silent])
+def test_a_source_is_held_while_a_copy_of_it_may_be_in_the_lake(
+    world: World, monkeypatch: pytest.MonkeyPatch, stored: Callable[[object, str], dict[str, SourcePosition]]
+) -> None:
+    answers = [OutcomeUnknown("nobody knows whether it is there"), TableError("a value does not fit")]
+
+    def fail(*_: object, **__: object) -> None:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(MemoryLake, "copy", fail)
+    monkeypatch.setattr(MemoryLake, "stored", stored)
+    world.beside()
+    assert (world.source_tables.state(world.items), answers) == (State.ERROR, [])
+    assert world.source.name == "shop"
+    assert world.held == {"shop.items"}, "the stream goes on from there"
+
+
+def test_a_server_that_nobody_compared_yet_is_not_copied_from(world: World) -> None:
+    answers = iter([False])
+    world.slot.is_of_now = lambda _: next(answers, True)
+    world.beside()
+    assert world.looked == ["shop.items"], "it was tried again"
+    position = world.source_tables.position(world.items)
+    assert position is not None
+    assert position.started_us == TAKEN.started_us
+
+
+def test_a_copy_whose_server_was_started_anew_meanwhile_is_to_be_copied_again(world: World) -> None:
+    answers = iter([True, False])
+    world.slot.is_of_now = lambda _: next(answers, True)
+    world.beside()
+    assert world.source_tables.look(world.items).is_resync_due, "over a restart, too"
+
+
 def test_what_is_wrong_with_the_table_puts_it_into_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise TableError("a value does not fit")
 
     monkeypatch.setattr(MemoryLake, "copy", fail)
@@ -129,7 +248,7 @@ def test_what_is_wrong_with_the_table_puts_it_into_error(world: World, monkeypat
 
 
 def test_a_lake_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LakeError("no room")
 
     monkeypatch.setattr(MemoryLake, "copy", fail)
@@ -156,7 +275,7 @@ def test_nothing_begins_when_the_source_ends(world: World) -> None:
 
 
 def test_a_lake_that_closes_under_a_copy_is_no_table_s_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def copy(*_: object) -> None:
+    def copy(*_: object, **__: object) -> None:
         world.lifetime.end()
         raise RuntimeError("cannot schedule new futures after shutdown")
 
@@ -171,7 +290,8 @@ def test_a_copy_that_is_given_up_ends_before_anything_else_begins(
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    def copy(_: object, _feed: object, _relation: object, _ranges: object, _position: object, progress: Any) -> None:
+    def copy(*arguments: Any, **_: object) -> None:
+        progress = arguments[-1]
         begun.set()
         try:
             while True:
@@ -228,4 +348,4 @@ def test_rows_that_expressions_make_are_compared_too(world: World, monkeypatch: 
     spec = dataclasses.replace(world.items, config=world.items.config.model_copy(update={"filter": "n > 1"}))
     asyncio.run(world.copies.beside(spec, "7"))
     assert copied == []
-    assert world.lake.gap("shop.items", world.source.name) is None
+    assert world.lake.notes.gap("shop.items", world.source.name) is None

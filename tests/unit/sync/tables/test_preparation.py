@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import ExpressionRefused, LakeError, MapMismatch, ParkedLost, SchemaError, SchemaHeld, TableError
+from kuvasz.errors import ExpressionRefused, LakeError, MapMismatch, ParkedLost, SchemaError, TableError
+from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.recopy import PositionReset
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class Parking:
@@ -108,13 +109,13 @@ def test_a_lake_that_closes_under_the_last_look_is_no_table_s_fault(
 
 def test_who_saw_a_table_go_knows_more_of_it(world: World) -> None:
     renamed = SchemaError("it was renamed to goods")
-    world.source_tables.fail(world.items, renamed)
+    world.context.troubles.fail(world.items, renamed)
     world.preparation.usable(world.items, {})
     assert world.source_tables.look(world.items).error is renamed
 
 
 def test_a_prepared_table_begins_anew(world: World) -> None:
-    world.source_tables.fail(world.items, TableError("it was broken"))
+    world.context.troubles.fail(world.items, TableError("it was broken"))
     assert world.prepare()
     assert (world.source_tables.state(world.items), world.source_tables.look(world.items).error) == (State.NEW, None)
     assert world.lake.rows("shop.items").num_rows == 0
@@ -166,16 +167,6 @@ def test_an_expression_that_does_not_fit_ends_the_first_start_only(
     assert world.source_tables.state(world.items) is State.ERROR
 
 
-def test_a_person_is_waited_for_without_another_look(world: World) -> None:
-    world.preparation.refuse(world.items, SchemaHeld("its columns changed"))
-    assert (world.source_tables.state(world.items), world.source_tables.look(world.items).retry_at) == (
-        State.PAUSED,
-        None,
-    )
-    world.preparation.refuse(world.others, SchemaError("it has no key"))
-    assert world.source_tables.look(world.others).retry_at is not None
-
-
 @pytest.mark.parametrize(("on_slot_lost", "is_copied"), [("stop", False), ("repair", False), ("resync", True)])
 def test_lost_parked_changes_are_copied_only_if_the_map_says_so(
     tmp_path: Path, on_slot_lost: str, is_copied: bool
@@ -187,15 +178,13 @@ def test_lost_parked_changes_are_copied_only_if_the_map_says_so(
     assert (world.source_tables.position(world.items) is None) is is_copied
 
 
-def test_a_failure_is_settled_before_the_lake_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_settled_before_the_lake_goes_on(world: World) -> None:
     world.copy(world.items)
-    done: list[object] = []
-    monkeypatch.setattr(world.lake, "failure", lambda _: TableError("it was broken"))
-    monkeypatch.setattr(world.lake, "resume", lambda _: done.append(list(world.settled)))
+    world.lake._tables["shop.items"].era = WriteEra(accepted={}, error=TableError("it was broken"))
 
     async def run() -> None:
         world.lifetime.begin()
         await asyncio.to_thread(world.prepare)
 
     asyncio.run(run())
-    assert done == [["shop.items"]]
+    assert (world.settled, world.lake.failure("shop.items")) == (["shop.items"], None)

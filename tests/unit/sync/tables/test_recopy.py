@@ -9,7 +9,7 @@ from kuvasz.config.model import WhenParkedFull
 from kuvasz.errors import ParkedLost, TableGone
 from kuvasz.state.tables import State
 from kuvasz.sync.tables.recopy import PositionReset
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class Forgetful:
@@ -27,7 +27,7 @@ def test_a_table_is_forgotten_for_good(tmp_path: Path) -> None:
     scene.source_tables.resync(scene.items, is_due=True)
     made.it.forget(scene.items)
     assert scene.source_tables.position(scene.items) is None
-    assert scene.lake.gap("shop.items", scene.source.name) is None
+    assert scene.lake.notes.gap("shop.items", scene.source.name) is None
     assert not scene.source_tables.look(scene.items).is_resync_due, "the lake knows now"
     assert made.dropped == ["shop.items"]
 
@@ -38,7 +38,7 @@ def test_a_repair_leaves_a_gap(tmp_path: Path) -> None:
     scene.source_tables.resync(scene.items, is_due=True, is_repair=True)
     Forgetful(scene).it.forget(scene.items)
     assert scene.source_tables.position(scene.items) is None
-    assert scene.lake.gap("shop.items", scene.source.name) is not None
+    assert scene.lake.notes.gap("shop.items", scene.source.name) is not None
 
 
 def test_who_else_feeds_a_table_that_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_copy_that_a_person_wants_is_no_repair(tmp_path: Path, on_slot_lost: s
     scene.source_tables.resync(scene.items, is_due=True)
     Forgetful(scene).it.forget_all()
     assert [scene.source_tables.position(spec) for spec in scene.source.tables] == [None, None]
-    found = [scene.lake.gap(spec.identifier, scene.source.name) is not None for spec in scene.source.tables]
+    found = [scene.lake.notes.gap(spec.identifier, scene.source.name) is not None for spec in scene.source.tables]
     assert found == gaps
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kuvasz.sync.rules.partition_memory import KnownPartitions
 from kuvasz.sync.watch.partition_notes import PartitionNotes
-from tests.unit.sync.rules.test_partition_memory import KNOWN, A, B
-from tests.unit.sync.scene import Scene
+from tests.support.partitions import KNOWN, A, B
+from tests.support.scene import Scene
 
 
 def test_what_the_stream_tells_beside_a_look_or_a_copy_is_not_forgotten(tmp_path: Path) -> None:

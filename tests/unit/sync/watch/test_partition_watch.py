@@ -18,10 +18,11 @@ from kuvasz.source.catalog.table import TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.partition_memory import KnownPartitions
-from kuvasz.sync.watch import partition_watch
+from kuvasz.sync.watch import partition_suspects
+from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
-from tests.unit.sync.scene import Scene
+from tests.support.scene import Scene
 
 
 class World(Scene):
@@ -31,7 +32,8 @@ class World(Scene):
         super().__init__(folder)
         self.found: list[Partition] = []
         self.horizon = 100
-        self.wal_lsn = self.heard_lsn = 8000
+        self.wal_lsn = 8000
+        self.hear(8000)
         self.has_rows_from_before = False
         self.followed: list[Relation] = []
         self.forgotten: list[SourceTableSpec] = []
@@ -40,16 +42,20 @@ class World(Scene):
         self.notes, self.approvals = PartitionNotes(self.context), Approvals(b"")
         schemas: Any = SimpleNamespace(follow=lambda relation, *_: self.followed.append(relation) or relation)
         members: Any = SimpleNamespace(has_any=False)
+        self.messages = PartitionMessages(self.source_tables, self.notes, schemas)
         self.watch = PartitionWatch(
-            self.context, members, schemas, self.notes, self.approvals,
-            forget=self.forgotten.append, is_streaming=lambda: True, heard_lsn=lambda: self.heard_lsn,
-        )  # fmt: skip
+            self.context, members, self.messages, self.notes, self.approvals, forget=self.forgotten.append
+        )
         self.root = self.table(self.items, kind=TableKind.PARTITIONED)
         self.copy(self.items)
         self.states.activate("shop.items", self.source.name, 1)
         self.source_tables.set(self.items, State.STREAMING)
         self.hang(10, 11)
         self.look()
+
+    def hear(self, lsn: int) -> None:
+        reader: Any = SimpleNamespace(received_lsn=lsn)
+        self.context.current.reader = reader
 
     def hang(self, *oids: int, **changed: int) -> None:
         self.found = [
@@ -68,7 +74,7 @@ class World(Scene):
         """Have the stream describe the root and then a partition."""
         leaf = dataclasses.replace(self.root.relation, oid=oid, table=TableName(schema="public", name=f"p{oid}"))
         for relation in (self.root.relation, leaf):
-            assert self.watch.follow(relation, commit_lsn, 1) is relation
+            assert self.messages.follow(relation, commit_lsn, 1) is relation
 
     @property
     def known(self) -> KnownPartitions:
@@ -80,7 +86,7 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "horizon", lambda scene: scene.horizon)
-    monkeypatch.setattr(partition_watch, "wal_end", lambda scene: scene.wal_lsn)
+    monkeypatch.setattr(partition_suspects, "wal_end", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
     monkeypatch.setattr(partitions, "was_altered", lambda *_: False)
     monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
@@ -95,11 +101,11 @@ def is_compared(world: World) -> bool:
 
 def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
     world.hang(10, 11, file_11=99)
-    world.heard_lsn = 7999
+    world.hear(7999)
     for _ in range(3):
         world.look()
         assert not is_compared(world), "the stream may yet bring a TRUNCATE of the table"
-    world.heard_lsn = 8000
+    world.hear(8000)
     world.look()
     assert is_compared(world)
     assert world.progress.held(world.source.name) == {"shop.items"}
@@ -111,7 +117,7 @@ def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
 def test_a_truncate_of_the_table_comes_in_the_stream(world: World) -> None:
     world.hang(10, 11, file_10=98, file_11=99, xid_10=741, xid_11=741)
     world.look()
-    world.watch.truncated(world.root.relation, 5000, 741)
+    world.messages.truncated(world.root.relation, 5000, 741)
     world.look()
     world.look()
     assert not is_compared(world)
@@ -181,14 +187,14 @@ def test_what_the_lake_has_already_is_no_news(world: World) -> None:
 
 def test_rows_of_a_partition_under_its_own_name_are_missed(world: World) -> None:
     leaf = dataclasses.replace(world.root.relation, oid=11, table=TableName(schema="public", name="p11"))
-    world.watch.follow(leaf, 999, 1)
+    world.messages.follow(leaf, 999, 1)
     world.look()
     assert not is_compared(world), "the lake has these"
-    world.watch.follow(world.root.relation, 5000, 1)
-    world.watch.follow(leaf, 5000, 1)
+    world.messages.follow(world.root.relation, 5000, 1)
+    world.messages.follow(leaf, 5000, 1)
     world.look()
     assert not is_compared(world), "they came as the root's"
-    world.watch.follow(leaf, 5000, 1)
+    world.messages.follow(leaf, 5000, 1)
     world.look()
     assert is_compared(world)
 
@@ -196,9 +202,9 @@ def test_rows_of_a_partition_under_its_own_name_are_missed(world: World) -> None
 def test_another_table_that_is_described_behind_a_root_is_none_of_its_partitions(world: World) -> None:
     columns = world.root.relation.columns[:1]
     other = dataclasses.replace(world.root.relation, oid=77, columns=columns)
-    world.watch.follow(world.root.relation, 5000, 1)
-    world.watch.follow(other, 5000, 1)
-    world.watch.follow(dataclasses.replace(world.root.relation, oid=78), 5000, 1)
+    world.messages.follow(world.root.relation, 5000, 1)
+    world.messages.follow(other, 5000, 1)
+    world.messages.follow(dataclasses.replace(world.root.relation, oid=78), 5000, 1)
     assert world.known.seen == ()
 
 

@@ -19,17 +19,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kuvasz.errors import CopyNeeded, TableError
-from kuvasz.lake.table.columns import Columns
+from kuvasz.lake.definition.columns import Columns
 from kuvasz.model import Relation, Seen, SourcePosition, TableType
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Target
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.look import Look
+from kuvasz.sync.rules import eligibility
 from kuvasz.sync.watch import schema_watch
+from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.schema_watch import SchemaWatch
-from tests.unit.evolve.tables import BIGINT, INT, TEXT, VARCHAR, SourceTable
-from tests.unit.lake.table.test_columns import Expressions, Iceberg
-from tests.unit.sync.scene import CATALOG, Scene
+from tests.support.lake_columns import Expressions, Iceberg
+from tests.support.scene import CATALOG, Scene
+from tests.support.source_table import BIGINT, INT, TEXT, VARCHAR, SourceTable
 
 NAME = "shop.items"
 SOURCE = "shop"
@@ -159,24 +161,30 @@ class Kuvasz:
     def start(self) -> None:
         """Begin, as after a kill."""
         self.written, self.trouble = [], None
-        self.table = SimpleNamespace(
-            table=self.iceberg, name=NAME, target=self.target, schema=self.iceberg.now, key=self.server.table.key,
-            seed=bytes(16), positions=self.positions, format_version=3, is_bag=False,
-            definition=threading.RLock(), reload_schema=self._reload, forget_position=self.positions.pop,
+        self.definition = SimpleNamespace(
+            name=NAME, target=self.target, schema=self.iceberg.now, key=self.server.table.key, seed=bytes(16),
+            format_version=3, is_bag=False, lock=threading.RLock(), read_again=self._read_again,
         )  # fmt: skip
-        self.columns = Columns(self.table, Expressions())
-        self.watch = SchemaWatch(
-            self.scene.source, Lake(self), SimpleNamespace(is_streaming=lambda *_: True),
-            target_of=lambda _: self.target, checked=lambda _, table: table, on_trouble=self._note,
-            on_followed=lambda _: None, on_renamed=lambda spec, _: spec,
+        self.columns = Columns(
+            self.iceberg, self.definition, SimpleNamespace(), self.positions, Expressions(), self.positions.pop
+        )
+        tables = SimpleNamespace(source=self.scene.source, is_streaming=lambda _: True, name=lambda _: SOURCE)
+        context = SimpleNamespace(
+            source=self.scene.source, shared=SimpleNamespace(lake=Lake(self)), source_tables=tables,
+            troubles=SimpleNamespace(stop=self._note), lifetime=SimpleNamespace(is_ending=False),
         )  # fmt: skip
+        approvals = SimpleNamespace(
+            target_of=lambda _: self.target, followed=lambda _: None, is_believed=lambda *_: False
+        )
+        self.last_looks = LastLooks(tables)
+        self.watch = SchemaWatch(context, self.last_looks, approvals)
         self._settle()
         self.rewind()
 
-    def _reload(self, key: tuple[str, ...] | None = None) -> None:
-        self.table.schema = self.iceberg.now
-        self.table.key = self.table.key if key is None else key
-        self.columns.forget_shapes()
+    def _read_again(self, key: tuple[str, ...] | None = None) -> bool:
+        self.definition.schema = self.iceberg.now
+        self.definition.key = self.definition.key if key is None else key
+        return False
 
     def _note(self, _: object, error: TableError) -> None:
         self.trouble = error
@@ -214,9 +222,9 @@ class Kuvasz:
         except TableError as error:
             self.error = error
             return
-        self.watch.begin([(self.scene.items, seen.table)], seen.lsn)
+        self.last_looks.begin([(self.scene.items, seen.table)], seen.lsn)
         if SOURCE not in self.positions:
-            shape = self.columns.shape(feed, seen.table.relation)
+            shape = self.columns.shapes.of(feed, seen.table.relation)
             if is_early:  # a copy has a snapshot of its own, which is where the WAL was
                 self._settle()
                 return
@@ -256,7 +264,7 @@ class Kuvasz:
 
     def _write(self, row: Row) -> None:
         try:
-            shape = self.columns.shape(self.feed, self.relation)
+            shape = self.columns.shapes.of(self.feed, self.relation)
         except TableError as error:  # it stops, and nothing of it is committed
             self.error, self.written = error, []
             return
@@ -317,12 +325,10 @@ class Lake:
 
     def __init__(self, kuvasz: Kuvasz) -> None:
         self._kuvasz = kuvasz
+        self.notes = SimpleNamespace(columns=lambda _, source: kuvasz.columns.known.get(source))
 
     def positions(self, _: str) -> dict[str, SourcePosition]:
         return self._kuvasz.positions
-
-    def columns(self, _: str, source: str) -> Any:
-        return self._kuvasz.columns.of(source)
 
     def prepare(self, *arguments: Any, **options: Any) -> Any:
         return self._kuvasz.prepare(*arguments, **options)
@@ -347,6 +353,7 @@ def live(kind: TableType, steps: list[Step], folder: Path) -> Kuvasz:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conninfo, "connect", lambda _: contextlib.closing(SimpleNamespace(close=lambda: None)).thing)
         patch.setattr(schema_watch, "look", lambda *_: kuvasz.look())
+        patch.setattr(eligibility, "checked", lambda _, __, table: table)
         is_open = False
         for step in [*steps, ("update", 0, ""), ("end", 0, ""), ("read", 10_000, ""), ("commit", 0, "")]:
             what, place, _ = step

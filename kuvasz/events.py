@@ -1,0 +1,168 @@
+"""What kuvasz tells its log: every event with its code, level and message, and the one way to tell it."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from logging import DEBUG, ERROR, INFO, WARNING
+
+_TRACEBACK = "traceback"
+
+
+@enum.unique
+class Event(enum.Enum):
+    """Something that happened. A record's field `event` has its code, which stays, for people search for it.
+
+    Events of one code are one thing that comes about in several ways, each with a message of its own.
+
+    An ERROR is for a person to look at, a WARNING was overcome or is tried again, an INFO tells of beginnings, ends
+    and changes; a DEBUG is not printed.
+    """
+
+    def __init__(self, code: str, level: int, message: str, *flags: str) -> None:
+        self.code = code
+        self.level = level
+        self.message = message
+        self.has_traceback = _TRACEBACK in flags  #: of the exception that is handled where it is told
+
+    # The whole of kuvasz.
+    SERVING = "serving", INFO, "serving"
+    LAKE_OPENING = "lake_opening", INFO, "starting spark"
+    LAKE_OPEN = "lake_open", INFO, "the lake is open"
+    CAUGHT_UP = "caught_up", INFO, "caught up"
+    PAUSE = "pause", INFO, "told by a person"
+    RESUME = "resume", INFO, "told by a person"
+    RETRY = "retry", INFO, "told by a person"
+    RESYNC = "resync", INFO, "told by a person"
+
+    # A source and its stream.
+    STREAM_BEGUN = "reader.streaming", INFO, "stream of a source begins"
+    STREAM_FAILED = "reader.failed", WARNING, "stream of a source failed"
+    STREAM_CONFIRMED = "reader.confirmed", DEBUG, "confirmed to a source"
+    SOURCE_FAILED = "source_failed", WARNING, "a source is not replicated now"
+    SOURCE_UNFORESEEN = "source_unforeseen", ERROR, "a source is not replicated now", _TRACEBACK
+    SOURCE_STOPPED = "source_stopped", ERROR, "a source stops"
+    SLOT_LOST = "slot_lost", WARNING, "the stream was lost: the source is copied again"
+    SLOT_LOST_REPAIRED = "slot_lost", WARNING, "the stream was lost: the source is compared with the lake"
+    SLOT_WAITS = "slot_waits", WARNING, "the slot waits for transactions to end"
+    SLOTWATCH_FAILED = "slotwatch.failed", DEBUG, "a slot could not be looked at"
+    SNAPSHOT = "snapshot", INFO, "snapshot for a new table"
+    PUBLICATION = "publication", INFO, "publication changed"
+    STANDING_FAILED = "standing_failed", WARNING, "the standing of a source could not be kept"
+
+    # What a source's tables become.
+    SCHEMA_CHANGED = "schema_changed", INFO, "a source table changed"
+    TABLE_RENAMED = (
+        "table_renamed",
+        WARNING,
+        "a source table has another name than in the map, and is followed under it",
+    )
+    MEMBER_RENAMED = "members_changed", INFO, "a table was renamed"
+    MEMBER_ADDED = "members_changed", INFO, "a table is taken in"
+    MEMBER_GONE = "members_changed", WARNING, "a table is gone; its rows stay in the lake"
+    PARTITIONS_CHANGED = (
+        "partitions_changed",
+        WARNING,
+        "partitions of a table changed: it is compared with its source",
+    )
+    PARTITIONS_KEPT = "partitions_kept", WARNING, "partitions of a table changed; its rows stay as they are"
+    PARTITIONS_UNSEEN = "partitions_unseen", DEBUG, "the partitions could not be looked at"
+    PARTITION_UNREAD = (
+        "partition_unread",
+        WARNING,
+        "a new partition cannot be read; nobody knows whether it was attached with rows",
+    )
+    PATROL_FAILED = "patrol_failed", DEBUG, "the catalog cannot be looked at"
+    PATROL_FAILED_AT_TABLE = "patrol_failed", WARNING, "a table's columns cannot be compared with the lake's now"
+
+    # Tables that are copied, stop and go on.
+    COPYING = "copying", DEBUG, "copying"
+    COPIED = "copied", INFO, "table copied"
+    COPIED_OVER = "copied_over", WARNING, "rows of a source are replaced by a new copy, its earlier ones with them"
+    COPY_RETRY = "copy_retry", WARNING, "a copy failed and is tried again"
+    COPIED_AGAIN = "copied_again", INFO, "a table is copied again"
+    COPIED_AGAIN_REWOUND = (
+        "copied_again",
+        WARNING,
+        "a table has rows of an earlier past of its source and is copied again",
+    )
+    COPIED_AGAIN_LOST = "copied_again", WARNING, "parked changes were lost: the table is copied again"
+    COPIED_AGAIN_FULL = "copied_again", WARNING, "too many changes were parked: the table is copied again"
+    GAP_FOUND = (
+        "gap_found",
+        WARNING,
+        "a table was not published without interruption, and is compared with its source",
+    )
+    REPAIRED = "repaired", INFO, "a gap is closed"
+    READMITTED = "readmitted", INFO, "a table is taken up again"
+    TABLE_FAILED = "table_failed", ERROR, "a table stops"
+    TABLE_UNFORESEEN = "table_unforeseen", ERROR, "a table cannot be looked at", _TRACEBACK
+    TABLE_UNMAPPED = "table_unmapped", WARNING, "a table is not in the map any more: its changes are not kept"
+    NOTE_FAILED = "note_failed", WARNING, "the state of a table could not be kept"
+    WITNESS_FAILED = "witness_failed", WARNING, "the positions of a table could not be kept"
+
+    # Changes that wait on local disk.
+    PARKED = "parked", INFO, "a table is parked"
+    PARKING_FULL = "parking_full", WARNING, "no more changes are parked: the source keeps them"
+    PARKING_FAILED = "parking_failed", WARNING, "a table cannot be parked: its source keeps its changes"
+    PARKING_FAILED_AT_DROP = "parking_failed", WARNING, "a table's parked changes cannot be dropped"
+    PARKING_FAILED_AT_END = "parking_failed", WARNING, "parked changes were applied and cannot be removed yet"
+    REPLAYING = "replaying", INFO, "parked changes are applied"
+    REPLAY_RETRY = "replay_retry", WARNING, "parked changes cannot be applied now"
+    UNPARKED = "unparked", INFO, "parked changes are applied and removed"
+
+    # Commits.
+    COMMITTED = "committed", INFO, "committed"
+    WRITTEN = "written", DEBUG, "written"
+    DURABLE = "durable", DEBUG, "durable"
+    JOB_RETRY = "job_retry", WARNING, "a job failed and is tried again"
+    COMMIT_RETRY = "commit_retry", WARNING, "a commit failed and is tried again"
+    COMMIT_FOUND = "commit_found", WARNING, "the answer of a commit was lost, but it is there"
+    COMMITS_STUCK = "commits_stuck", WARNING, "commits are stuck; other tables go on"
+    FOREIGN_COMMIT = "foreign_commit", WARNING, "someone else changed the table"
+    NO_EXECUTOR = "no_executor", WARNING, "waiting for an executor"
+    INSIDE_FAILED = "inside_failed", DEBUG, "the class for the JVM was not compiled", _TRACEBACK
+    LOCALFS_FAILED = "localfs_failed", DEBUG, "no plain local file system", _TRACEBACK
+    REHEARSAL_FAILED = "rehearsal_failed", DEBUG, "the rehearsal of commits failed", _TRACEBACK
+
+    # Tables of the lake.
+    TABLE_UNSEEN = "table_unseen", DEBUG, "a lake table could not be looked at"
+    LAYOUT_CHANGED = "layout_changed", INFO, "the layout of a table changed"
+    INDEX_READ = "index_read", INFO, "reading keys of files"
+    INDEX_SET_BACK = "index_set_back", WARNING, "a lake table is not what its index describes, which is read anew"
+    INDEX_UNSAVED = "index_unsaved", WARNING, "an index could not be kept"
+    LAKE_REWOUND = "lake_rewound", ERROR, "a lake table was set back"
+    LAKE_REWOUND_MENDED = "lake_rewound_mended", WARNING, "a lake table was set back: it is compared with its source"
+    COMPACTED = "compacted", INFO, "compacted"
+    ORPHANS_REMOVED = "orphans_removed", INFO, "orphans removed"
+    CLEAN_BRANCH = "clean_branch", INFO, "the branch was set"
+    CLEAN_BRANCH_LEFT = "clean_branch_left", INFO, "the branch was left where it is"
+    MAINTENANCE_FAILED = "maintenance_failed", WARNING, "a table was not maintained; it is tried again"
+
+    # Kuvasz itself.
+    BUG_IN_COMMIT = "bug", ERROR, "a commit failed in our own code", _TRACEBACK
+    BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK
+    BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
+    BUG_IN_OBSERVER = "bug", ERROR, "the observer died", _TRACEBACK
+
+
+class EventLog:
+    """The log of one module, which tells events under the module's name."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, module: str) -> None:
+        self._logger = logging.getLogger(module)
+
+    def tell(self, event: Event, /, **facts: object) -> None:
+        """Tell that something happened, with the facts in the order in which they are given."""
+        self._logger.log(
+            event.level,
+            event.message,
+            exc_info=event.has_traceback or None,
+            extra={"event": event.code, **facts},
+            stacklevel=2,
+        )
+
+
+__all__ = ["Event", "EventLog"]

@@ -1,0 +1,286 @@
+"""The columns of a lake table's sources, and how the table follows them.
+
+What is known of each source's columns stands in the table's properties (`kuvasz.evolve.known`); what is to be done
+where they changed is worked out by `kuvasz.lake.format.planning`. Here it is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld, place_of, resync_of, retry_of
+from kuvasz.evolve import known as known_columns
+from kuvasz.lake.definition.known_sources import KnownSources
+from kuvasz.lake.definition.shapes import Shapes
+from kuvasz.lake.format import planning, table_identity
+from kuvasz.lake.format.schema_steps import RenameField
+from kuvasz.model import Relation, TableType
+
+if TYPE_CHECKING:
+    from kuvasz.evolve.known import SourceColumns
+    from kuvasz.lake.definition.definition import Definition
+    from kuvasz.lake.executors.expressions import Expressions
+    from kuvasz.lake.format.evolution import Evolution
+    from kuvasz.lake.format.schema import LakeSchema
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+    from kuvasz.model import SourcePosition
+    from kuvasz.ports import Feed, Target
+
+#: The first format version with defaults of fields.
+_DEFAULT_FORMAT = 3
+
+
+class Columns:
+    """The columns of one table's sources; its lock must be held for what changes the table.
+
+    Args:
+        table: The Iceberg table.
+        definition: What it is.
+        reset_index: Has the index begin anew, where rows without a key are told apart otherwise.
+        positions: Its sources' positions.
+        expressions: Checks those of the map.
+        forget_position: Drops a source's position, so that its table is copied again.
+    """
+
+    def __init__(
+        self,
+        table: IcebergTable,
+        definition: Definition,
+        reset_index: Callable[[], None],
+        positions: Mapping[str, SourcePosition],
+        expressions: Expressions,
+        forget_position: Callable[[str], None],
+    ) -> None:
+        self._table = table
+        self._definition = definition
+        self._reset_index = reset_index
+        self._positions = positions
+        self._forget_position = forget_position
+        self.known = KnownSources(definition, table.properties)
+        self.shapes = Shapes(definition, self.known, expressions)
+
+    def forget(self, source: str) -> None:
+        """Forget the columns of a source that is gone, or came back as another one; the lake knows already."""
+        with self._definition.lock:
+            self.known.pop(source, None)
+            self.shapes.forget()
+
+    def _read_again(self, key: tuple[str, ...] | None = None) -> None:
+        """Read the table's columns after they were changed; the key may have changed with them."""
+        with self._definition.lock:
+            is_other = self._definition.read_again(key)
+            self.shapes.forget()
+            if is_other:
+                self._reset_index()
+
+    # The source's side changed
+
+    def evolve(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool) -> tuple[str, ...]:
+        """Make the table fit a source table as its catalog shows it; return what was done.
+
+        Args:
+            target: What the map says of the table.
+            feed: The source table.
+            relation: From the catalog.
+            is_streaming: Whether its changes are being applied: then nothing is done that needs a copy.
+
+        Raises:
+            SchemaError: The table cannot follow, or must not.
+            CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
+        """
+        restored = () if is_streaming else self._see_schema(feed)
+        planned, relation, is_numbered = self._plan_for(target, feed, relation)
+        place = feed.place
+        if planned.is_change and target.on_schema_change != "evolve":
+            raise _not_followed(target, feed, planned.told or (planned.why_copy,))
+        why = planned.why_copy
+        if target.type is not TableType.CLONE:
+            self._refuse_other_rows(target, planned, place, has_rows=feed.source in self._positions)
+        if self._definition.is_bag and (planned.steps or planned.is_change):
+            why = why or "rows without a key are found by all of their columns"
+        # What keeps the past has it as it was: a copy would lose what happens until it is made.
+        is_followed = bool(why) and feed.source in self._positions
+        needs_copy = is_followed and target.type is TableType.CLONE
+        if needs_copy and is_streaming:
+            raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
+        if is_streaming and planned.steps:  # what is read again must not be taken for ours
+            self._see_schema(feed)
+        if feed.source in self._positions:  # else a copy fills what is added
+            self._check_dropped(planned)
+        if needs_copy:
+            # Before anything else: whatever happens from here on, the copy is made.
+            self._forget_position(feed.source)
+        self._change(feed, relation, planned, is_remembered=is_numbered)
+        if needs_copy:
+            return (*restored, *planned.told, f"its rows are copied again: {why}")
+        if is_followed and target.type is TableType.HISTORY:
+            what = f"versions that are open show what they showed ({why})"
+            return (
+                *restored,
+                *planned.told,
+                f"{what}: {resync_of(self._definition.name)} begins new ones",
+            )
+        if is_followed:
+            return (*restored, *planned.told, f"rows that are there stay as they are: {why}")
+        return (*restored, *planned.told)
+
+    def _refuse_other_rows(self, target: Target, planned: Evolution, place: str, *, has_rows: bool) -> None:
+        """Refuse what makes other rows of those that a table keeps for good.
+
+        Raises:
+            SchemaError: It does.
+        """
+        resync = resync_of(self._definition.name)
+        if planned.has_other_key:
+            message = f"{place}: {'; '.join(planned.told)}, and a table of type {target.type} is not copied again"
+            raise SchemaError(message, hint="change the key back, or choose another `target`")
+        if not has_rows:
+            return
+        if planned.moved:
+            message = f"{place}: {'; '.join(planned.told)}"
+            hint = (
+                "if the expressions are to mean what they meant, name the columns in the map as they are called now;"
+            )
+            raise SchemaError(message, hint=f"{hint} {resync} copies the table with what they mean now")
+        if target.type is TableType.HISTORY and planned.has_other_key_values:
+            # Versions that are open would never be found by their keys again, and never end.
+            message = f"{place}: {planned.why_copy}, and rows are identified by it"
+            raise SchemaError(message, hint=f"{resync} ends their versions and begins new ones")
+
+    def check(self, feed: Feed, relation: Relation) -> None:
+        """Refuse a source table that changed in a way that this table has not followed yet.
+
+        Raises:
+            SchemaError: It has.
+        """
+        planned, _, _ = self._plan_for(self._definition.target, feed, relation)
+        if planned.is_change or planned.steps or planned.why_copy:
+            what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
+            raise SchemaError(f"{feed.place}: {what}", hint="let kuvasz run until it has followed, then compare")
+
+    def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[Evolution, Relation, bool]:
+        """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""
+        table, known, place = self._definition, self.known.get(feed.source), feed.place
+        is_numbered = all(column.attnum for column in relation.columns)
+        described, projection = relation, self.shapes.project(feed, relation)
+        view = projection.relation
+        others = self.known.others(feed.source)
+        if target.set is None and is_numbered:
+            relation = view
+            planned = planning.plan(
+                target, table.schema, table.key, view, known, others, place,
+                takes_defaults=table.format_version >= _DEFAULT_FORMAT,
+            )  # fmt: skip
+        else:
+            planned = planning.plan(target, table.schema, table.key, _numbered(view), None, others, place)
+            planned = planning.by_name(planned, relation, known if is_numbered else None, place, table.name)
+        if is_numbered:
+            planned = planned.reading(target, described, projection.reads, known)
+        return planned, relation, is_numbered
+
+    def _check_dropped(self, planned: Evolution) -> None:
+        table = self._definition
+        earlier = self._table.schema.earlier_columns() if planned.added else {}
+        for name in sorted(set(planned.added.values()) & earlier.keys()):
+            if earlier[name] is not None and table.target.set is not None:  # else it is ours that was renamed
+                raise self._changed_by_another(name, earlier[name])
+        dropped = {name for name in planned.added.values() if earlier.get(name, name) is None}
+        if dropped:
+            message = f"{place_of(table=table.name)}: column {', '.join(sorted(dropped))} was dropped in the lake"
+            hint = f"added anew it would be empty: copy the table again: {resync_of(table.name)}"
+            raise SchemaError(message, hint=hint)
+
+    def _change(self, feed: Feed, relation: Relation, planned: Evolution, *, is_remembered: bool) -> None:
+        """Change schema and properties in one commit, if they change."""
+        table = self._definition
+        before, position = self.known.get(feed.source), self._positions.get(feed.source)
+        from_lsn = None if position is None else position.lsn
+        remembered: list[SourceColumns] = []
+
+        def properties(schema: LakeSchema) -> dict[str, str]:
+            remembered.append(planned.columns(relation, schema, before, from_lsn))
+            if (remembered[-1] == before and planned.key == table.key) or not is_remembered:
+                return {}
+            return {
+                known_columns.PREFIX + feed.source: remembered[-1].render(),
+                **table_identity.render_key(planned.key),
+            }
+
+        if planned.steps:
+            self._table.schema.change(planned.steps, properties)
+        elif values := properties(table.schema):
+            self._table.set_properties(values)
+        with table.lock:
+            if is_remembered:
+                self.known[feed.source] = remembered[-1]
+            self._read_again(planned.key)
+
+    # The lake's side changed
+
+    def follow(self) -> None:
+        """Take over a schema that someone else changed in the lake, if every column of ours is still there.
+
+        Raises:
+            SchemaError: It is not.
+        """
+        fresh = {field.field_id: field for field in self._table.schema.read().fields}
+        for field in self._definition.schema.fields:
+            found = fresh.get(field.field_id)
+            if found is None or found.name != field.name:
+                raise self._changed_by_another(field.name, None if found is None else found.name)
+        self._read_again()
+
+    def _see_schema(self, feed: Feed) -> tuple[str, ...]:
+        """Read the lake's columns, for someone else may have changed them; return what was put right.
+
+        A source that is to be copied gets the names back; for one that goes on from its position nobody knows what
+        the other one wants.
+
+        Raises:
+            SchemaError: A column of ours has another name, or is gone.
+        """
+        table = self._table
+        table.refresh()
+        mine = self._definition.schema
+        is_same = table.schema.id == mine.schema_id
+        found = planning.strays(mine if is_same else table.schema.read(), self.known, feed.source)
+        if feed.source in self._positions:
+            for name, now in found.items():
+                raise self._changed_by_another(name, now)
+        if not is_same:
+            self._read_again()
+        renamed = {
+            name: now for name, now in found.items() if now is not None and not self._definition.schema.by_name(name)
+        }
+        if renamed:
+            steps = [RenameField(now, name) for name, now in renamed.items()]
+            table.schema.change(steps, lambda _: {})
+            self._read_again()
+        return tuple(f"column {now} of the lake is named {name} again" for name, now in renamed.items())
+
+    def _changed_by_another(self, name: str, now: str | None) -> SchemaError:
+        what = "dropped" if now is None else f"renamed to {now}"
+        hint = f"copy the table again: {resync_of(self._definition.name)}"
+        if now is not None:
+            hint = f"give it its name back, and then: {retry_of(self._definition.name)}; or {hint}"
+        message = f"{place_of(table=self._definition.name)}: column {name} was {what} in the lake by someone else"
+        return SchemaError(message, hint=hint)
+
+
+def _numbered(relation: Relation) -> Relation:
+    """Return a relation of which only names are known with numbers that mean nothing."""
+    columns = tuple(dataclasses.replace(column, attnum=place) for place, column in enumerate(relation.columns, 1))
+    return dataclasses.replace(relation, columns=columns)
+
+
+def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaError:
+    message = f"{feed.place}: {'; '.join(told)}"
+    if target.on_schema_change == "hold":
+        hint = f"the map says `on_schema_change: hold`, and its changes are kept: to follow, {retry_of(target.name)}"
+        return SchemaHeld(message, hint=hint)
+    return SchemaError(message, hint="the map says `on_schema_change: stop`: set it to `evolve`, or change it back")
+
+
+__all__ = ["Columns"]

@@ -1,0 +1,122 @@
+"""How the columns of a source's relations meet the fields of a lake table."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from kuvasz.config import names
+from kuvasz.errors import SchemaError, resync_of
+from kuvasz.lake.format import member, planning
+from kuvasz.lake.format.binding import NO_FIELDS, bind
+
+if TYPE_CHECKING:
+    from kuvasz.evolve.known import SourceColumns
+    from kuvasz.lake.definition.definition import Definition
+    from kuvasz.lake.definition.known_sources import KnownSources
+    from kuvasz.lake.executors.expressions import Expressions, Projection
+    from kuvasz.model import Relation
+    from kuvasz.modes.shape import Shape
+    from kuvasz.ports import Feed
+
+
+class Shapes:
+    """The shapes of one table, each worked out once.
+
+    Args:
+        definition: The table's.
+        known: What is known of its sources' columns.
+        expressions: Checks those of the map.
+    """
+
+    def __init__(self, definition: Definition, known: KnownSources, expressions: Expressions) -> None:
+        self._definition = definition
+        self._known = known
+        self._expressions = expressions
+        self._cached: dict[tuple[str, Relation], Shape] = {}
+
+    def forget(self) -> None:
+        """Have shapes worked out anew, for the schema or the key is another one."""
+        self._cached.clear()
+
+    def of(self, feed: Feed, relation: Relation) -> Shape:
+        """Return how a relation's columns meet the table's fields.
+
+        Raises:
+            SchemaError: The table cannot hold them.
+        """
+        with self._definition.lock:
+            cached = self._cached.get((feed.source, relation))
+            if cached is None:
+                cached = self._cached[feed.source, relation] = self._shape(feed, relation)
+            return cached
+
+    def of_now(self, feed: Feed, relation: Relation) -> Shape:
+        """Return the same for a message of a table that is just as it was followed last.
+
+        Raises:
+            SchemaError: It was not, at the message's time.
+        """
+        known = self._known.get(feed.source)
+        if known is None:
+            return self.of(feed, relation)
+        sent = known.sent
+        if [(column.name, column.pg_type.oid) for column in relation.columns] != [face[1:] for face in sent]:
+            message = f"{feed.place}: its columns were others a while ago"
+            raise SchemaError(message, hint="compare again when kuvasz has applied what came before")
+        columns = tuple(
+            dataclasses.replace(column, attnum=number)
+            for column, (number, _, _) in zip(relation.columns, sent, strict=True)
+        )
+        return self.of(feed, dataclasses.replace(relation, columns=columns))
+
+    def _shape(self, feed: Feed, relation: Relation) -> Shape:
+        table = self._definition
+        known = self._known.get(feed.source)
+        if known is not None and known.oid != relation.oid:
+            planning.refuse_another(known, relation, feed.place, table.name)
+        if known is not None and not all(column.attnum for column in relation.columns):
+            # The names alone say nothing: those of a message may be of another time.
+            message = f"{feed.place}: which of its columns a message means was not found out"
+            raise SchemaError(message, hint=f"copy the table again: {resync_of(table.name)}")
+        fields = NO_FIELDS if known is None else known.fields
+        target = table.target
+        is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
+        view = self.project(feed, _named_as_now(relation, known) if is_named else relation)
+        live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
+        seed = member.seed(table.seed, names.member_of(feed.source))
+        left = {} if known is None else known.left
+        defaulted = frozenset() if known is None else known.defaulted
+        bound = bind(table.target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)
+        if table.target.has_members:
+            bound = dataclasses.replace(bound, family=table.seed)
+        return view.apply(bound, relation)
+
+    def project(self, feed: Feed, relation: Relation) -> Projection:
+        """Return how a relation looks from this table.
+
+        Raises:
+            ExpressionRefused: An expression of the map does not fit it.
+        """
+        return self._expressions.project(self._definition.target, relation, feed.place, self._definition.key)
+
+
+def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:
+    """Return a relation of any time with the names that its columns have now, which are those the map goes by."""
+    if known is None or not all(column.attnum for column in relation.columns):
+        return relation
+    names = {column.number: column.name for column in known.live.values()}
+    taken = set(names.values())
+    return dataclasses.replace(
+        relation,
+        columns=tuple(
+            # Another column has the name by now: this one is not meant by it.
+            dataclasses.replace(
+                one, name=names.get(one.attnum, f"{one.name} before" if one.name in taken else one.name)
+            )
+            for one in relation.columns
+        ),
+    )
+
+
+__all__ = ["Shapes"]

@@ -1,0 +1,441 @@
+"""What a lake table does about a changed source table: fields to add, rename, widen, and whether to copy. Pure.
+
+A source's columns are bound to fields by number and field id, so a field may bear another name than the column that
+fills it: it follows the first source that renames. The lake always goes to what the catalog shows *now*; rows of a
+backlog find their fields by number, whatever the columns were called in their time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kuvasz.errors import SchemaError, resync_of
+from kuvasz.evolve.changes import Change, ChangeKind, compare
+from kuvasz.lake.format.evolution import Evolution
+from kuvasz.lake.format.field_plan import FieldPlan, name_before
+from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, refuse_alike, wanted
+from kuvasz.model import LakeType, TableType
+from kuvasz.modes import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kuvasz.evolve.known import SourceColumns
+    from kuvasz.model import Column, Relation, ValueType
+    from kuvasz.ports import Target
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSources:
+    """What the other sources of a lake table fill."""
+
+    fields: frozenset[int] = frozenset()  #: ids
+    #: name of a column there -> ids of the fields that it fills
+    names: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
+
+    def have_elsewhere(self, name: str, field_id: int) -> bool:
+        """Whether one of them fills a field, and has a column of that name in another one."""
+        return field_id in self.fields and bool(self.names.get(name, frozenset()) - {field_id})
+
+
+def plan(
+    target: Target,
+    schema: LakeSchema,
+    key: tuple[str, ...],
+    relation: Relation,
+    known: SourceColumns | None,
+    others: OtherSources,
+    place: str,
+    *,
+    takes_defaults: bool = False,
+) -> Evolution:
+    """Return what makes the lake table hold a source table as its catalog shows it.
+
+    Args:
+        target: What the map says of the table.
+        schema: The lake table's.
+        key: Names of its key fields, without sid.
+        relation: From the catalog.
+        known: What was remembered of it; None for a source that is new to the table.
+        others: What other sources fill.
+        place: Source and table, for messages.
+        takes_defaults: Whether the lake's format knows defaults of fields.
+
+    Raises:
+        SchemaError: Another table has the name now, or what other sources need stands against it.
+    """
+    if known is not None and known.oid != relation.oid:
+        refuse_another(known, relation, place, target.name)
+    made = _Planning(target, schema, key, relation, known, others, place, takes_defaults=takes_defaults)
+    return made.make()
+
+
+def refuse_another(known: SourceColumns, relation: Relation, place: str, target: str) -> NoReturn:
+    """Refuse another table of the same name.
+
+    Raises:
+        SchemaError: Always.
+    """
+    message = (
+        f"{place}: this is not the table that was copied (OID {known.oid}, now {relation.oid}):"
+        " it was dropped and created again, or the map names another"
+    )
+    raise SchemaError(message, hint=f"{resync_of(target)} copies it in place of the one it has")
+
+
+def by_name(
+    planned: Evolution, relation: Relation, known: SourceColumns | None, place: str, target: str
+) -> Evolution:
+    """Return a plan for a table whose fields the map names, so that they are found by name.
+
+    Args:
+        planned: For the table as the map makes it.
+        relation: The source table itself.
+        known: What was remembered of it.
+        place: Source and table, for messages.
+        target: The lake table.
+
+    Raises:
+        SchemaError: Another table has the name now.
+    """
+    if known is not None and known.oid != relation.oid:
+        refuse_another(known, relation, place, target)
+    changes = [] if known is None else compare(known, relation)
+    told = tuple(change.describe() for change in changes)
+    why = next((f"{change.describe()}: {change.why_copy}" for change in changes if change.why_copy), "")
+    is_key_other = any(change.why_copy and change.name in relation.key for change in changes)
+    return dataclasses.replace(
+        planned, added={}, fields={}, told=told, why_copy=why, has_other_key_values=is_key_other,
+        is_change=bool(changes),
+    )  # fmt: skip
+
+
+def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str) -> dict[str, str | None]:
+    """Return fields a source fills that someone else renamed or dropped: name to have -> name now, None if gone.
+
+    A field has a name of a column of some source that fills or filled it, or is set aside under one.
+
+    Args:
+        schema: The lake table's.
+        columns: Source -> what is remembered of its columns.
+        source: The source.
+    """
+    names: dict[int, set[str]] = {}
+    for column in (column for known in columns.values() for column in known.columns.values()):
+        for field_id in (column.field, *column.left):
+            names.setdefault(field_id, set()).update(column.names)
+    now = {field.field_id: field.name for field in schema.fields}
+    live = columns[source].live.values() if source in columns else ()
+    return {
+        column.name: now.get(column.field)
+        for column in live
+        if column.field and name_before(now.get(column.field, "")) not in names[column.field]
+        and now.get(column.field) not in names[column.field]
+    }  # fmt: skip
+
+
+class _Planning:
+    """A plan in the making."""
+
+    def __init__(
+        self,
+        target: Target,
+        schema: LakeSchema,
+        key: tuple[str, ...],
+        relation: Relation,
+        known: SourceColumns | None,
+        others: OtherSources,
+        place: str,
+        *,
+        takes_defaults: bool,
+    ) -> None:
+        self._target = target
+        self._relation = relation
+        self._known = known
+        self._others = others
+        self._place = place
+        self._wanted = {field.name: field for field in wanted(target, relation)}
+        self._takes_defaults = takes_defaults
+        self._fields = FieldPlan(schema, key)
+        self._numbers: dict[int, int] = {}  #: number of a column -> id of the field that it fills
+        for number, column in ({} if known is None else known.columns).items():
+            field = self._fields.now.get(column.field) if column.is_bound else schema.by_name(column.name)
+            if field is not None:
+                self._numbers[number] = field.field_id
+        self._left: dict[int, str] = {}  #: number of a column that had to leave its field -> why
+        self._told: list[str] = []
+        self._why_copy = ""
+
+    def make(self) -> Evolution:
+        """Work it out."""
+        found = [] if self._known is None else compare(self._known, self._relation)
+        changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
+        self._check_names(changes)
+        kinds: dict[int, dict[ChangeKind, Change]] = {}
+        for change in changes:
+            kinds.setdefault(change.number, {})[change.kind] = change
+        columns = [column for column in self._relation.columns if column.name in self._wanted]
+        for column in self._relation.columns:
+            if column.name not in self._wanted:
+                self._numbers.pop(column.attnum, None)
+        self._settle_names([column for column in columns if ChangeKind.RENAME in kinds.get(column.attnum, {})])
+        placed: set[int] = set()
+        while waiting := [column for column in columns if not self._is_placed(column, placed)]:
+            for column in waiting:
+                placed.add(column.attnum)
+                self._place_column(column, kinds.get(column.attnum, {}))
+        for change in changes:
+            if change.kind is ChangeKind.DROP:
+                self._told.append(f"{change.describe()}: it stays and is no longer filled")
+            elif change.kind in {ChangeKind.REWRITE, ChangeKind.REKEY, ChangeKind.REDEFINE}:
+                self._copy(change)
+        for change in found if self._target.filter is not None else ():
+            if not self._counts(change):
+                self._copy(change)  # the filter may look at it
+        has_other_key = self._take_key()
+        refuse_alike(self._fields.all(), self._place)
+        return Evolution(
+            steps=self._fields.steps(),
+            added={number: field.name for number, field in self._fields.added.items()},
+            fields=self._numbers,
+            key=self._fields.key_names(),
+            told=tuple(self._told),
+            why_copy=self._why_copy,
+            has_other_key=has_other_key,
+            has_other_key_values=any(change.why_copy and change.name in self._relation.key for change in changes),
+            is_change=bool(changes) or has_other_key,
+        )
+
+    def _counts(self, change: Change) -> bool:
+        """Whether a change is of a column that the map takes."""
+        assert self._known is not None
+        if change.kind is not ChangeKind.DROP:
+            return change.name in self._wanted
+        before = self._known.columns[change.number]
+        return before.field != 0 or not before.is_bound
+
+    def _is_asked(self, change: Change) -> bool:
+        """Whether a type was only not remembered yet as the map has it, and the lake's is the asked one."""
+        if not change.is_asked:
+            return False
+        field = self._fields.now.get(self._numbers.get(change.number, 0))
+        return field is not None and is_same(self._wanted[change.name].type, field.type)
+
+    def _check_names(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.kind is not ChangeKind.RENAME:
+                continue
+            if change.before in self._target.mask:
+                message = f"{self._place}: {change.describe()}, and the map masks it by its earlier name"
+                raise SchemaError(message, hint="change the name in `mask`, and start again")
+            if change.before in self._target.types:
+                message = f"{self._place}: {change.describe()}, and the map gives it a type by its earlier name"
+                raise SchemaError(message, hint="change the name in `types` or `decimals`, and start again")
+
+    # Names
+
+    def _settle_names(self, columns: Sequence[Column]) -> None:
+        """Have renamed columns fill fields of their new names.
+
+        A field follows its column, but never so that a column of another source is shown under the name of one that
+        this other source has beside it: then the values of the renamed column move, not the name.
+        """
+        for column in columns:
+            holder = self._fields.by_name(column.name)
+            if column.attnum in self._numbers and holder is not None and holder.field_id in self._others.fields:
+                if holder.field_id != self._numbers[column.attnum]:
+                    before = self._name_before(column)
+                    self._want_copy(f"column {before} was renamed to {column.name}, which other sources have too")
+                self._fill(column, holder)
+        moving = {self._numbers.get(one.attnum) for one in columns}
+        for column in columns:
+            field_id = self._numbers.get(column.attnum)
+            field = None if field_id is None else self._fields.now.get(field_id)
+            change = f"column {self._name_before(column)} was renamed to {column.name}"
+            if field is None:
+                continue  # `_place_column` finds another one
+            if field.name == column.name:
+                self._told.append(f"{change}: the lake has that name already")
+            elif self._others.have_elsewhere(column.name, field.field_id):
+                del self._numbers[column.attnum]
+                self._left[column.attnum] = f"{change}, and other sources go on filling {field.name}"
+            else:
+                holder = self._fields.by_name(column.name)
+                if holder is not None and holder.field_id not in moving:
+                    self._fields.set_aside(holder)
+                self._fields.rename(field.field_id, column.name)
+                self._told.append(f"{change}: the lake's too")
+
+    def _fill(self, column: Column, field: Field) -> None:
+        """Have a column fill the field of its name; another column of this source that did so leaves it."""
+        names = {one.attnum: one.name for one in self._relation.columns}
+        for number, one in list(self._numbers.items()):
+            if one == field.field_id and number in names and number != column.attnum:
+                del self._numbers[number]
+                self._left[number] = f"column {names[number]} filled {field.name}, which is another one now"
+        self._numbers[column.attnum] = field.field_id
+
+    def _name_before(self, column: Column) -> str:
+        assert self._known is not None
+        return self._known.columns[column.attnum].name
+
+    # Columns
+
+    def _is_placed(self, column: Column, placed: set[int]) -> bool:
+        """Whether a column was placed, and has not had to leave its field since."""
+        return column.attnum in placed and (column.attnum in self._numbers or column.attnum in self._fields.added)
+
+    def _place_column(self, column: Column, changes: Mapping[ChangeKind, Change]) -> None:
+        field_id = self._numbers.get(column.attnum)
+        if field_id is not None and ChangeKind.ADD not in changes:
+            self._fit(column, self._fields.now[field_id], changes.get(ChangeKind.RETYPE))
+            return
+        added = changes.get(ChangeKind.ADD)
+        holder = self._fields.by_name(column.name)
+        what = f"column {column.name} was added"
+        if holder is not None and self._was_mine(holder.field_id, column.attnum):
+            is_shared = holder.field_id in self._others.fields
+            if is_shared and self._target.type is TableType.CLONE:
+                self._want_copy(
+                    f"column {column.name} was added again, and other sources go on filling the earlier one"
+                )
+            else:
+                what += f": the earlier one is {self._fields.set_aside(holder)} now"
+                what += ", which other sources go on filling" if is_shared else ""
+                holder = None
+        elif (
+            self._known is not None
+            and holder is not None
+            and holder.field_id not in self._others.fields
+            and not self._reads(column, holder)
+        ):
+            what += f": a field of that name with another type is {self._fields.set_aside(holder)} now"
+            holder = None
+        default = self._default(column) if added is not None and added.is_constant and holder is None else None
+        if holder is None:
+            self._add(column, default)
+        else:
+            self._fill(column, holder)
+            self._fit(column, holder, None)
+        if added is not None:
+            self._told.append(what if default is None else f"{what}: rows that were there have {default!r}")
+            if default is None:
+                self._copy(added)
+        elif column.attnum in self._left:
+            self._told.append(self._left[column.attnum])
+            self._want_copy(self._left[column.attnum])
+        elif self._known is not None and self._known.columns[column.attnum].is_bound:
+            self._told.append(f"column {column.name} was left out until now")
+            self._want_copy(f"column {column.name} was left out until now")
+
+    def _was_mine(self, field_id: int, attnum: int) -> bool:
+        """Whether another column of this source fills or filled a field, whose values may still be there."""
+        if any(one == field_id and number != attnum for number, one in self._numbers.items()):
+            return True
+        if self._target.type is TableType.CLONE or self._known is None:
+            return False  # whoever left one for another field was copied again
+        return any(field_id in one.left for number, one in self._known.columns.items() if number != attnum)
+
+    def _default(self, column: Column) -> Any:  # noqa: ANN401 (JSON)
+        """Return the constant that rows of before have in a new column, if the lake can say so without a copy."""
+        # A field's default is of all rows that lack it: those of other sources have nothing of the kind.
+        is_ours = not self._others.fields and column.name not in self._target.mask and not column.asked
+        if not self._takes_defaults or not is_ours or column.missing is None:
+            return None
+        return defaults.of_text(column.pg_type, self._wanted[column.name].type, column.missing)
+
+    def _add(self, column: Column, default: Any = None) -> None:  # noqa: ANN401 (JSON)
+        field = self._wanted[column.name]
+        self._fields.added[column.attnum] = dataclasses.replace(field, required=False, initial_default=default)
+        self._numbers.pop(column.attnum, None)
+
+    def _fit(self, column: Column, field: Field, retyped: Change | None) -> None:
+        source = self._wanted[column.name].type
+        is_text_of_other = (
+            retyped is not None and field.type.kind is LakeType.STRING and source.kind is not LakeType.STRING
+        )
+        if not is_text_of_other and self._reads(column, field):
+            if retyped is not None:
+                self._told.append(f"{retyped.describe()}: the lake's holds it")
+                self._copy(retyped)
+        elif self._known is not None and _is_wider(source, field.type):
+            self._fields.widen(field.field_id, source)
+            self._told.append(f"column {column.name} was given a wider type: the lake's too")
+            if retyped is not None:
+                self._copy(retyped)
+        elif self._known is None or (field.field_id in self._fields.key and self._others.fields):
+            reading_type(column, field, self._place)  # raises
+        else:
+            self._give_another(column, field)
+
+    def _give_another(self, column: Column, field: Field) -> None:
+        """Have a column fill another field than before, whose type cannot hold its values."""
+        holder = self._fields.by_name(column.name)
+        what = f"column {column.name} was given another type"
+        if (
+            holder is not None
+            and holder is not field
+            and holder.field_id in self._others.fields
+            and self._reads(column, holder)
+        ):
+            self._fill(column, holder)  # another source went first
+            to = holder.field_id
+        else:
+            if holder is not None:
+                what += f": the earlier one is {self._fields.set_aside(holder)} now"
+            self._add(column)
+            to = -column.attnum
+        self._fields.key = [to if one == field.field_id else one for one in self._fields.key]
+        self._told.append(what)
+        self._want_copy(f"column {column.name} was given another type")
+
+    def _reads(self, column: Column, field: Field) -> bool:
+        try:
+            reading_type(column, field, self._place)
+        except SchemaError:
+            return False
+        return True
+
+    # Copy and key
+
+    def _copy(self, change: Change) -> None:
+        if change.why_copy:
+            self._want_copy(f"{change.describe()}: {change.why_copy}")
+
+    def _want_copy(self, why: str) -> None:
+        self._why_copy = self._why_copy or why
+
+    def _take_key(self) -> bool:
+        """Take the source's key over, and say whether it is another one.
+
+        Another key needs a copy, and a table of this source alone.
+        """
+        wanted_key = []
+        for name in self._relation.key:
+            number = next(column.attnum for column in self._relation.columns if column.name == name)
+            wanted_key.append(-number if number in self._fields.added else self._numbers.get(number, 0))
+        if self._known is None or set(wanted_key) == set(self._fields.key):
+            return False
+        if self._others.fields:
+            message = (
+                f"{self._place}: its key is ({', '.join(self._relation.key)}) now, but other sources of"
+                f" {self._target.name} have ({', '.join(self._fields.key_names())})"
+            )
+            hint = "change the key back, or in all sources, and then drop the lake table to copy them anew"
+            raise SchemaError(message, hint=hint)
+        self._told.append(f"the key is ({', '.join(self._relation.key)}) now")
+        self._want_copy("the key was changed")
+        self._fields.key = wanted_key
+        return True
+
+
+def _is_wider(source: ValueType, lake: ValueType) -> bool:
+    """Whether Iceberg promotes the lake's type to the source's."""
+    if (lake.kind, source.kind) in {(LakeType.INT, LakeType.LONG), (LakeType.FLOAT, LakeType.DOUBLE)}:
+        return True
+    is_decimal = lake.kind is source.kind is LakeType.DECIMAL
+    return is_decimal and lake.scale == source.scale and source.precision > lake.precision
+
+
+__all__ = ["OtherSources", "by_name", "plan", "refuse_another", "strays"]

@@ -1,0 +1,263 @@
+"""The lake of production at work: tables prepared, copied, and brought up to their sources.
+
+A mini-transaction passes two stages, so that the job of the next one runs while this one commits: `write` (any
+thread; one Spark job for all targets) and `commit` (per target: resolve, delete files, one Iceberg commit).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from kuvasz.config import names
+from kuvasz.errors import KuvaszError, LakeRewound, TableGone
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.commit.commit_stage import CommitStage
+from kuvasz.lake.commit.write_stage import WriteStage
+from kuvasz.lake.copies.copy import CopyJob
+from kuvasz.lake.copies.order import Order
+from kuvasz.lake.copies.repair import RepairJob
+from kuvasz.lake.copies.turns import CopyTurns
+from kuvasz.lake.iceberg.engine import Engine
+from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
+from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
+from kuvasz.lake.iceberg.tables import Tables
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.ports import Failure, Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from kuvasz.config.model import Config
+    from kuvasz.errors import LakeError
+    from kuvasz.lake.commit.written import Written
+    from kuvasz.lake.compare.comparison import OnProgress
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import Relation, SourcePosition
+    from kuvasz.ports import CopyRequest, Feed, Pending, Receipt, TableWork, Target
+    from kuvasz.state.ports import Witness
+
+_log = EventLog(__name__)
+
+#: Share of `pipeline.memory` that changes may have whose commits are stuck.
+_ASIDE_SHARE = 8
+
+
+class IcebergLake(Lake):
+    """Tables of one catalog.
+
+    Large because its port is; what it does stands in the modules that it calls.
+
+    Args:
+        config: The whole configuration.
+        witness: Of the positions of all tables.
+        session: A running Spark; started by `open` otherwise.
+    """
+
+    def __init__(self, config: Config, witness: Witness, session: SparkSession | None = None) -> None:
+        self._config = config
+        self.engine = Engine(config, session)
+        self._tables = Tables(config, self.engine, witness)
+        self.notes = IcebergSourceNotes(self._tables)
+        self.maintenance = IcebergMaintenance(config, self.engine, self._tables)
+        self._write_stage: WriteStage | None = None
+        self._commit_stage: CommitStage | None = None
+
+    @override
+    def open(self) -> None:
+        """Start Spark, reach the catalog, and prove that the warehouse can be written."""
+        engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
+        engine.open()
+        self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
+        self._write_stage = WriteStage(
+            engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config
+        )
+        self._commit_stage = CommitStage(
+            engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
+            self._config.lake.properties, pipeline.state_folder,
+        )  # fmt: skip
+        engine.warm_up()
+        self.maintenance.start()
+
+    @override
+    def close(self) -> None:
+        """Save the indexes and stop Spark if it was ours."""
+        if self._commit_stage is not None:
+            self._commit_stage.close()
+        self.maintenance.stop()
+        self._tables.close()
+        self.engine.close()
+
+    @override
+    def why_dead(self) -> LakeError | None:
+        """See `kuvasz.ports.Lake.why_dead`: as long as Spark's JVM lives."""
+        return self.engine.why_dead()
+
+    @override
+    def patrol(self) -> Sequence[Failure]:
+        """See `kuvasz.ports.Lake.patrol`."""
+        found = []
+        for table in self._tables.all():
+            try:
+                if table.era.error is None:
+                    table.look()
+            except (LakeRewound, TableGone) as error:
+                found.append(Failure(target=table.name, error=error))
+            except KuvaszError as error:  # the next round tries again, or a commit says so
+                _log.tell(Event.TABLE_UNSEEN, table=table.name, error=str(error))
+        return found
+
+    # Tables
+
+    def table(self, name: str) -> LakeTable:
+        """Return a prepared table."""
+        return self._tables[name]
+
+    @override
+    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+        """See `kuvasz.ports.Lake.prepare`."""
+        table = self._tables.prepare(target, feed, relation)
+        with table.lock.asking():
+            if not is_streaming:
+                table.table.refresh()
+                table.past.check()
+                table.past.refuse(feed.source)
+                table.past.note()
+            done = table.columns.evolve(target, feed, relation, is_streaming=is_streaming)
+            table.columns.shapes.of(feed, relation)
+            if not is_streaming:
+                table.settle_layout()
+        if not is_streaming:
+            self._tables.read_index_ahead(table)
+        return done
+
+    @override
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """See `kuvasz.ports.Lake.attach`."""
+        return self._tables.attach(target, feed)
+
+    @override
+    def resume(self, target: str, failure: KuvaszError | None) -> None:
+        """See `kuvasz.ports.Lake.resume`."""
+        table = self._tables[target]
+        with table.lock:
+            if failure is not None and table.era.error is failure:
+                table.open.abandon_all()  # a commit that was given up and made in the end has left them as they were
+                table.era = WriteEra.begin(table.positions)
+
+    @override
+    def failure(self, target: str) -> KuvaszError | None:
+        """See `kuvasz.ports.Lake.failure`."""
+        return self._tables[target].era.error
+
+    # Positions
+
+    @override
+    def positions(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.positions`."""
+        table = self._tables.get(target)
+        return {} if table is None else dict(table.positions)
+
+    @override
+    def recorded(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.recorded`."""
+        return self._tables.recorded(target)
+
+    @override
+    def stored(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.stored`."""
+        return self._tables.stored(target)
+
+    @override
+    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+        """See `kuvasz.ports.Lake.forget`."""
+        self._tables.forget_position(target, source, to_repair=to_repair, is_gone=is_gone)
+
+    @override
+    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+        """See `kuvasz.ports.Lake.unmapped`."""
+        targets = {target for fed in feeds.values() for target in fed}
+        namespaces = {self._config.lake.namespace, *(target.rpartition(".")[0] for target in targets)}
+        fed_by_all = {target for target in targets if all(target in fed for fed in feeds.values())}
+        there = {name for namespace in namespaces for name in self.engine.catalog.tables(namespace)}
+        asked = sorted(there - fed_by_all)
+        return [
+            (target, source)
+            for target, stored in zip(asked, self.engine.pool.map(self._tables.stored, asked), strict=True)
+            for source in sorted(stored)
+            if target not in feeds.get(names.source_of(source), (target,))
+        ]
+
+    # The two stages
+
+    @override
+    def write(self, works: Sequence[TableWork]) -> Written:
+        """See `kuvasz.ports.Lake.write`."""
+        assert self._write_stage is not None
+        return self._write_stage.write(works)
+
+    @override
+    def commit(self, written: Written) -> Iterable[Receipt | Failure | Pending]:
+        """See `kuvasz.ports.Lake.commit`."""
+        assert self._commit_stage is not None
+        return self._commit_stage.commit(written)
+
+    @override
+    @property
+    def commit_conflicts(self) -> int:
+        """See `kuvasz.ports.Lake`."""
+        return 0 if self._commit_stage is None else self._commit_stage.conflicts
+
+    # Copies
+
+    @override
+    def copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: SourcePosition,
+        on_progress: Callable[[int, int], None],
+        *,
+        on_read: Callable[[], None] = lambda: None,
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.copy`."""
+        with self._order(feed, relation, "copy") as order:
+            return CopyJob(order, on_read).run(requests, position, on_progress)
+
+    @override
+    def repair(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: SourcePosition,
+        on_progress: OnProgress = lambda *_: None,
+        *,
+        at_us: int = 0,
+        on_read: Callable[[], None] = lambda: None,
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
+        with self._order(feed, relation, "repair") as order:
+            return RepairJob(order, on_read, at_us).run(requests, position, on_progress)
+
+    @contextlib.contextmanager
+    def _order(self, feed: Feed, relation: Relation, folder: str) -> Iterator[Order]:
+        """Yield what a job is given; for as long, the table counts as being copied."""
+        table, pipeline = self._tables[feed.target], self._config.pipeline
+        table.commits.copies += 1
+        try:
+            yield Order(
+                table=table, feed=feed, relation=relation, jobs=self.engine.jobs,
+                properties=self._config.lake.properties, folder=pipeline.state_folder / folder, pipeline=pipeline,
+                turns=self._turns,
+            )  # fmt: skip
+        finally:
+            table.commits.copies -= 1
+
+
+__all__ = ["IcebergLake"]

@@ -1,0 +1,66 @@
+"""The files of Iceberg tables looked after, for whoever asks the lake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from kuvasz.lake.maintenance.maintenance import Maintainer
+from kuvasz.ports import Maintenance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kuvasz.config.model import Config
+    from kuvasz.lake.iceberg.engine import Engine
+    from kuvasz.lake.iceberg.tables import Tables
+    from kuvasz.ports import Upkeep
+
+
+class IcebergMaintenance(Maintenance):
+    """See `kuvasz.ports.Maintenance`.
+
+    Args:
+        config: The whole configuration.
+        engine: Does the work, once it is open.
+        tables: Those of the lake.
+    """
+
+    def __init__(self, config: Config, engine: Engine, tables: Tables) -> None:
+        self._config = config
+        self._engine = engine
+        self._tables = tables
+        self.maintainer: Maintainer | None = None  #: once it was started
+
+    def start(self) -> None:
+        """Look after the tables from now on; whoever starts twice gets one maintainer."""
+        if self.maintainer is None:
+            self.maintainer = Maintainer(
+                self._config.maintenance,
+                self._engine.catalog,
+                self._engine.jobs,
+                self._tables.all,
+                self._engine.readers.job,
+                self._config.pipeline.state_folder,
+            )
+            self.maintainer.start()
+
+    def stop(self) -> None:
+        """End soon."""
+        if self.maintainer is not None:
+            self.maintainer.stop()
+
+    @override
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """See `kuvasz.ports.Maintenance.upkeep`."""
+        return {} if self.maintainer is None else self.maintainer.upkeep()
+
+    @override
+    def run(self, target: str, *, full: bool) -> Upkeep:
+        """See `kuvasz.ports.Maintenance.run`."""
+        assert self.maintainer is not None
+        return self.maintainer.run(self._tables[target], full=full)
+
+
+__all__ = ["IcebergMaintenance"]

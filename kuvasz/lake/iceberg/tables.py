@@ -1,0 +1,215 @@
+"""The lake's tables as they are loaded, made where they are missing, and tried again after they failed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import KuvaszError, LakeError, LateCommit, TableGone, TableStuck, place_of
+from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.lake.format import layout, source_positions, table_identity
+from kuvasz.lake.format.binding import Feeds
+from kuvasz.lake.format.schema import SID, bounded, wanted
+from kuvasz.lake.jvm.jvm_errors import gone
+from kuvasz.lake.table.notes import Notes
+from kuvasz.lake.table.table import LakeTable
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.model import TableType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kuvasz.config.model import Config
+    from kuvasz.lake.iceberg.engine import Engine
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+    from kuvasz.model import Relation, SourcePosition
+    from kuvasz.ports import Feed, Target
+    from kuvasz.state.ports import Witness
+
+#: How long a table that was refused may take to be tried.
+_TRIAL_S = 10.0
+
+_TABLE_PROPERTIES = {
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.isolation-level": "snapshot",
+    "write.update.isolation-level": "snapshot",
+    "write.merge.isolation-level": "snapshot",
+    "write.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.metadata.metrics.default": "counts",
+    "commit.manifest.min-count-to-merge": "50",
+    "commit.retry.num-retries": "10",
+    "commit.retry.min-wait-ms": "20",
+    "history.expire.max-snapshot-age-ms": "1800000",
+    "history.expire.min-snapshots-to-keep": "30",
+}
+
+
+class Tables:
+    """The tables of one lake. Safe to call from any thread.
+
+    Args:
+        config: The whole configuration.
+        engine: Where they are, once it is open.
+        witness: Of their positions.
+    """
+
+    def __init__(self, config: Config, engine: Engine, witness: Witness) -> None:
+        self._config = config
+        self._engine = engine
+        self._witness = witness
+        self._lock = threading.RLock()
+        self.feeds = Feeds()  #: what feeds them
+        self.loaded: dict[str, LakeTable] = {}  #: by name
+
+    def get(self, name: str) -> LakeTable | None:
+        """Return a table that is loaded."""
+        return self.loaded.get(name)
+
+    def __getitem__(self, name: str) -> LakeTable:
+        """Return a table that was prepared or attached."""
+        return self.loaded[name]
+
+    def all(self) -> list[LakeTable]:
+        """Return all that are loaded."""
+        with self._lock:
+            return list(self.loaded.values())
+
+    # To load
+
+    def prepare(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
+        """Return a table, loaded, created, or tried again if it had failed.
+
+        Raises:
+            TableStuck: Catalog or store refuse it still.
+            LakeError: The catalog failed.
+        """
+        with self._lock:
+            self.feeds.add(feed)
+            table = self.loaded.get(target.name)
+            if table is None or isinstance(table.era.error, TableGone):
+                table = self.loaded[target.name] = self._load(target, feed, relation)
+        self._try(table)
+        return table
+
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """Load a table that exists; see `kuvasz.ports.Lake.attach`."""
+        with self._lock:
+            self.feeds.add(feed)
+            if target.name not in self.loaded:
+                found = self._engine.catalog.load(target.name)
+                if found is None:
+                    return False
+                self.loaded[target.name] = self._table(found, target)
+            return True
+
+    def _load(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
+        found = self._engine.catalog.load(target.name)
+        if found is None:
+            expressions = Expressions(self._engine.session)
+            found = self._create(target, expressions.project(target, relation, feed.place).relation)
+        return self._table(found, target)
+
+    def _table(self, found: IcebergTable, target: Target) -> LakeTable:
+        readers = self._engine.readers
+        return LakeTable(
+            found,
+            target,
+            self._config.lake.properties,
+            self._config.pipeline.state_folder / "index",
+            readers.keys,
+            Expressions(self._engine.session),
+            readers.versions,
+            self._witness,
+        )
+
+    def _create(self, target: Target, relation: Relation) -> IcebergTable:
+        fields = wanted(target, relation)
+        asked = layout.wanted(target, fields)
+        key = relation.key
+        properties = {
+            **_TABLE_PROPERTIES,
+            "format-version": str(self._config.lake.format_version),
+            **table_identity.render(target, key),
+        }
+        properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
+        names = ((SID,) if target.has_sid else ()) + key
+        identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
+        catalog = self._engine.catalog
+        catalog.ensure_namespace(target.name.rpartition(".")[0])
+        return catalog.create(target.name, fields, identifiers, asked, properties)
+
+    # To try again
+
+    def _try(self, table: LakeTable) -> None:
+        """Find out whether catalog and store take a table again that they had refused.
+
+        Raises:
+            TableStuck: They do not.
+        """
+        refusal = table.era.error
+        if not isinstance(refusal, LakeError) or isinstance(refusal, LateCommit):
+            return
+        try:
+            self._engine.pool.submit(table.prove).result(_TRIAL_S)
+        except TimeoutError as error:
+            message = f"{place_of(table=table.name)}: catalog or store have not answered for {_TRIAL_S:g} s"
+            raise TableStuck(message, hint="see what they wait for; it is tried again") from error
+        except LakeError as error:
+            raise TableStuck(error.message, hint=error.hint) from error
+
+    def read_index_ahead(self, table: LakeTable) -> None:
+        """Open a table's index beside, ahead of its first changes."""
+        self._engine.pool.submit(read_index, table)
+
+    # Positions
+
+    def recorded(self, name: str) -> Mapping[str, SourcePosition]:
+        """Return how far each source is in any table; the catalog is asked for one that is not loaded.
+
+        Raises:
+            LakeError: The catalog failed, or a position was damaged.
+        """
+        table = self.loaded.get(name)
+        return self.stored(name) if table is None else dict(table.positions)
+
+    def stored(self, name: str) -> Mapping[str, SourcePosition]:
+        """Return the same as the catalog has it."""
+        found = self._engine.catalog.load(name)
+        return {} if found is None else source_positions.parse(found.properties, name)
+
+    def forget_position(self, name: str, source: str, *, to_repair: bool, is_gone: bool) -> None:
+        """Drop a source's position; see `kuvasz.ports.Lake.forget`."""
+        with self._lock:  # or another source might load it meanwhile, with the position
+            table, found = self.loaded.get(name), self._engine.catalog.load(name)
+            if table is None:
+                self._witness.drop(name, source)
+                if found is not None:
+                    Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
+                return
+        with table.lock.asking():
+            if found is None:  # a table that was loaded before does not say so twice
+                error = gone(name)
+                table.era = WriteEra(accepted={}, error=error)
+                raise error
+            table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
+
+    def close(self) -> None:
+        """Save their indexes."""
+        for table in self.loaded.values():
+            with contextlib.suppress(TableStuck):
+                table.close()
+
+
+def read_index(table: LakeTable) -> None:
+    """Open a table's index; what fails here fails again, and is told, with its first changes."""
+    with table.lock, contextlib.suppress(KuvaszError):
+        table.follow()
+
+
+__all__ = ["Tables", "read_index"]

@@ -1,0 +1,130 @@
+"""The snapshots of one Iceberg table: which one is current, where it comes from, and which are let go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kuvasz.lake.files.commit import TableCommit
+    from kuvasz.lake.jvm.table_handle import TableHandle
+
+#: Iceberg's ids of snapshots are positive.
+_NO_SNAPSHOT = -1
+
+
+class Snapshots:
+    """The snapshots of one table, as they were at its last look."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    @property
+    def current_id(self) -> int | None:
+        """Id of the current snapshot, None for an empty table."""
+        with self._handle.asking():
+            snapshot = self._handle.java.currentSnapshot()
+            return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def sequence(self) -> int:
+        """Sequence number of the current snapshot: that of the files it brought; 0 for an empty table."""
+        with self._handle.asking():
+            snapshot = self._handle.java.currentSnapshot()
+            return 0 if snapshot is None else int(snapshot.sequenceNumber())
+
+    @property
+    def parent_id(self) -> int | None:
+        """Id of the current snapshot's parent, None if there is none."""
+        with self._handle.asking():
+            snapshot = self._handle.java.currentSnapshot()
+            parent = None if snapshot is None else snapshot.parentId()
+            return None if parent is None else int(parent)
+
+    @property
+    def count(self) -> int:
+        """How many snapshots the table has."""
+        with self._handle.asking():
+            return int(self._handle.java.operations().current().snapshots().size())
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Time of the oldest snapshot that no tag or branch names; None if there is none."""
+        with self._handle.asking():
+            named = {int(ref.snapshotId()) for ref in self._handle.java.refs().values()}
+            for snapshot in self._handle.java.snapshots():
+                if int(snapshot.snapshotId()) not in named:
+                    return int(snapshot.timestampMillis())
+            return None
+
+    def goes_on_from(self, snapshot_id: int, sequence: int) -> bool:
+        """Whether the current snapshot is another one or descends from it, as far as can be seen.
+
+        Args:
+            snapshot_id: The other one.
+            sequence: The sequence number of it, or of an ancestor of it. Those of a table only grow (Iceberg spec,
+                "Sequence Numbers"), so behind that there is nothing to look for.
+
+        Returns:
+            Also true where ancestors were expired that could have told.
+        """
+        with self._handle.asking():
+            snapshot = self._handle.java.currentSnapshot()
+            while snapshot is not None:
+                if int(snapshot.snapshotId()) == snapshot_id:
+                    return True
+                parent = snapshot.parentId()
+                if int(snapshot.sequenceNumber()) <= sequence or parent is None:
+                    return False
+                if int(parent) == snapshot_id:
+                    return True
+                snapshot = self._handle.java.snapshot(parent)
+                if snapshot is None:
+                    return True
+            return False
+
+    def newest_of_summaries(self, entry: str) -> tuple[str | None, bool]:
+        """Return an entry of the summary of the newest snapshot that has it, of the current one and its ancestors.
+
+        Returns:
+            Its value, None if there is none; and whether all ancestors were seen that could have a newer one: the
+            search ends where they were expired.
+        """
+        with self._handle.asking():
+            snapshot = self._handle.java.currentSnapshot()
+            while snapshot is not None:
+                value = snapshot.summary().get(entry)
+                if value is not None:
+                    return str(value), True
+                parent = snapshot.parentId()
+                if parent is None:
+                    return None, True
+                snapshot = self._handle.java.snapshot(parent)
+                if snapshot is None:
+                    return None, False
+            return None, True
+
+    def set_branch(self, branch: str, commit: TableCommit) -> None:
+        """Let a branch point at a snapshot with other files in it; made anew if it is there."""
+        with self._handle.asking():
+            java = self._handle.java
+            transaction = java.newTransaction()
+            manage = transaction.manageSnapshots()
+            move = manage.replaceBranch if java.refs().containsKey(branch) else manage.createBranch
+            move(branch, commit.snapshot_id).commit()
+            if commit.removed_files:
+                plain = self._handle.classes.plain
+                plain.rewrite(java, transaction, commit, branch, is_local=self._handle.is_local)
+            transaction.commitTransaction()
+
+    def expire(self, older_than_ms: int, keep: int) -> None:
+        """Expire snapshots and delete what only they need."""
+        with self._handle.asking():
+            expiry = self._handle.java.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep)
+            # Left to itself, Iceberg deletes every path of which an entry was removed. A file of deletion vectors has
+            # many entries, and those of other data files may be alive. Once a snapshot is named, even one that is not
+            # there, it deletes only what no snapshot that is left can reach.
+            expiry.expireSnapshotId(_NO_SNAPSHOT)
+            expiry.commit()
+
+
+__all__ = ["Snapshots"]

@@ -1,0 +1,70 @@
+"""What the parts of an `IcebergTable` share: the Java object of the table, and how it is asked and changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.errors import ForeignChange, place_of
+from kuvasz.lake.jvm.jvm_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
+
+#: How often a change of schema or layout gives way to other commits.
+_ATTEMPTS = 5
+
+
+class TableHandle:
+    """One table in Spark's JVM.
+
+    Args:
+        classes: Of Iceberg.
+        java: Iceberg's table.
+        name: `namespace.table`.
+    """
+
+    def __init__(self, classes: IcebergClasses, java: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
+        self.classes = classes
+        self.java = java
+        self.name = name
+        self.is_local = str(java.location()).startswith("file:")  #: whether its files are on this machine
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Have Java's exceptions become ours, also of reads of memory: after a failed commit they ask the catalog."""
+        return translated(place_of(table=self.name))
+
+    def refresh(self) -> None:
+        """Look at the catalog again."""
+        with self.asking():
+            self.java.refresh()
+
+    def after_others(self, change: Callable[[], None]) -> None:
+        """Change schema or layout, once more if a commit of rows or an expiry of snapshots came in between.
+
+        Iceberg repeats most commits that meet another one, and these not.
+
+        Raises:
+            ForeignChange: Someone else changes the schema or the layout at the same time.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            seen = self._definition_ids()
+            try:
+                with self.asking():
+                    change()
+            except ForeignChange:
+                self.refresh()
+                if attempt == _ATTEMPTS or self._definition_ids() != seen:
+                    raise
+            else:
+                return
+
+    def _definition_ids(self) -> tuple[int, int, int]:
+        """Return the ids of schema, partition spec and sort order."""
+        with self.asking():
+            return self.java.schema().schemaId(), self.java.spec().specId(), self.java.sortOrder().orderId()
+
+
+__all__ = ["TableHandle"]

@@ -1,0 +1,1 @@
+"""A whole lake in memory: the same decoding, folding and rules as the one of production, without Spark and files."""

@@ -1,0 +1,267 @@
+"""The lake in memory at work, for the contract tests, which both lakes pass, and for whoever needs no files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from kuvasz.config import names
+from kuvasz.errors import SchemaError, place_of
+from kuvasz.lake.format.binding import Feeds
+from kuvasz.lake.memory.commit_stage import MemoryCommitStage
+from kuvasz.lake.memory.source_notes import MemorySourceNotes
+from kuvasz.lake.memory.table import MemoryTable
+from kuvasz.lake.memory.write_stage import MemoryWriteStage
+from kuvasz.model import TableType
+from kuvasz.modes import dispatch
+from kuvasz.ports import Gap, Lake, Maintenance, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from kuvasz.errors import KuvaszError, LakeError
+    from kuvasz.lake.memory.write_stage import MemoryWritten
+    from kuvasz.model import Relation, SourcePosition
+    from kuvasz.modes.clone import Copied
+    from kuvasz.ports import CopyRequest, Failure, Feed, TableWork, Target, Upkeep
+
+_CHUNK_BYTES = 8 << 20
+
+
+class MemoryMaintenance(Maintenance):
+    """See `kuvasz.ports.Maintenance`: there are no files."""
+
+    @override
+    def upkeep(self) -> Mapping[str, Upkeep]:
+        """See `kuvasz.ports.Maintenance.upkeep`."""
+        return {}
+
+    @override
+    def run(self, target: str, *, full: bool) -> None:
+        """See `kuvasz.ports.Maintenance.run`."""
+
+
+class MemoryLake(Lake):
+    """See the module.
+
+    Large because it answers all that `kuvasz.ports.Lake` asks, and shows its rows to tests.
+
+    Args:
+        chunk_bytes: Raw bytes of a chunk; small ones make tests meet the borders between chunks.
+    """
+
+    def __init__(self, chunk_bytes: int = _CHUNK_BYTES) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._tables: dict[str, MemoryTable] = {}
+        self._feeds = Feeds()
+        self._lock = threading.Lock()
+        self._write_stage = MemoryWriteStage(self._tables, self._feeds, chunk_bytes)
+        self._commit_stage = MemoryCommitStage(self._tables, self._feeds)
+        self.notes = MemorySourceNotes()
+        self.maintenance = MemoryMaintenance()
+
+    @property
+    @override
+    def commit_conflicts(self) -> int:
+        """See `kuvasz.ports.Lake.commit_conflicts`: nobody else writes."""
+        return 0
+
+    @override
+    def open(self) -> None:
+        """See `kuvasz.ports.Lake.open`."""
+
+    @override
+    def close(self) -> None:
+        """See `kuvasz.ports.Lake.close`."""
+        for table in self._tables.values():
+            table.rows.abandon_all()
+
+    @override
+    def why_dead(self) -> LakeError | None:
+        """See `kuvasz.ports.Lake.why_dead`: never."""
+        return None
+
+    # Tables
+
+    @override
+    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+        """See `kuvasz.ports.Lake.prepare`."""
+        if target.type is TableType.HISTORY:
+            raise SchemaError(f"{place_of(table=target.name)}: the lake in memory keeps no history")
+        with self._lock:
+            self._feeds.add(feed)
+            table = self._tables.get(target.name)
+            if table is None:
+                table = self._tables[target.name] = MemoryTable(target, relation, self.notes)
+        with table.lock:
+            table.add_columns(relation)
+            table.shape(feed, relation)
+        return ()
+
+    @override
+    def attach(self, target: Target, feed: Feed) -> bool:
+        """See `kuvasz.ports.Lake.attach`."""
+        with self._lock:
+            self._feeds.add(feed)
+            return target.name in self._tables
+
+    @override
+    def resume(self, target: str, failure: KuvaszError | None) -> None:
+        """See `kuvasz.ports.Lake.resume`."""
+        table = self._tables[target]
+        with table.lock:
+            table.resume(failure)
+
+    @override
+    def failure(self, target: str) -> KuvaszError | None:
+        """See `kuvasz.ports.Lake.failure`."""
+        return self._tables[target].era.error
+
+    # Positions
+
+    @override
+    def positions(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.positions`."""
+        table = self._tables.get(target)
+        return {} if table is None else dict(table.positions)
+
+    @override
+    def recorded(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.recorded`."""
+        return self.positions(target)
+
+    @override
+    def stored(self, target: str) -> Mapping[str, SourcePosition]:
+        """See `kuvasz.ports.Lake.stored`."""
+        return self.positions(target)
+
+    @override
+    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+        """See `kuvasz.ports.Lake.forget`."""
+        table = self._tables.get(target)
+        if table is not None:
+            with table.lock:
+                position = table.forget_position(source)
+                if not to_repair:
+                    self.notes.close_gap(target, source)
+                elif position is not None:
+                    gap = Gap(from_lsn=position.lsn, noticed_us=time.time_ns() // 1000)
+                    self.notes.open_gap(target, source, gap)
+                self.notes.park(target, source, None)
+
+    @override
+    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+        """See `kuvasz.ports.Lake.unmapped`."""
+        return [
+            (target, source)
+            for target, table in self._tables.items()
+            for source in table.positions
+            if target not in feeds.get(names.source_of(source), (target,))
+        ]
+
+    # The two stages
+
+    @override
+    def write(self, works: Sequence[TableWork]) -> Sequence[MemoryWritten]:
+        """See `kuvasz.ports.Lake.write`."""
+        return self._write_stage.write(works)
+
+    @override
+    def commit(self, written: Sequence[MemoryWritten]) -> Iterable[Receipt | Failure]:
+        """See `kuvasz.ports.Lake.commit`."""
+        return self._commit_stage.commit(written)
+
+    # Copies
+
+    @override
+    def copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: SourcePosition,
+        on_progress: Callable[[int, int], None],
+        *,
+        on_read: Callable[[], None] = lambda: None,
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.copy`."""
+        receipt = self._copy(feed, relation, requests, position, on_progress, on_read, keeps=False)
+        self.notes.close_gap(feed.target, feed.source)
+        return receipt
+
+    @override
+    def repair(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: SourcePosition,
+        on_progress: Callable[[str, int, int], None],
+        *,
+        at_us: int = 0,
+        on_read: Callable[[], None] = lambda: None,
+    ) -> Receipt:
+        """See `kuvasz.ports.Lake.repair`: rows in memory are as quickly copied as compared."""
+        keeps = self._tables[feed.target].rows.is_growing
+        wanted = () if keeps else requests
+
+        def tell(done: int, _: int) -> None:
+            on_progress("copy", done, len(wanted))
+
+        receipt = self._copy(feed, relation, wanted, position, tell, on_read, keeps=keeps)
+        self.notes.close_gap(feed.target, feed.source)
+        return receipt
+
+    def _copy(
+        self,
+        feed: Feed,
+        relation: Relation,
+        requests: Sequence[CopyRequest],
+        position: SourcePosition,
+        on_progress: Callable[[int, int], None],
+        on_read: Callable[[], None],
+        *,
+        keeps: bool,
+    ) -> Receipt:
+        begin = time.monotonic()
+        table = self._tables[feed.target]
+        shape = table.shape(feed, relation)
+        parts: list[Copied] = []
+        rows = 0
+        for done, request in enumerate(requests, 1):
+            for data in request.read(self._chunk_bytes):
+                parts.append(dispatch.apply_copy(shape, data, position.lsn))
+                rows += parts[-1].rows.num_rows
+            on_progress(done, rows)
+        on_read()
+        with table.lock:
+            table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
+            snapshot = table.settle({feed.source: position})
+            table.era.accept({feed.source: position.lsn})
+        return Receipt(
+            target=feed.target,
+            positions={feed.source: position},
+            rows=rows,
+            snapshot_id=snapshot,
+            seconds=time.monotonic() - begin,
+        )
+
+    # For observers
+
+    def rows(self, target: str) -> pa.Table:
+        """Return the rows that a reader of the target sees, in no order that means anything."""
+        table = self._tables[target]
+        with table.lock:
+            return table.rows.visible(table.schema.arrow())
+
+    def snapshots(self, target: str) -> int:
+        """Return how many snapshots a target has."""
+        return self._tables[target].rows.snapshots
+
+
+__all__ = ["MemoryLake"]

@@ -1,0 +1,106 @@
+"""Which files of a table hold whose rows, and what becomes of all rows of one source at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kuvasz.config import names
+from kuvasz.errors import TableError, place_of, resync_of
+from kuvasz.lake.format import member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kuvasz.index.positions import PositionIndex
+    from kuvasz.lake.definition.definition import Definition
+    from kuvasz.lake.files.files import Changeset, FileTable
+    from kuvasz.lake.table.open_transactions import OpenTransactions
+
+
+class SourceFiles:
+    """The files of each source of one table, whose lock is held.
+
+    Args:
+        definition: The table's.
+        files: All of its files.
+        open_transactions: Those of its sources.
+        places: Gives the index; errors as for `TableIndex.places`.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        files: FileTable,
+        open_transactions: OpenTransactions,
+        places: Callable[[], PositionIndex],
+    ) -> None:
+        self._definition = definition
+        self._files = files
+        self._open = open_transactions
+        self._places = places
+
+    def truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
+        """Drop every row of one source: whole files, no row is looked at.
+
+        Args:
+            source: The source. If it has an open transaction, the TRUNCATE is part of that and shows with its end.
+            sid: Its identifier.
+            changeset: Takes the outcome.
+            reserved: Numbers of files for rows of the source that wait for their earlier versions.
+
+        Raises:
+            TableError: A file holds rows of several sources.
+        """
+        pending = self._open.get(source)
+        if pending is None:
+            self._truncate(source, sid, changeset, reserved)
+            return
+        self._definition.remove(pending.changeset.paths())
+        pending.truncates = (sid,)
+        pending.clear()
+
+    def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
+        self.check_owners(source)
+        gone = self.numbers(source, sid)
+        changeset.dropped.update(gone)
+        added = changeset.added.items()
+        for number in [number for number, (file, owner) in added if self.is_of(file.path, owner, source, sid)]:
+            gone.append(number)
+            self._definition.remove([changeset.added.pop(number)[0].path])
+            changeset.deletes.pop(number, None)
+        self._places().drop_files([*gone, *reserved])
+
+    def check_owners(self, source: str) -> None:
+        """Refuse a TRUNCATE at a source if nobody knows which files are whose.
+
+        Raises:
+            TableError: A file holds rows of several sources.
+        """
+        if any(self._definition.target.has_sid and entry.sid is None for entry in self._files):
+            name = self._definition.name
+            message = (
+                f"{place_of(table=name)}: a TRUNCATE at source {source} meets files that hold several sources' rows"
+            )
+            raise TableError(message, hint=f"copy the table again: {resync_of(name)}")
+
+    def numbers(self, source: str, sid: str | None) -> list[int]:
+        """Return the numbers of the files that hold a source's rows."""
+        return [entry.number for entry in self._files if self.is_of(entry.path, entry.sid, source, sid)]
+
+    def is_of(self, path: str, owner: str | None, source: str, sid: str | None) -> bool:
+        """Whether a file of some owner holds rows of a source, or of one of its tables."""
+        target = self._definition.target
+        is_same = not target.has_sid or owner == sid
+        return is_same and (not target.has_members or member.in_path(path) == names.member_of(source))
+
+    def conclude(self, source: str, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
+        """Take the parts of a transaction that is now whole into a commit; `reserved` as for `truncate`."""
+        pending = self._open.pop(source)
+        if pending.truncates is not None:
+            self._truncate(source, pending.truncates[0], changeset, reserved)
+        changeset.merge(pending.changeset)
+        for keys, files, rows in pending.entries:
+            self._places().insert(keys, files, rows)
+
+
+__all__ = ["SourceFiles"]

@@ -1,0 +1,51 @@
+"""Folders for what only this user may see: rows on their way, before anything of them is masked or left out."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+_OTHERS = 0o077
+
+
+def make(folder: Path) -> None:
+    """Make a folder that nobody else can read, below parents as usual; or make sure that it is one.
+
+    In a place where everybody may write, a stranger may have made it before, or a link to somewhere else.
+
+    Raises:
+        OSError: It cannot be made, or is somebody else's.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is somebody else's", str(folder))
+    _close(folder, found)
+
+
+def make_state(folder: Path) -> None:
+    """Make a folder like that where the operator may have put one: a link is followed, a volume of root's is left.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid == os.geteuid():
+        with contextlib.suppress(OSError):  # some mounted volumes have no permissions to set
+            _close(folder, found)
+
+
+def _close(folder: Path, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & _OTHERS:
+        folder.chmod(mode & ~_OTHERS)
+
+
+__all__ = ["make", "make_state"]

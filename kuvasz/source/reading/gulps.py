@@ -1,0 +1,107 @@
+"""The gulps of a reader: when one is large or old enough to be routed, and how it reaches the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from kuvasz.route import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kuvasz.model import Delivery, UInt8s, UInt32s
+    from kuvasz.route.assembler import Assembler
+    from kuvasz.source.reading.connection import Connection
+    from kuvasz.source.reading.ends import Downstream
+    from kuvasz.source.reading.facts import ReaderFacts
+    from kuvasz.source.reading.options import ReaderOptions
+    from kuvasz.source.reading.status_clock import StatusClock
+
+
+class Gulps:
+    """Of one reader. Called on the loop.
+
+    Args:
+        source: Name of the source.
+        options: How large, and how old.
+        assembler: Routes them.
+        downstream: Where what it makes of them goes.
+        facts: Told what came.
+        clock: Told when the server wants an answer.
+        on_described: Called in a thread when all Relation messages of a gulp were taken.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        options: ReaderOptions,
+        assembler: Assembler,
+        downstream: Downstream,
+        facts: ReaderFacts,
+        clock: StatusClock,
+        *,
+        on_described: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._options = options
+        self._assembler = assembler
+        self._inboxes = downstream.inboxes
+        self._progress = downstream.progress
+        self._budget = downstream.budget
+        self._facts = facts
+        self._clock = clock
+        self._on_described = on_described
+        self._began_at = 0.0
+        self._gather_s = options.gulp_s
+
+    def hear(self, connection: Connection, added: int) -> None:
+        """Take note of bytes that came."""
+        facts = self._facts
+        now = facts.last_message_at = time.monotonic()
+        if connection.gathered_bytes == added:
+            self._began_at = now
+        facts.bytes += added
+        facts.error = None
+
+    def is_due(self, connection: Connection, added: int) -> bool:
+        """Whether to route the gulp now: it is large, it is old, or nothing more is coming."""
+        gathered = connection.gathered_bytes
+        if gathered == 0:
+            return False
+        is_old = time.monotonic() - self._began_at >= self._gather_s
+        return added < self._options.quiet_bytes or gathered >= self._options.gulp_bytes or is_old
+
+    async def route(self, connection: Connection) -> None:
+        """Route what has gathered, and hand it to the workers."""
+        gulp, lengths = connection.gulp()
+        view = scan.frozen_view(gulp)
+        if scan.has_relation(view, lengths):
+            # Its types may have to be asked for. A cancellation in here leaves a half-routed gulp behind: the
+            # assembler is reset before the next connection.
+            loop = asyncio.get_running_loop()
+            deliveries = await loop.run_in_executor(None, self._feed_described, view, lengths)
+        else:
+            begin = time.monotonic()
+            deliveries = self._assembler.feed(view, lengths)
+            self._gather_s = self._options.gather_s(time.monotonic() - begin)
+        del view, gulp
+        connection.clear()
+        for worker, delivery in deliveries:
+            self._progress.routed(self._source, worker, delivery.through)
+        for worker, delivery in deliveries:
+            self._budget.add(delivery.bytes)
+            self._inboxes[worker].put(delivery)
+        self._progress.received(self._source, self._assembler.received_lsn)
+        if self._assembler.take_reply_wanted():
+            self._clock.reply()
+
+    def _feed_described(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
+        try:
+            return self._assembler.feed(gulp, lengths)
+        finally:
+            self._on_described()
+
+
+__all__ = ["Gulps"]

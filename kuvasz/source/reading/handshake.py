@@ -1,0 +1,119 @@
+"""What is made sure of on a new connection before its stream begins: the right cluster, and no gap."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from kuvasz import errors
+from kuvasz.source import continuity
+from kuvasz.state.ports import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kuvasz.model import Applied, SourcePosition
+    from kuvasz.route.assembler import Assembler
+    from kuvasz.source.reading.connection import Connection, SystemIdentity
+    from kuvasz.source.reading.ends import Upstream
+    from kuvasz.source.reading.facts import ReaderFacts
+    from kuvasz.state.ports import StoredRecord
+    from kuvasz.state.progress import Progress
+
+
+class Handshake:
+    """Of one reader.
+
+    Args:
+        upstream: Where its changes come from.
+        progress: What may be confirmed, and what is on its way.
+        assembler: Told which transactions have to come.
+        facts: Told what is confirmed where that is less than it was.
+        record: What is known of the source from earlier connections; None compares nothing.
+        applied_lsn: Tells how far the source is in the lake.
+        copied: Tells the copies there that no transaction of their table has followed.
+        applied: Tells the last transaction that each of its tables has in the lake.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        progress: Progress,
+        assembler: Assembler,
+        facts: ReaderFacts,
+        record: StoredRecord | None,
+        *,
+        applied_lsn: Callable[[], int],
+        copied: Callable[[], Iterable[SourcePosition]],
+        applied: Callable[[], Iterable[Applied]],
+    ) -> None:
+        self._upstream = upstream
+        self._source = upstream.source
+        self._progress = progress
+        self._assembler = assembler
+        self._facts = facts
+        self._record = record
+        self._applied_lsn = applied_lsn
+        self._copied = copied
+        self._applied = applied
+
+    async def check(self, connection: Connection) -> None:
+        """Make sure that the source is the one that is meant, and goes on from where it was left.
+
+        Raises:
+            SourceReplaced: It is another one.
+            SlotLost: It does not go on.
+        """
+        identity = await connection.identify_system()
+        expected = self._upstream.system_id
+        if expected is not None and identity.system_id != expected:
+            raise errors.SourceReplaced(
+                f"{errors.place_of(self._source)}: cluster {identity.system_id} answers, not {expected}",
+                hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+            )
+        if self._record is not None:
+            await self._compare(connection, identity, self._record)
+
+    async def _compare(self, connection: Connection, identity: SystemIdentity, record: StoredRecord) -> None:
+        known = record.standing
+        # What is about to be confirmed counts as well.
+        confirmable = max(known.confirmed_lsn, self._progress.confirmable(self._source))
+        is_later = 0 < known.timeline < identity.timeline
+        server = continuity.ServerState(
+            system_id=identity.system_id,
+            timeline=identity.timeline,
+            wal_lsn=identity.flush_lsn,
+            slot_name=self._upstream.slot,
+            slot=await connection.slot(self._upstream.slot),
+            switches=await connection.timeline_switches(identity.timeline) if is_later else None,
+            started_us=await connection.started_us(),
+        )
+        # What is on its way to the lake counts as there: it will be.
+        applied_lsn = max(self._applied_lsn(), self._progress.routed_lsn(self._source))
+        compared = dataclasses.replace(known, confirmed_lsn=confirmable)
+        lost = continuity.lost(self._source, compared, applied_lsn, server, record.place)
+        if lost is not None:
+            raise lost
+        applied = list(self._applied())
+        witness = continuity.witness(self._source, known, self._copied(), applied, server)
+        # What the slot was not told comes again, so the source can prove that it still has what the lake has.
+        from_lsn = 0 if server.slot is None else server.slot.confirmed_flush_lsn or 0
+        expected = [one for one in applied if one.commit_lsn >= from_lsn]
+        self._assembler.expect(expected if witness is None else [witness, *expected])
+        proved_lsn = known.proved_lsn if server.started_us == known.started_us else 0
+        if continuity.is_rewound(known, server):
+            proved_lsn = applied_lsn
+            if server.slot is not None:
+                # What was confirmed to the old primary may lie beyond the WAL of this one.
+                known = dataclasses.replace(known, confirmed_lsn=from_lsn)
+                self._progress.begin_anew(self._source, known.confirmed_lsn)
+                self._facts.confirmed_lsn = known.confirmed_lsn
+        record.update(
+            dataclasses.replace(
+                known, system_id=identity.system_id, timeline=identity.timeline, started_us=server.started_us,
+                proved_lsn=proved_lsn, witness=witness or NONE,
+            )
+        )  # fmt: skip
+
+
+__all__ = ["Handshake"]

@@ -1,0 +1,40 @@
+"""What may be tuned of a reader; the defaults are meant to stay."""
+
+from __future__ import annotations
+
+import dataclasses
+
+#: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
+_GATHERING_TO_ROUTING = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """What may be tuned; the defaults are meant to stay.
+
+    The pauses were measured with benchmarks/micro_reader.py. A walsender makes a system call for each row; while the
+    receiver's window is open, each is a packet, and often a context switch. A reader that leaves the socket alone for
+    longer than its buffer takes to fill lets the rows gather in the sender's, in large packets, at half the price.
+    Pauses that are too short to get there (5 ms) are worth little more than none.
+    """
+
+    status_interval_s: float = 10.0  #: between status updates when nothing changed
+    confirm_interval_s: float = 1.0  #: between status updates when the confirmable LSN moved
+    silence_timeout_s: float = 60.0  #: without a byte from the server the connection is taken for dead
+    spill_bytes: int = 32 << 20  #: of one open transaction, before it is handed on in parts
+    gulp_bytes: int = 4 << 20  #: at which a gulp is routed
+    gulp_s: float = 0.02  #: after which a gulp is routed while data flows
+    longest_gulp_s: float = 0.2  #: the same where routing takes long, as it does over many tables
+    longest_pause_s: float = 0.02  #: between two looks at the socket while data flows
+    look_bytes: int = 1 << 20  #: what a look at a TCP socket should find: the pauses adapt to it
+    local_look_bytes: int = 32 << 10  #: the same for a UNIX socket, whose buffers are small
+    quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
+    first_backoff_s: float = 0.5
+    last_backoff_s: float = 30.0
+
+    def gather_s(self, routing_s: float) -> float:
+        """Return how long the next gulp gathers, by what routing the last one took."""
+        return min(max(_GATHERING_TO_ROUTING * routing_s, self.gulp_s), self.longest_gulp_s)
+
+
+__all__ = ["ReaderOptions"]

@@ -1,0 +1,266 @@
+"""The reader of one source: its slot's stream, in gulps, to the workers' inboxes.
+
+It owns the replication slot and the connection, and does as little as it can per message: the ceiling is
+PostgreSQL's own walsender. What it owes the others:
+
+- the server: a status update at least every `status_interval_s`, and every second while there is something new to
+  confirm, also while blocked by the memory budget (invariant 8); never an LSN that is not durable (invariant 1);
+- the workers: whole transactions in commit order, each delivery registered with `Progress` before it is put;
+- the loop: no blocking call. Types that are not built in are looked up in a thread.
+
+Everything that passes is tried again for ever, with backoff; `SourceRefused` and `SlotLost` end `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING
+
+from kuvasz import errors
+from kuvasz.backoff import Backoff
+from kuvasz.events import Event, EventLog
+from kuvasz.route.assembler import Assembler, Follow, OnTruncate, TypeLookup
+from kuvasz.source.reading.connection import Connection
+from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.facts import ReaderFacts, ReaderState
+from kuvasz.source.reading.gulps import Gulps
+from kuvasz.source.reading.handshake import Handshake
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.pause import Pause
+from kuvasz.source.reading.status_clock import StatusClock
+from kuvasz.source.reading.wake_up import WakeUp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from kuvasz.model import Applied, SourcePosition
+    from kuvasz.state.ports import StoredRecord
+
+_log = EventLog(__name__)
+
+
+class Reader:
+    """One source's reader. `run` is its task; everything else is called from the same loop.
+
+    Args:
+        upstream: Where changes come from.
+        downstream: Where they go.
+        types: Resolves type oids; may block, a Relation message is routed in a thread.
+        follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
+        on_truncate: Told of every TRUNCATE, in the same thread.
+        on_described: Called in the same thread when all Relation messages of a gulp were taken.
+        standing: What is known of the source from earlier connections; None compares nothing.
+        applied_lsn: Tells how far the source is in the lake.
+        copied: Tells the copies there that no transaction of their table has followed.
+        applied: Tells the last transaction that each of its tables has in the lake.
+        options: What may be tuned.
+    """
+
+    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
+        self,
+        upstream: Upstream,
+        downstream: Downstream,
+        types: TypeLookup,
+        *,
+        follow: Follow | None = None,
+        on_truncate: OnTruncate | None = None,
+        on_described: Callable[[], None] = lambda: None,
+        standing: StoredRecord | None = None,
+        applied_lsn: Callable[[], int] = lambda: 0,
+        copied: Callable[[], Iterable[SourcePosition]] = list,
+        applied: Callable[[], Iterable[Applied]] = lambda: (),
+        options: ReaderOptions | None = None,
+    ) -> None:
+        self.epoch = 0  #: number of the connection
+        self.facts = facts = ReaderFacts()
+        self._upstream = upstream
+        self._options = options = options or ReaderOptions()
+        self._progress = progress = downstream.progress
+        self._budget = downstream.budget
+        self._wake = wake = WakeUp()
+        self._assembler = assembler = Assembler(
+            upstream.source, downstream.routes, types, options.spill_bytes, follow=follow, on_truncate=on_truncate
+        )
+        self._clock = StatusClock(upstream.source, options, facts, progress, assembler, standing, wake)
+        self._gulps = Gulps(
+            upstream.source, options, assembler, downstream, facts, self._clock, on_described=on_described
+        )
+        self._handshake = Handshake(
+            upstream,
+            progress,
+            assembler,
+            facts,
+            standing,
+            applied_lsn=applied_lsn,
+            copied=copied,
+            applied=applied,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Row messages handed to the workers."""
+        return self._assembler.rows
+
+    @property
+    def dropped_rows(self) -> int:
+        """Row messages of tables that the map does not want."""
+        return self._assembler.dropped_rows
+
+    @property
+    def received_lsn(self) -> int:
+        """How far the source has been heard out on this connection."""
+        return self._assembler.received_lsn
+
+    @property
+    def commit_us(self) -> int | None:
+        """Commit time of the last transaction delivered, µs since 2000-01-01 UTC."""
+        return self._assembler.commit_us
+
+    async def run(self) -> None:
+        """Stream until `stop`; an `asyncio.CancelledError` leaves without the last status update.
+
+        Raises:
+            SourceRefused: The source needs SQL by a human.
+            SlotLost: The stream cannot be continued; also when another cluster answers.
+        """
+        backoff = Backoff(self._options.first_backoff_s, self._options.last_backoff_s)
+        dice = random.Random()  # noqa: S311 - jitter
+        furthest = 0
+        try:
+            while not self._has_to_stop():
+                self._wake.is_rewinding = False
+                begin = time.monotonic()
+                try:
+                    async with self._streaming() as connection:
+                        await self._stream(connection)
+                except errors.KuvaszError as error:
+                    if self._has_to_stop():
+                        break
+                    self._tell(error)
+                    if error.retry is errors.Retry.HUMAN and isinstance(error, errors.SourceError):
+                        raise
+                    # A server that fails at one place of its log sends what is before it each time.
+                    if self.received_lsn > furthest or time.monotonic() - begin > self._options.last_backoff_s:
+                        backoff.reset()
+                    furthest = max(furthest, self.received_lsn)
+                    await self._wait(backoff.next_s(dice.random()))
+        finally:
+            self.facts.state = ReaderState.STOPPED
+
+    def quiesce(self) -> None:
+        """Stop reading but keep confirming: the first step of a shutdown."""
+        self._wake.quiesce()
+
+    def stop(self) -> None:
+        """Send a last status update with what is durable, close, and end `run`."""
+        self._wake.stop()
+
+    def rewind(self) -> None:
+        """Reconnect and read again from the confirmed LSN on."""
+        self._wake.rewind()
+
+    def _has_to_stop(self) -> bool:
+        return self._wake.is_stopping
+
+    def _tell(self, error: errors.KuvaszError) -> None:
+        self.facts.error = error
+        self.facts.state = ReaderState.WAITING
+        _log.tell(Event.STREAM_FAILED, source=self._upstream.source, epoch=self.epoch, reason=str(error))
+
+    async def _wait(self, delay_s: float) -> None:
+        """Wait, or until stopped."""
+        self.facts.retry_at = deadline = time.monotonic() + delay_s
+        await self._wake.sleep_until(deadline)
+        self.facts.retry_at = None
+
+    @contextlib.asynccontextmanager
+    async def _streaming(self) -> AsyncIterator[Connection]:
+        """A connection in COPY_BOTH mode with its status clock running."""
+        source, facts = self._upstream.source, self.facts
+        facts.state = ReaderState.CONNECTING
+        self.epoch += 1
+        self._assembler.reset(self.epoch)
+        self._progress.restarted(source, self.epoch)
+        self._wake.failure = None
+        connection = await self._wake.unless_stopped(Connection.open(self._upstream.conninfo, source), source)
+        try:
+            async with asyncio.timeout(self._options.silence_timeout_s):
+                await self._wake.unless_stopped(self._greet(connection), source)
+            facts.state, facts.last_message_at = ReaderState.STREAMING, time.monotonic()
+            _log.tell(Event.STREAM_BEGUN, source=source, epoch=self.epoch)
+            self._clock.start(connection)
+            yield connection
+            self._clock.send()
+            await connection.finish()
+        except TimeoutError as error:
+            message = (
+                f"{errors.place_of(source)}: the server does not answer within {self._options.silence_timeout_s:g} s"
+            )
+            raise errors.SourceError(message, hint="kuvasz reconnects by itself") from error
+        finally:
+            self._clock.stop()
+            connection.close()
+
+    async def _greet(self, connection: Connection) -> None:
+        await self._handshake.check(connection)
+        self._clock.keep_within(await connection.wal_sender_timeout_s())
+        await connection.start_replication(self._upstream.slot, *self._upstream.publications)
+
+    async def _stream(self, connection: Connection) -> None:
+        pause, gulps, wake = Pause(self._options, is_local=connection.is_local), self._gulps, self._wake
+        while not wake.is_leaving:
+            if wake.is_quiescing or self._budget.is_full:
+                await self._hold_off()
+                continue
+            added = connection.drain(self._options.gulp_bytes)
+            if added:
+                gulps.hear(connection, added)
+            if gulps.is_due(connection, added):
+                await gulps.route(connection)
+            if added >= self._options.quiet_bytes:
+                await asyncio.sleep(pause.after(added))
+            elif added == 0:
+                await self._readable(connection)
+            else:
+                await asyncio.sleep(0)
+        if wake.failure is not None:
+            raise wake.failure
+
+    async def _readable(self, connection: Connection) -> None:
+        """Wait until the socket has something to read, or something changed."""
+        loop = asyncio.get_running_loop()
+        called = self._wake.called
+        called.clear()
+        if self._wake.is_leaving or self._wake.is_quiescing:
+            return
+        loop.add_reader(connection.fileno, called.set)
+        try:
+            await called.wait()
+        finally:
+            loop.remove_reader(connection.fileno)
+
+    async def _hold_off(self) -> None:
+        """Leave the socket alone until the budget has room or the reader is told to leave."""
+        loop = asyncio.get_running_loop()
+        called = self._wake.called
+        called.clear()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(called.set)
+
+        if not self._wake.is_quiescing:
+            self._budget.when_room(wake)
+        self.facts.is_paused = True
+        try:
+            if not self._wake.is_leaving:
+                await called.wait()
+        finally:
+            self.facts.is_paused = False
+            self._budget.forget(wake)
+            self.facts.last_message_at = time.monotonic()  # silence while we did not listen is not the server's
+
+
+__all__ = ["Reader"]

@@ -1,0 +1,81 @@
+"""What ends a reader's waiting: bytes that came, room in the budget, what it is told, and what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from kuvasz import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+class WakeUp:
+    """Of one reader. Called on the loop."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()  #: something happened: clear it before looking, wait for it behind
+        self.is_stopping = False
+        self.is_quiescing = False
+        self.is_rewinding = False
+        self.failure: errors.SourceError | None = None  #: of the connection, found out beside the stream
+        self._patience: asyncio.Timeout | None = None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the connection is to end."""
+        return self.is_stopping or self.is_rewinding or self.failure is not None
+
+    def quiesce(self) -> None:
+        """Have nothing read any more."""
+        self.is_quiescing = True
+        self.called.set()
+
+    def stop(self) -> None:
+        """Have the connection end, or the connecting."""
+        self.is_stopping = True
+        self.called.set()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def rewind(self) -> None:
+        """Have the connection end, and another one begin."""
+        self.is_rewinding = True
+        self.called.set()
+
+    def fail(self, error: errors.SourceError) -> None:
+        """Have the connection end with an error."""
+        self.failure = error
+        self.called.set()
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Wait until a time, monotonic seconds, or until stopped."""
+        while not self.is_stopping and (rest_s := deadline - time.monotonic()) > 0:
+            self.called.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self.called.wait()
+
+    async def unless_stopped(self, step: Coroutine[object, object, T], source: str) -> T:
+        """Take a step of the connecting, which `stop` cuts short.
+
+        Raises:
+            SourceError: It did.
+        """
+        try:
+            async with asyncio.timeout(0 if self.is_stopping else None) as self._patience:
+                return await step
+        except TimeoutError:
+            if not self.is_stopping:
+                raise
+            raise errors.SourceError(f"{errors.place_of(source)}: stopped while connecting") from None
+        finally:
+            self._patience = None
+
+
+__all__ = ["WakeUp"]

@@ -1,0 +1,59 @@
+"""The state folder: what kuvasz remembers outside the lake, in small files on a local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typing_extensions import override
+
+from kuvasz.state.address_file import AddressFile
+from kuvasz.state.folder_lock import FolderLock
+from kuvasz.state.note_file import NoteFile
+from kuvasz.state.ports import StateStore
+from kuvasz.state.source_record_file import SourceRecordFile
+from kuvasz.state.witness_files import WitnessFiles
+
+
+class StateFolder(StateStore):
+    """The folder; made when there is something to keep.
+
+    Args:
+        folder: Where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._notes = NoteFile(folder)
+        self._witness = WitnessFiles(folder)
+        self._address = AddressFile(folder)
+
+    @property
+    @override
+    def notes(self) -> NoteFile:
+        """`tables.json`."""
+        return self._notes
+
+    @property
+    @override
+    def witness(self) -> WitnessFiles:
+        """`positions/`, one file per table."""
+        return self._witness
+
+    @property
+    @override
+    def address(self) -> AddressFile:
+        """`server.json`."""
+        return self._address
+
+    @override
+    def record(self, source: str) -> SourceRecordFile:
+        """Return `sources/<source>.json`."""
+        return SourceRecordFile(self._folder, source)
+
+    @override
+    def own(self, does: str) -> FolderLock:
+        """Return the lock on `owner.lock`."""
+        return FolderLock(self._folder, does)
+
+
+__all__ = ["StateFolder"]

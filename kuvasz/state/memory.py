@@ -1,0 +1,184 @@
+"""A state store in memory, for tests: it outlives whatever uses it, and ends with its process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from kuvasz.errors import StateTaken
+from kuvasz.state.ports import (
+    Note,
+    NoteStore,
+    Ownership,
+    ServerAddress,
+    SourceRecord,
+    StateStore,
+    StoredAddress,
+    StoredRecord,
+    TableKey,
+    Witness,
+)
+
+
+class MemoryNotes(NoteStore):
+    """The notes of all tables."""
+
+    def __init__(self) -> None:
+        self._notes: dict[TableKey, Note] = {}
+
+    @override
+    def all(self) -> dict[TableKey, Note]:
+        """See `NoteStore.all`."""
+        return dict(self._notes)
+
+    @override
+    def put(self, notes: Mapping[TableKey, Note]) -> None:
+        """See `NoteStore.put`."""
+        self._notes = {key: note for key, note in {**self._notes, **notes}.items() if note != Note()}
+
+
+class MemoryWitness(Witness):
+    """The positions of all tables."""
+
+    def __init__(self) -> None:
+        self._positions: dict[tuple[str, str], int] = {}
+
+    @override
+    def known(self, table: str) -> Mapping[str, int]:
+        """See `Witness.known`."""
+        return {source: position for (name, source), position in self._positions.items() if name == table}
+
+    @override
+    def note(self, table: str, positions: Mapping[str, int]) -> None:
+        """See `Witness.note`."""
+        self._positions |= {(table, source): position for source, position in positions.items()}
+
+    @override
+    def drop(self, table: str, source: str) -> None:
+        """See `Witness.drop`."""
+        self._positions.pop((table, source), None)
+
+
+class MemoryRecord(StoredRecord):
+    """The record of one source.
+
+    Args:
+        records: Those of all sources.
+        source: Its name.
+    """
+
+    def __init__(self, records: dict[str, SourceRecord], source: str) -> None:
+        self.standing = records.get(source, SourceRecord())
+        self._records = records
+        self._source = source
+
+    @property
+    @override
+    def place(self) -> str:
+        return f"the record of {self._source}"
+
+    @override
+    def update(self, standing: SourceRecord) -> None:
+        """See `StoredRecord.update`."""
+        self.standing = self._records[self._source] = standing
+
+    @override
+    def close(self) -> None:
+        """See `StoredRecord.close`."""
+
+
+class MemoryAddress(StoredAddress):
+    """The address of the running kuvasz."""
+
+    def __init__(self) -> None:
+        self._address: ServerAddress | None = None
+
+    @property
+    @override
+    def place(self) -> str:
+        return "the memory of this process"
+
+    @override
+    def find(self) -> ServerAddress | None:
+        """See `StoredAddress.find`."""
+        return self._address
+
+    @override
+    def leave(self, address: ServerAddress) -> None:
+        """See `StoredAddress.leave`."""
+        self._address = address
+
+    @override
+    def remove(self, address: ServerAddress) -> None:
+        """See `StoredAddress.remove`."""
+        if self._address == address:
+            self._address = None
+
+
+class MemoryOwnership(Ownership):
+    """The right to a store in memory.
+
+    Args:
+        owners: Who owns it now, with what he does: one or nobody.
+        does: As `StateStore.own`.
+    """
+
+    def __init__(self, owners: dict[Ownership, str], does: str) -> None:
+        self._owners = owners
+        self._does = does
+
+    @override
+    def take(self) -> None:
+        """See `Ownership.take`."""
+        for owner, does in self._owners.items():
+            if owner is not self:
+                raise StateTaken(f"the state is in use: another one {does}")
+        self._owners[self] = self._does
+
+    @override
+    def give_back(self) -> None:
+        """See `Ownership.give_back`."""
+        self._owners.pop(self, None)
+
+
+class MemoryState(StateStore):
+    """The store."""
+
+    def __init__(self) -> None:
+        self._notes = MemoryNotes()
+        self._witness = MemoryWitness()
+        self._address = MemoryAddress()
+        self._records: dict[str, SourceRecord] = {}
+        self._owners: dict[Ownership, str] = {}
+
+    @property
+    @override
+    def notes(self) -> MemoryNotes:
+        """See `StateStore.notes`."""
+        return self._notes
+
+    @property
+    @override
+    def witness(self) -> MemoryWitness:
+        """See `StateStore.witness`."""
+        return self._witness
+
+    @property
+    @override
+    def address(self) -> MemoryAddress:
+        """See `StateStore.address`."""
+        return self._address
+
+    @override
+    def record(self, source: str) -> MemoryRecord:
+        """See `StateStore.record`."""
+        return MemoryRecord(self._records, source)
+
+    @override
+    def own(self, does: str) -> MemoryOwnership:
+        """See `StateStore.own`."""
+        return MemoryOwnership(self._owners, does)
+
+
+__all__ = ["MemoryAddress", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState", "MemoryWitness"]

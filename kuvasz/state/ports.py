@@ -1,0 +1,206 @@
+"""What kuvasz remembers outside the lake, and what its keeper owes: the port of a state folder, or of another store.
+
+All of it is small, and may be lost without a wrong row in the lake: each part says what is lost with it. It outlives
+the process, and what counts only if the machine did not lose power meanwhile says so, too.
+
+What is kept of a source is written by whoever reads that source, what is kept of a table by whoever holds the table;
+a person's wish is written by a verb while nobody runs. So nobody has to read again what another one may have written
+since. A store that several processes share refuses those who have lost a source or table. What cannot be kept is told
+in the log and ends nothing, but for a person's wish, which is refused with `StateError`. Calls block, so a store over
+a network is to answer within milliseconds, or from what it has at hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
+
+from kuvasz.model import Applied
+
+#: A table and the source whose rows are meant: (target, source).
+TableKey: TypeAlias = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What is noted of one table of one source; the times are unix seconds."""
+
+    paused_at: float | None = None
+    is_resync_due: bool = False  #: it is to be copied again, and its position may not be gone from the lake yet
+    is_repair: bool = False  #: what differs is to be copied, not all of it
+    failed_at: float | None = None  #: of the first of a row of errors
+    message: str = ""
+    hint: str | None = None
+
+
+class NoteStore(Protocol):
+    """What must be known of tables after a restart and stands nowhere else. The caller has a lock of his own.
+
+    Without it paused tables follow again, and errors are new.
+    """
+
+    def all(self) -> dict[TableKey, Note]:
+        """Return all notes.
+
+        Raises:
+            StateError: They cannot be read.
+        """
+
+    def put(self, notes: Mapping[TableKey, Note]) -> None:
+        """Keep notes in place of what was kept of the same tables, all of them or none; `Note()` forgets a table.
+
+        They are durable when this returns.
+
+        Raises:
+            StateError: They cannot be written.
+        """
+
+
+class Witness(Protocol):
+    """The positions of all lake tables as they were once, by which a lake that was set back is seen. From any thread.
+
+    A note may be lost, and then says less: what counts is that the lake was once as far as it says. Nothing raises.
+    """
+
+    def known(self, table: str) -> Mapping[str, int]:
+        """Return source -> LSN that the source once had as its position in a table."""
+
+    def note(self, table: str, positions: Mapping[str, int]) -> None:
+        """Note positions that a table has now; those of other sources stay."""
+
+    def drop(self, table: str, source: str) -> None:
+        """Forget a source's position, before the table does."""
+
+
+NONE = Applied(0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """How far kuvasz and a source are with each other."""
+
+    system_id: str = ""  #: of the cluster; empty: unknown
+    timeline: int = 0  #: 0: unknown
+    history: int = 0  #: as `SourcePosition.history`
+    confirmed_lsn: int = 0  #: told to the server, or about to be; 0: unknown
+    started_us: int = 0  #: when the server was started that was compared last, µs since 1970 UTC; 0: unknown
+    proved_lsn: int = 0  #: up to which that server is known to have what the lake has, by its timeline
+    witness: Applied = NONE  #: has to come again, for it proves that the server has what was copied
+
+
+class StoredRecord(Protocol):
+    """The record of one source, for who reads that source. Called on the event loop, before a source is told.
+
+    The confirmed LSN that the next process finds is never below what the source was told; where that is not sure, as
+    after a machine lost power, it is 0. Nothing raises: the stream is worth more than the record.
+    """
+
+    standing: SourceRecord  #: as it is now
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    def update(self, standing: SourceRecord) -> None:
+        """Take a standing over: another process would find it from now on."""
+
+    def confirming(self, confirmed_lsn: int) -> None:
+        """Note an LSN that is about to be confirmed; one that lies before the last says nothing."""
+        if confirmed_lsn > self.standing.confirmed_lsn:
+            self.update(dataclasses.replace(self.standing, confirmed_lsn=confirmed_lsn))
+
+    def close(self) -> None:
+        """Make it durable: it then counts even after the machine lost power."""
+
+
+class Ownership(Protocol):
+    """The right to read and change a store: from `take` to `give_back` or the process's end, or as a context.
+
+    Who drops this object owns the store all the same.
+    """
+
+    def take(self) -> None:
+        """Own the store; nothing happens if this object does so already. An owner that is about to end is waited for.
+
+        Raises:
+            StateTaken: Somebody else owns it.
+            StateError: The store cannot be written.
+        """
+
+    def give_back(self) -> None:
+        """Own the store no longer."""
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.give_back()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """Where a running kuvasz answers."""
+
+    url: str
+    token: str = dataclasses.field(repr=False)  #: lets whoever has it steer kuvasz
+
+
+class StoredAddress(Protocol):
+    """The address of the running kuvasz, for verbs of the same user: nobody else may read it.
+
+    Without it they go by the map, and can only look.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    def find(self) -> ServerAddress | None:
+        """Return the address of a kuvasz that runs, or ended without a word; None if there is none to be read."""
+
+    def leave(self, address: ServerAddress) -> None:
+        """Keep an address in place of what was left before.
+
+        Raises:
+            ConfigError: It cannot be kept.
+        """
+
+    def remove(self, address: ServerAddress) -> None:
+        """Forget an address, unless another one was left meanwhile."""
+
+
+class StateStore(Protocol):
+    """The store. Nothing in it is touched before it is asked for."""
+
+    @property
+    def notes(self) -> NoteStore:
+        """What is noted of tables."""
+
+    @property
+    def witness(self) -> Witness:
+        """The positions of all lake tables as they were once."""
+
+    @property
+    def address(self) -> StoredAddress:
+        """Where the running kuvasz answers."""
+
+    def record(self, source: str) -> StoredRecord:
+        """Return the record of a source as it was left; an empty one where nothing is known."""
+
+    def own(self, does: str) -> Ownership:
+        """Return the right to the store, which is yet to be taken.
+
+        Args:
+            does: What the owner does with it, for whoever finds it taken.
+        """
+
+
+__all__ = [
+    "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore", "StoredAddress", "StoredRecord",
+    "TableKey", "Witness",
+]  # fmt: skip

@@ -1,0 +1,63 @@
+"""When a table, and when everything, has caught up with what its source held when it began to."""
+
+from __future__ import annotations
+
+from kuvasz.parking.logs import ParkingLogs
+from kuvasz.source.reading.facts import ReaderState
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import TableStates
+from kuvasz.sync.source_sync import SourceSync
+from kuvasz.sync.sources import Sources
+
+
+class CatchingUp:
+    """All tables of all sources.
+
+    Args:
+        sources: Asked what they have received.
+        states: Where tables are called streaming that have caught up.
+        progress: Asked what is in the lake.
+        lot: Asked which tables lack what is parked of them.
+    """
+
+    def __init__(self, sources: Sources, states: TableStates, progress: Progress, lot: ParkingLogs) -> None:
+        self._sources = sources
+        self._states = states
+        self._progress = progress
+        self._lot = lot
+        self._goals: dict[tuple[str, str, float], int] = {}  #: (target, source, since when) -> LSN
+
+    def promote(self) -> None:
+        """Call tables streaming that have what their source held when they began to catch up."""
+        goals: dict[tuple[str, str, float], int] = {}
+        for state in self._states.catching_up():
+            if not self._lot.has(state.target, state.source):
+                key, sync = (state.target, state.source, state.since), self._sources.of(state.database)
+                received = 0 if sync.reader is None else sync.reader.received_lsn
+                goals[key] = self._goals.get(key) or max(received, sync.target_lsn or 0)
+                if self._has_reached(sync, goals[key]):
+                    self._states.promote(state)
+        self._goals = goals
+
+    def _has_reached(self, sync: SourceSync, goal: int) -> bool:
+        # Under steady load something is pending at every look, and while another table holds the source the
+        # confirmable LSN stands still: either of the two will do.
+        if sync.reader is None or sync.reader.facts.state is not ReaderState.STREAMING:
+            return False
+        name = sync.source.name
+        is_empty = self._progress.received_lsn(name) >= goal and not self._progress.pending(name)
+        return is_empty or self._progress.confirmable(name) >= goal
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is in the lake that the sources had at the start; one that has ended is not waited for."""
+        return all(self._has_all(sync) for sync in self._sources.all if not self._sources.is_ended(sync))
+
+    def _has_all(self, sync: SourceSync) -> bool:
+        if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
+            return False
+        name = sync.source.name
+        return self._progress.received_lsn(name) >= sync.target_lsn and not self._progress.pending(name)
+
+
+__all__ = ["CatchingUp"]

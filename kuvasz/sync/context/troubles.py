@@ -1,0 +1,90 @@
+"""What keeps tables of one source from following its stream: shown, told once, and looked at again."""
+
+from __future__ import annotations
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import (
+    ColumnsUnclear,
+    CopyNeeded,
+    KuvaszError,
+    LostTrack,
+    RowsUnlogged,
+    SchemaHeld,
+    TableError,
+    TableStuck,
+)
+from kuvasz.events import Event, EventLog
+from kuvasz.state.tables import State
+from kuvasz.sync.context.requests import Requests
+from kuvasz.sync.context.source_tables import SourceTables
+
+_log = EventLog(__name__)
+
+
+class Troubles:
+    """What the tables of one source are in. From any thread.
+
+    Args:
+        source_tables: The source's tables.
+        requests: Which of them are looked at anew.
+    """
+
+    def __init__(self, source_tables: SourceTables, requests: Requests) -> None:
+        self._source_tables = source_tables
+        self._requests = requests
+        self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
+
+    def fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        """Put a table into error, or have it wait for a person; the same error again is not logged."""
+        told = self._told.get(spec.key)
+        self._told[spec.key] = str(error)
+        self._source_tables.set(spec, State.PAUSED if isinstance(error, SchemaHeld) else State.ERROR, error)
+        if told != str(error):
+            _log.tell(
+                Event.TABLE_FAILED, source=self._source_tables.source.name, table=spec.identifier, error=str(error)
+            )
+
+    def mended(self, spec: SourceTableSpec) -> None:
+        """Forget a table's error: should it come again, that is news."""
+        self._told.pop(spec.key, None)
+
+    def refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
+        """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
+        self.fail(spec, error)
+        if not isinstance(error, SchemaHeld) and not self._source_tables.is_paused(spec):
+            self._requests.send_later(spec)
+
+    def stop(self, spec: SourceTableSpec, error: TableError | TableStuck) -> None:
+        """Take a table out of the stream because of what happened to it at the source."""
+        # Hold first: what comes from now on is not applied, and must come again.
+        self._source_tables.hold(spec)
+        if isinstance(error, CopyNeeded):
+            self._source_tables.resync(spec, is_due=True)
+            self._source_tables.set(spec, State.NEW)
+            _log.tell(
+                Event.COPIED_AGAIN,
+                source=self._source_tables.source.name,
+                table=spec.identifier,
+                reason=error.message,
+            )
+        else:
+            if isinstance(error, RowsUnlogged):
+                self.miss_rows(spec)
+            self.fail(spec, error)
+        if not isinstance(error, (SchemaHeld, ColumnsUnclear, LostTrack)):
+            self._requests.send(spec.key)
+
+    def interrupt(self, spec: SourceTableSpec) -> None:
+        """Have a table looked at anew that was not published all the time, or is gone."""
+        self._source_tables.hold(spec)
+        self._source_tables.set(spec, State.NEW)
+        self._requests.send(spec.key)
+
+    def miss_rows(self, spec: SourceTableSpec) -> None:
+        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there."""
+        source_tables = self._source_tables
+        if source_tables.position(spec) is not None and not source_tables.look(spec).is_resync_due:
+            source_tables.resync(spec, is_due=True, is_repair=True)
+
+
+__all__ = ["Troubles"]

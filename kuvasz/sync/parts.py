@@ -1,0 +1,80 @@
+"""What one source's life is made of, put together in an order in which each part is handed what exists.
+
+What one part wants of another that comes later goes through what all of them have (`SourceContext`): `requests` for
+tables that are to be looked at anew, `troubles` for those that cannot follow, `current` for what reads the stream.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kuvasz.state.ports import StoredRecord
+from kuvasz.sync.commands import Commands
+from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rejoin import Rejoin
+from kuvasz.sync.source_setup import SourceSetup
+from kuvasz.sync.stream import Stream
+from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.tables.parking import Parking
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.recopy import PositionReset
+from kuvasz.sync.tables.replays import Replays
+from kuvasz.sync.tables.source_logs import SourceLogs
+from kuvasz.sync.watch.last_looks import LastLooks
+from kuvasz.sync.watch.member_watch import MemberWatch
+from kuvasz.sync.watch.partition_messages import PartitionMessages
+from kuvasz.sync.watch.partition_notes import PartitionNotes
+from kuvasz.sync.watch.partition_watch import PartitionWatch
+from kuvasz.sync.watch.patrol import Patrol
+from kuvasz.sync.watch.schema_watch import SchemaWatch
+from kuvasz.sync.watches import Watches
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Those that `SourceSync` itself begins and ends."""
+
+    record: StoredRecord
+    commands: Commands
+    logs: SourceLogs
+    resets: PositionReset
+    slot: Slot
+    setup: SourceSetup
+    copies: Copies
+    stream: Stream
+    parking: Parking
+    replays: Replays
+    rejoin: Rejoin
+    watches: Watches
+
+    @classmethod
+    def of(cls, context: SourceContext) -> Parts:
+        """Return the parts of a source that begins."""
+        approvals = Approvals(context.shared.mask_secret)
+        record = context.shared.state.record(context.source.name)
+        looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
+        watch = SchemaWatch(context, looks, approvals)
+        messages = PartitionMessages(context.source_tables, notes, watch)
+        logs = SourceLogs(context, record)
+        resets = PositionReset(context, drop_parked=logs.drop)
+        parking = Parking(context, logs, resets)
+        slot = Slot(context, record, parked_lsn=logs.last_lsn)
+        publications = Publications(context, forget=resets.forget)
+        partitions = PartitionWatch(context, members, messages, notes, approvals, forget=resets.forget)
+        preparation = Preparation(context, approvals, members, logs, resets)
+        setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
+        copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
+        stream = Stream(context, logs, slot, record, messages, preparation)
+        replays = Replays(context, logs, parking, number=watch.follow, activate=stream.activate)
+        return cls(
+            record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
+            copies=copies, stream=stream, parking=parking, replays=replays,
+            rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays),
+            watches=Watches(context, Patrol(context, looks, watch), partitions, publications, preparation),
+        )  # fmt: skip
+
+
+__all__ = ["Parts"]

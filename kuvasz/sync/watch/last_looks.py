@@ -1,0 +1,74 @@
+"""The last look at each table of one source, and which table the stream means by an OID or a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.model import Relation, TableName
+from kuvasz.source.catalog.look import Look
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.sync.context.source_tables import SourceTables
+
+
+class LastLooks:
+    """The looks of one source. From any thread.
+
+    Args:
+        source_tables: Which tables the source has now.
+    """
+
+    def __init__(self, source_tables: SourceTables) -> None:
+        self._source_tables = source_tables
+        self._known: Source | None = None  #: of which the next two are
+        self._specs: dict[TableName, SourceTableSpec] = {}
+        self._members: dict[int, SourceTableSpec] = {}  #: by OID: whatever they are called
+        self._looks: dict[int, Look] = {}  #: by OID
+        self._spec_of: dict[int, SourceTableSpec] = {}  #: by OID
+
+    def begin(self, tables: Iterable[tuple[SourceTableSpec, SourceTable]], at: int) -> None:
+        """Take over what was seen at an LSN, and prepared in the lake."""
+        for spec, table in tables:
+            self.put(spec, Look(lsn=at, table=table))
+
+    def spec(self, relation: Relation) -> SourceTableSpec | None:
+        """Return the table of the map that a relation of the stream is; None if it is none."""
+        self._know()
+        # Whatever it is called: a name is how a table is found for the first time.
+        return self._members.get(relation.oid) or self._spec_of.get(relation.oid) or self._specs.get(relation.table)
+
+    def _know(self) -> None:
+        source = self._source_tables.source
+        if source is not self._known:  # not at each message, for there may be thousands of tables
+            self._specs = {spec.table: spec for spec in source.tables if not spec.member and not spec.is_collapse}
+            self._members = {int(spec.member): spec for spec in source.tables if spec.member}
+            self._known = source
+
+    def get(self, oid: int) -> Look | None:
+        """Return the last look at a table; None if there is none that counts."""
+        return self._looks.get(oid)
+
+    def put(self, spec: SourceTableSpec, seen: Look) -> None:
+        """Take over a look at a table that is there."""
+        assert seen.table is not None
+        oid = seen.table.relation.oid
+        for other in [other for other, known in tuple(self._spec_of.items()) if known.key == spec.key]:
+            if other != oid:  # another table has its place, and what is written to that one is nobody's
+                self._spec_of.pop(other, None)
+                self._looks.pop(other, None)
+        self._looks[oid], self._spec_of[oid] = seen, spec
+
+    def drop(self, oid: int) -> None:
+        """Have the next message be followed by a look, whatever it says."""
+        self._looks.pop(oid, None)
+
+    def all(self) -> Mapping[int, Look]:
+        """Return the last looks as they are now, by OID."""
+        return dict(self._looks)
+
+    def oids(self) -> Mapping[str, int]:
+        """Return the OID of each table that was looked at, by `SourceTableSpec.key`."""
+        return {spec.key: oid for oid, spec in tuple(self._spec_of.items())}
+
+
+__all__ = ["LastLooks"]

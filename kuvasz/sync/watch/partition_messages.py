@@ -1,0 +1,85 @@
+"""What one source's stream tells of partitions: that one is there, has rows under its own name, or was truncated.
+
+Called in the thread that routes Relation messages, never on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.model import Relation
+from kuvasz.sync.context.source_tables import SourceTables
+from kuvasz.sync.watch.partition_notes import PartitionNotes
+from kuvasz.sync.watch.schema_watch import SchemaWatch
+
+
+class PartitionMessages:
+    """Those of one source.
+
+    Args:
+        source_tables: Asked what is in the lake.
+        notes: Where it is remembered.
+        watch: Follows every relation.
+    """
+
+    def __init__(self, source_tables: SourceTables, notes: PartitionNotes, watch: SchemaWatch) -> None:
+        self._source_tables = source_tables
+        self._notes = notes
+        self._watch = watch
+        self._roots: dict[int, SourceTableSpec] = {}  #: partitioned tables by OID
+        self._leaves: dict[int, SourceTableSpec] = {}  #: their partitions by OID
+        self._described: Relation | None = None  #: the root that the stream described last, if nothing else since
+
+    def know_roots(self, roots: Mapping[int, SourceTableSpec]) -> None:
+        """Take over which tables are partitioned, by OID."""
+        self._roots.update(roots)
+
+    def know_leaves(self, roots: Mapping[int, SourceTableSpec], leaves: Mapping[int, Sequence[int]]) -> None:
+        """Take over the partitions of some tables, in place of what was known of these: OID -> OIDs."""
+        keys = {spec.key for spec in roots.values()}
+        others = {oid: spec for oid, spec in self._leaves.items() if spec.key not in keys}
+        self._leaves = others | {leaf: roots[oid] for oid, found in leaves.items() for leaf in found}
+
+    def follow(self, relation: Relation, commit_lsn: int, xid: int) -> Relation:
+        """Take note of partitions that the stream tells of, then follow the relation as `SchemaWatch` does.
+
+        Under the root's identity the server describes a partition right behind its root, before its first row.
+
+        Raises:
+            SourceError: The catalog cannot be read: the stream has to begin again.
+            LakeError: The lake cannot be changed now.
+        """
+        root, self._described = self._described, None
+        if relation.oid in self._roots:
+            self._described = relation
+        elif root is None and relation.oid in self._leaves:
+            # The publication was changed: `publish_via_partition_root` is off, or its root was taken out.
+            spec = self._leaves[relation.oid]
+            if self._is_applied_from(spec, commit_lsn):
+                self._notes.strayed(spec, relation.oid, str(relation.table), commit_lsn)
+        elif root is not None and {column.name for column in root.columns} == {
+            column.name for column in relation.columns
+        }:
+            spec = self._roots[root.oid]
+            if self._is_applied_from(spec, commit_lsn):
+                self._notes.told(spec, relation.oid, str(relation.table), commit_lsn)
+        return self._watch.follow(relation, commit_lsn, xid)
+
+    def truncated(self, relation: Relation, commit_lsn: int, xid: int) -> None:
+        """Take note of a TRUNCATE of a partitioned table, which gives each of its partitions another file.
+
+        Raises:
+            LakeError: The lake cannot be changed now.
+        """
+        spec = self._roots.get(relation.oid)
+        if spec is not None and self._is_applied_from(spec, commit_lsn):
+            self._notes.truncated(spec, xid, commit_lsn)
+
+    def _is_applied_from(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
+        """Whether a transaction's rows may not be in the target yet."""
+        position = self._source_tables.position(spec)
+        return position is None or commit_lsn >= position.lsn
+
+
+__all__ = ["PartitionMessages"]

@@ -1,0 +1,142 @@
+"""Looks now and then at what the stream does not tell of tables: whatever a copy depends on, of all tables at once.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import LakeError, SchemaError, SourceError, TableError, place_of
+from kuvasz.events import Event, EventLog
+from kuvasz.model import TableName
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import fingerprint
+from kuvasz.source.catalog.look import Look, tables
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.tables import State
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rules import eligibility
+from kuvasz.sync.rules.containment import unforeseen
+from kuvasz.sync.watch.last_looks import LastLooks
+from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
+
+_log = EventLog(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What one patrol knows of all tables."""
+
+    found: Mapping[TableName, SourceTable]
+    oids: Mapping[str, int]  #: `SourceTableSpec.key` -> OID as last seen
+    looks: Mapping[int, Look]  #: before the catalog was read
+    connection: Any  #: psycopg's, which is known to `source` alone
+
+
+class Patrol:
+    """One source's patrol.
+
+    Args:
+        context: Of the source.
+        looks: What was seen of its tables.
+        watch: Has the lake follow.
+    """
+
+    def __init__(self, context: SourceContext, looks: LastLooks, watch: SchemaWatch) -> None:
+        self._source = context.source.name
+        self._publications = publications_of(context.source)
+        self._url = context.source.url
+        self._source_tables = context.source_tables
+        self._troubles = context.troubles
+        self._lifetime = context.lifetime
+        self._looks = looks
+        self._watch = watch
+
+    def look(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
+        """Look at all tables at once.
+
+        A table that streams follows what changed, as it does before a row. One that is in error is tried again when
+        its source changed.
+
+        Args:
+            unfit: Whether a table was found unfit to be replicated.
+
+        Returns:
+            The tables to be looked at anew, by `SourceTableSpec.key`.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+            LakeError: The source ends meanwhile.
+        """
+        with contextlib.closing(conninfo.connect(self._url.get())) as connection:
+            source_tables = self._source_tables.source.tables
+            looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
+            round_ = _Round(
+                found=tables(connection, [spec.table for spec in source_tables], self._publications),
+                oids=self._looks.oids(),
+                looks=looks,
+                connection=connection,
+            )
+            return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
+
+    def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
+        """Compare one table with its last look; returns whether it is to be looked at anew."""
+        is_streaming = self._source_tables.is_streaming(spec)
+        table, oid = round_.found.get(spec.table), round_.oids.get(spec.key, 0)
+        if spec.member:
+            oid = int(spec.member)
+            if table is None or table.relation.oid != oid:
+                return False  # who looks for members sees it go
+        try:
+            if not is_unfit and not is_streaming:
+                state = self._source_tables.state(spec)
+                if state is not State.ERROR or not self._has_changed(spec, table, round_):
+                    return False
+                self._looks.drop(oid)  # once for each change
+                return True
+            if table is None or table.relation.oid != oid:
+                spec, seen = self._watch.see(round_.connection, spec, oid, 0)
+                table = seen.table
+            usable = eligibility.checked(self._source, spec, table)
+            self._refuse_keyless(spec, table, oid)
+            if is_streaming and not is_unfit and self._has_changed(spec, table, round_):
+                self._watch.catch_up(spec, usable, round_.looks.get(usable.relation.oid))
+        except LakeError as error:  # the next round tries again
+            _log.tell(Event.PATROL_FAILED_AT_TABLE, source=self._source, table=str(spec.table), error=str(error))
+        except TableError as error:
+            self._looks.drop(oid)
+            if not is_unfit:
+                self._troubles.stop(spec, error)
+            return False
+        except SourceError:
+            raise
+        except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
+            self._troubles.stop(spec, unforeseen(self._source, spec, error, is_ending=self._lifetime.is_ending))
+            return False
+        return is_unfit
+
+    def _has_changed(self, spec: SourceTableSpec, table: SourceTable | None, round_: _Round) -> bool:
+        """Whether a table is not what it was when it was looked at last."""
+        seen = None if table is None else round_.looks.get(table.relation.oid)
+        if table is None or seen is None or seen.table is None:
+            return False
+        try:
+            return fingerprint.of(eligibility.checked(self._source, spec, table)) != fingerprint.of(seen.table)
+        except TableError:  # it is in error for what it is
+            return False
+
+    def _refuse_keyless(self, spec: SourceTableSpec, table: SourceTable | None, oid: int) -> None:
+        """Refuse a table that may do without a key, but whose UPDATEs fail at the source while they are published."""
+        seen = self._looks.get(oid)
+        if table is None or table.can_update or seen is None or seen.table is None or not seen.table.can_update:
+            return
+        message = f"{place_of(self._source, spec.table)}: it has lost what identifies its rows"
+        raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
+
+
+__all__ = ["Patrol"]

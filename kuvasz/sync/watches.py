@@ -1,0 +1,89 @@
+"""What is looked at now and then while one source streams, because its stream does not tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kuvasz.errors import KuvaszError
+from kuvasz.events import Event, EventLog
+from kuvasz.source.reading.reader import Reader
+from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.source_setup import Start
+from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.watch.partition_watch import PartitionWatch
+from kuvasz.sync.watch.patrol import Patrol
+
+_log = EventLog(__name__)
+
+#: Seconds between two looks whether tables that wait may be streamed.
+_LOOK_S = 1.0
+
+#: Seconds between two looks at the partitions of partitioned tables.
+_PARTITIONS_S = 5.0
+
+#: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key.
+PATROL_S = 30.0
+
+
+class Watches:
+    """Those of one source. Each method is a task, for as long as the stream lasts.
+
+    Args:
+        context: Of the source.
+        patrol: Looks at tables.
+        partitions: Looks at partitions, and at members of collapses.
+        publications: What is published.
+        preparation: Knows which tables cannot be replicated.
+    """
+
+    def __init__(
+        self,
+        context: SourceContext,
+        patrol: Patrol,
+        partitions: PartitionWatch,
+        publications: Publications,
+        preparation: Preparation,
+    ) -> None:
+        self._context = context
+        self._source = context.source.name
+        self._source_tables = context.source_tables
+        self._lifetime = context.lifetime
+        self._requests = context.requests
+        self._patrol = patrol
+        self._partitions = partitions
+        self._publications = publications
+        self._preparation = preparation
+
+    async def patrol(self) -> None:
+        """Look now and then at whatever a copy depends on."""
+        while not self._lifetime.is_ending:
+            await self._lifetime.sleep(PATROL_S)
+            try:
+                due = await self._context.ask(self._patrol.look, lambda spec: spec.key in self._preparation.unfit)
+                for key in due:  # at once: what was seen is not told twice, and the next look may fail
+                    self._requests.add(key)
+                await self._context.ask(self._publications.patrol)
+            except KuvaszError as error:  # the stream itself will tell, if it lasts
+                _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
+
+    async def partitions(self) -> None:
+        """Look now and then which partitions, and members of collapses, came and went."""
+        while True:
+            await asyncio.sleep(_PARTITIONS_S)
+            try:
+                await self._context.ask(self._partitions.look)
+            except KuvaszError as error:
+                _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
+
+    async def inserts(self, reader: Reader, start: Start) -> None:
+        """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
+        while start.is_waiting:
+            await self._lifetime.sleep(_LOOK_S)
+            from_lsn = await self._context.ask(self._publications.inserts_since)
+            if from_lsn is not None and reader.facts.confirmed_lsn >= from_lsn and not self._source_tables.is_copying:
+                reader.stop()
+                return
+
+
+__all__ = ["PATROL_S", "Watches"]

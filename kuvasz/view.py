@@ -1,0 +1,77 @@
+"""What an observer sees of a running kuvasz, at one moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kuvasz.parking.logs import ParkedView
+    from kuvasz.ports import Upkeep
+    from kuvasz.state.progress import Progress
+    from kuvasz.state.tables import TableState
+    from kuvasz.sync.source_sync import SourceSync
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What an observer sees of a source."""
+
+    name: str
+    state: str
+    error: str | None
+    received_lsn: int
+    confirmed_lsn: int
+    confirmable_lsn: int  #: everything before it is in the lake
+    rows: int
+    epoch: int
+    commit_us: int | None  #: commit time of the last transaction handed to the workers
+    last_message_at: float | None  #: monotonic seconds
+    is_pending: bool  #: something was handed to the workers that is not in the lake yet
+    is_paused: bool  #: it is not read now, because too much waits already
+    retry_at: float | None = None  #: monotonic seconds of the next attempt after a failure
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What an observer sees of everything, at one moment."""
+
+    phase: str  #: starting, running, stopping
+    sources: tuple[SourceView, ...]
+    tables: tuple[TableState, ...]
+    waiting_bytes: int
+    commit_conflicts: int  #: commits made again because another writer was faster
+    upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
+    parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
+
+
+def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> SourceView:
+    """Return what is to be seen of a source.
+
+    Args:
+        sync: What keeps it replicated.
+        progress: What of it may be confirmed.
+        is_ended: Whether it waits for a person, or has ended.
+    """
+    reader, name = sync.reader, sync.source.name
+    state = "starting" if reader is None else reader.facts.state.value
+    error = sync.error or (reader.facts.error if reader is not None else None)
+    return SourceView(
+        name=name,
+        state="error" if is_ended else "waiting" if reader is None and error else state,
+        error=None if error is None else str(error),
+        received_lsn=0 if reader is None else reader.received_lsn,
+        confirmed_lsn=0 if reader is None else reader.facts.confirmed_lsn,
+        confirmable_lsn=progress.confirmable(name),
+        rows=0 if reader is None else reader.rows,
+        epoch=0 if reader is None else reader.epoch,
+        commit_us=None if reader is None else reader.commit_us,
+        last_message_at=None if reader is None else reader.facts.last_message_at,
+        is_pending=progress.pending(name),
+        is_paused=reader is not None and reader.facts.is_paused,
+        retry_at=sync.retry_at if reader is None else reader.facts.retry_at,
+    )
+
+
+__all__ = ["SourceView", "View", "source_view"]

@@ -1,0 +1,97 @@
+"""What follows from a worker's commits, and from their failures, for the state of tables and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from kuvasz import failpoints
+from kuvasz.model import NO_OPERATIONS
+from kuvasz.parking.logs import ParkingLogs
+from kuvasz.ports import Failure, Receipt
+from kuvasz.state.progress import Progress
+from kuvasz.state.tables import TableStates
+from kuvasz.worker.gather import Gathered
+
+OnFailure = Callable[[Failure], None]
+OnReceipt = Callable[[Receipt], None]
+
+
+class Outcomes:
+    """Of one worker. Called in any thread.
+
+    Args:
+        states: Told about commits and failures.
+        progress: Told which sources are held.
+        lot: Told how far replays are; None: there are none.
+        on_failure: Called after a table was put into error.
+        on_receipt: Called for every commit.
+    """
+
+    def __init__(
+        self,
+        states: TableStates,
+        progress: Progress,
+        lot: ParkingLogs | None,
+        *,
+        on_failure: OnFailure,
+        on_receipt: OnReceipt,
+    ) -> None:
+        self._states = states
+        self._progress = progress
+        self._lot = lot
+        self._on_failure = on_failure
+        self._on_receipt = on_receipt
+
+    def receive(self, receipt: Receipt) -> None:
+        """Take note of a commit."""
+        for source in receipt.positions.keys() | receipt.rows_of.keys():
+            operations = receipt.operations_of.get(source, NO_OPERATIONS)
+            self._states.note(
+                receipt.target,
+                source,
+                rows=receipt.rows_of.get(source, 0),
+                **operations._asdict(),
+                commits=int(receipt.snapshot_id is not None and receipt.is_first),
+                last_commit_us=receipt.commit_us,
+                last_commit_seconds=receipt.seconds,
+            )
+        self._on_receipt(receipt)
+
+    def fail(self, failure: Failure) -> None:
+        """Stop a table."""
+        # Hold first: once this mini-transaction counts as durable, its changes could be confirmed away.
+        self.hold(failure.target)
+        self._stop(failure)
+        self._on_failure(failure)
+
+    def fail_following(self, failure: Failure) -> None:
+        """Stop a table that failed by none of its commits; who has been told of it is not told again."""
+        if self._stop(failure):
+            self._on_failure(failure)
+
+    def _stop(self, failure: Failure) -> bool:
+        target = failure.target
+        return self._states.fail(target, failure.error, hold=lambda source: self._progress.hold(source, target))
+
+    def hold(self, target: str) -> None:
+        """Have nothing more confirmed of what feeds a target."""
+        for source in self._states.sources_of(target):
+            self._progress.hold(source, target)
+
+    def note_replays(self, gathered: Gathered, received: Container[str]) -> None:
+        """Take note how far parking logs are replayed into the targets that were committed."""
+        for source, replay in gathered.replays:
+            if self._lot is not None and replay.target in received:
+                failpoints.hit("replay_applied")
+                self._lot.replays.applied(replay.target, source, replay.number, replay.end)
+
+    def sources_of(self, gathered: Gathered, target: str) -> list[str]:
+        """Return the sources that wait for a target of a mini-transaction.
+
+        All that feed it: once it fails, nothing of any of them is written, and they are told behind that.
+        """
+        (work,) = [work for work in gathered.works if work.target == target]
+        return [*{*work.through, *work.open_sources, *work.abandoned, *self._states.sources_of(target)}]
+
+
+__all__ = ["OnFailure", "OnReceipt", "Outcomes"]

@@ -1,0 +1,180 @@
+"""What every store of parking logs owes: see `kuvasz.parking.ports`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kuvasz.model import TableName
+from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.ports import LogDamaged, LogStore, TableLog
+from kuvasz.route.parts import Change
+from tests.support.changes import Sender, again, insert, relation
+from tests.support.parked import facts, rows
+
+T, S = "shop.items", "eu"
+OTHER = relation(table=TableName(schema="public", name="part"), oid=7)
+ROOM = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one process after another opens the store."""
+
+    open: Callable[[], LogStore]
+
+    def create(self) -> TableLog:
+        return self.open().create(T, S)
+
+    def load(self, log: TableLog) -> TableLog:
+        """Return the same log in the next process."""
+        log.close()
+        return self.open().load(T, S, log.id)
+
+
+@pytest.fixture(params=["folder"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return {"folder": Place(open=lambda: LogFolder(tmp_path))}[request.param]
+
+
+def append(log: TableLog, changes: list[Change], through: int, *, is_open: bool = False) -> None:
+    assert log.append(changes, through, is_open=is_open, most_bytes=ROOM)
+
+
+def test_a_log_is_found_again_by_its_id_alone(place: Place) -> None:
+    log = place.create()
+    assert (len(log.id), log.is_there, log.first_lsn, log.last_lsn) == (32, True, 0, 0)
+    with pytest.raises(LogDamaged) as told:
+        place.open().load(T, S, "f" * 32)
+    assert str(told.value) == f"{log.place} is another log than the lake's table knows"
+    found = place.load(log)
+    assert (found.id, found.since, found.size) == (log.id, log.since, log.size)
+    for target, source in (("shop.others", S), (T, "us")):
+        with pytest.raises(LogDamaged, match="is gone"):
+            place.open().load(target, source, log.id)
+
+
+def test_a_new_log_is_in_place_of_the_old_one(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    append(log, [eu.one(insert(1))], 1108)
+    fresh = place.create()
+    assert fresh.id != log.id
+    assert fresh.read(0, ROOM) == []
+    with pytest.raises(LogDamaged, match="is another log than"):
+        place.load(log)
+
+
+def test_what_is_removed_is_gone(place: Place) -> None:
+    log = place.create()
+    place.open().remove(T, S)
+    assert not log.is_there
+    with pytest.raises(LogDamaged) as told:
+        place.load(log)
+    assert str(told.value) == f"{log.place} is gone"
+    place.open().remove(T, S)
+
+
+@pytest.mark.parametrize("target", ["shop.items", "a/b.c", "ä" * 63 + "." + "ö" * 63, "shop.Items", "..", "a\nb"])
+def test_tables_of_any_name_have_logs_of_their_own(place: Place, target: str) -> None:
+    store = place.open()
+    logs = {(name, source): store.create(name, source) for name in (target, target + " ") for source in ("eu", "us")}
+    found = {key: place.open().load(*key, log.id) for key, log in logs.items()}
+    assert {key: log.id for key, log in found.items()} == {key: log.id for key, log in logs.items()}
+    assert len({log.id for log in logs.values()}) == 4
+
+
+def test_what_is_appended_comes_back_in_order_also_in_the_next_process(place: Place) -> None:
+    log, eu, part = place.create(), Sender(), Sender(relation=OTHER, start=1040)
+    first = [eu.transactions([insert(1), insert(2)], [insert(3)]), part.one(insert(9))]
+    second: list[Change] = [eu.truncation(), eu.one(insert(4))]
+    append(log, first, 1208)
+    append(log, second, 1408)
+    ends = [group.end for group in log.read(0, ROOM)]
+    found = log
+    for _ in range(2):
+        groups = found.read(0, ROOM)
+        assert rows(groups) == [facts(change) for change in [*first, *second]]
+        assert [(group.through, group.is_open, group.end) for group in groups] == [
+            (1208, False, ends[0]),
+            (1408, False, ends[1]),
+        ]
+        assert rows(found.read(ends[0], ROOM)) == [facts(change) for change in second]
+        assert len(found.read(0, 1)) == 1
+        assert found.read(ends[1], 1) == []
+        assert (found.first_lsn, found.last_lsn) == (1100, 1400)
+        found = place.load(found)
+
+
+def test_what_comes_again_is_left_out(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    first, second, truncation = eu.transactions([insert(1)], [insert(2)]), eu.one(insert(3)), eu.truncation()
+    append(log, [first], 1208)
+    append(log, [again(first), second], 1308)
+    append(log, [again(second), truncation], 1408)
+    append(log, [again(first), again(second), truncation], 1408)
+    assert rows(log.read(0, ROOM)) == [facts(change) for change in (first, second, truncation)]
+
+
+def test_a_segment_that_overlaps_what_is_there_is_cut(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    both = eu.transactions([insert(1), insert(2)], [insert(3), insert(4)])
+    append(log, [eu.segment([(1100, [insert(1), insert(2)])])], 1108)
+    append(log, [both], 1208)
+    _, second = log.read(0, ROOM)
+    assert rows([second]) == [facts(dataclasses.replace(eu.segment([(1200, [insert(3), insert(4)])]),
+        transactions=dataclasses.replace(second.changes[0].transactions)))]  # fmt: skip
+    assert second.changes[0].transactions.row_end.tolist() == [2]
+
+
+def test_parts_of_a_large_transaction_count_once_it_has_ended(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    lsn = eu.commit_lsn()
+    parts: list[Change] = [eu.part(lsn, insert(1)), eu.part(lsn, insert(2))]
+    for part in parts:
+        append(log, [part], 1000, is_open=True)
+    assert log.read(0, ROOM) == []
+    assert log.last_lsn == 0
+    append(log, [], lsn + 8)
+    groups = place.load(log).read(0, ROOM)
+    assert rows(groups) == [facts(part) for part in parts]
+    assert [(group.through, group.is_open) for group in groups] == [(1000, True), (1000, True), (lsn + 8, False)]
+    assert log.last_lsn == lsn
+
+
+def test_a_large_transaction_that_begins_again_replaces_its_parts(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    whole, lsn = eu.one(insert(1)), eu.commit_lsn()
+    part = dataclasses.replace(eu.part(lsn, insert(2)), relation=OTHER)
+    append(log, [whole, part], 1108, is_open=True)
+    for _ in range(2):
+        log.abandon_open()
+        assert rows(log.read(0, ROOM)) == [facts(whole)], "whole ones in the same delivery stay"
+        log = place.load(log)
+    append(log, [again(whole), again(part)], 1108, is_open=True)
+    append(log, [eu.segment([(lsn, [insert(3)])])], lsn + 8)
+    assert [change[1] for change in rows(place.load(log).read(0, ROOM))] == [whole.relation, OTHER, whole.relation]
+
+
+def test_one_large_transaction_follows_another_in_one_delivery(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    first, second = eu.commit_lsn(), eu.commit_lsn()
+    append(log, [eu.part(first, insert(1))], 1000, is_open=True)
+    append(log, [eu.part(second, insert(2))], first + 8, is_open=True)
+    append(log, [eu.segment([(second, [insert(3)])])], second + 8)
+    assert [group.is_open for group in log.read(0, ROOM)] == [True, False, True, False]
+    assert log.last_lsn == second
+
+
+def test_without_room_nothing_is_added_and_parts_are_gone(place: Place) -> None:
+    log, eu = place.create(), Sender()
+    whole, lsn = eu.one(insert(1)), eu.commit_lsn()
+    append(log, [whole], 1108)
+    size = log.size
+    append(log, [eu.part(lsn, insert(2))], 1108, is_open=True)
+    assert log.size > size
+    assert not log.append([eu.segment([(lsn, [insert(3)])])], lsn + 8, is_open=False, most_bytes=size + 1)
+    assert log.size == size
+    assert rows(place.load(log).read(0, ROOM)) == [facts(whole)]

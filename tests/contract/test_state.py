@@ -1,0 +1,138 @@
+"""What every state store owes: see `kuvasz.state.ports`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kuvasz.errors import StateTaken
+from kuvasz.state.folder import StateFolder
+from kuvasz.state.memory import MemoryState
+from kuvasz.state.ports import Note, ServerAddress, SourceRecord, StateStore
+
+ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
+NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
+KNOWN = SourceRecord(system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one process after another opens the store."""
+
+    open: Callable[[], StateStore]
+
+
+@pytest.fixture(params=["folder", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    memory = MemoryState()
+    return {"folder": Place(open=lambda: StateFolder(tmp_path / "state")), "memory": Place(open=lambda: memory)}[
+        request.param
+    ]
+
+
+def test_notes_are_found_by_the_next_process(place: Place) -> None:
+    assert place.open().notes.all() == {}
+    place.open().notes.put({ITEMS: NOTE, OTHERS: Note(paused_at=1.0)})
+    place.open().notes.put({OTHERS: Note(is_repair=True)})
+    assert place.open().notes.all() == {ITEMS: NOTE, OTHERS: Note(is_repair=True)}, "others stay as they are"
+
+
+def test_a_note_that_says_nothing_forgets_the_table(place: Place) -> None:
+    store = place.open()
+    store.notes.put({ITEMS: NOTE, OTHERS: Note()})
+    assert store.notes.all() == {ITEMS: NOTE}
+    store.notes.put({ITEMS: Note()})
+    assert store.notes.all() == place.open().notes.all() == {}
+
+
+def test_what_was_handed_out_or_in_is_no_part_of_the_store(place: Place) -> None:
+    store, notes = place.open(), {ITEMS: NOTE}
+    store.notes.put(notes)
+    notes.clear()
+    store.notes.all().clear()
+    assert store.notes.all() == {ITEMS: NOTE}
+    store.witness.note("shop.items", {"eu": 10})
+    dict(store.witness.known("shop.items")).clear()
+    assert store.witness.known("shop.items") == {"eu": 10}
+
+
+def test_a_witness_remembers_over_restarts_until_it_is_told_to_forget(place: Place) -> None:
+    witness = place.open().witness
+    assert witness.known("shop.items") == {}
+    witness.note("shop.items", {"eu": 10, "us": 20})
+    witness.note("shop.items", {"eu": 11})
+    witness.note("shop.others/x", {"eu": 5})
+    again = place.open().witness
+    assert again.known("shop.items") == {"eu": 11, "us": 20}
+    again.drop("shop.items", "us")
+    again.drop("shop.items", "nobody")
+    assert again.known("shop.items") == place.open().witness.known("shop.items") == {"eu": 11}
+    assert place.open().witness.known("shop.others/x") == {"eu": 5}
+
+
+def test_a_witness_takes_a_position_that_lies_before_the_last(place: Place) -> None:
+    place.open().witness.note("shop.items", {"eu": 10})
+    place.open().witness.note("shop.items", {"eu": 9})
+    assert place.open().witness.known("shop.items") == {"eu": 9}, "a source that begins anew"
+
+
+def test_a_killed_process_leaves_what_it_was_about_to_confirm(place: Place) -> None:
+    record = place.open().record("shop_eu")
+    assert record.standing == SourceRecord()
+    record.update(KNOWN)
+    record.confirming(KNOWN.confirmed_lsn + 5)
+    record.confirming(7)  # never back
+    expected = dataclasses.replace(KNOWN, confirmed_lsn=KNOWN.confirmed_lsn + 5)
+    assert record.standing == place.open().record("shop_eu").standing == expected
+    assert place.open().record("shop_us").standing == SourceRecord()
+
+
+def test_a_standing_that_is_taken_over_may_lie_before_the_last(place: Place) -> None:
+    record = place.open().record("shop_eu")
+    record.update(KNOWN)
+    record.update(SourceRecord(system_id="72", confirmed_lsn=5))
+    assert place.open().record("shop_eu").standing == SourceRecord(system_id="72", confirmed_lsn=5)
+
+
+def test_a_record_that_was_closed_goes_on(place: Place) -> None:
+    record = place.open().record("shop_eu")
+    record.close()
+    record.update(KNOWN)
+    record.close()
+    record.close()
+    assert "shop_eu" in record.place
+    found = place.open().record("shop_eu")
+    assert found.standing == KNOWN
+    found.confirming(KNOWN.confirmed_lsn + 1)
+    assert place.open().record("shop_eu").standing.confirmed_lsn == KNOWN.confirmed_lsn + 1
+
+
+def test_one_at_a_time_owns_the_store(place: Place) -> None:
+    with place.open().own("replicates") as owner:
+        owner.take()
+        with pytest.raises(StateTaken, match=r"is in use: .* replicates"):
+            place.open().own("notes a pause in it").take()
+    with place.open().own("notes a pause in it"):
+        pass
+
+
+def test_the_address_of_a_running_kuvasz_is_found_until_it_is_removed(place: Place) -> None:
+    assert place.open().address.find() is None
+    address = ServerAddress(url="http://127.0.0.1:8000", token="geheim")
+    place.open().address.leave(address)
+    assert place.open().address.find() == address
+    assert "geheim" not in repr(address)
+    place.open().address.remove(address)
+    place.open().address.remove(address)
+    assert place.open().address.find() is None
+
+
+def test_who_ends_leaves_the_address_of_the_next_one(place: Place) -> None:
+    first, second = (ServerAddress(url="http://127.0.0.1:8000", token=token) for token in ("a", "b"))
+    place.open().address.leave(first)
+    place.open().address.leave(second)
+    place.open().address.remove(first)
+    assert place.open().address.find() == second

@@ -1,0 +1,142 @@
+"""A source that is silent, garbled or held up keeps no other waiting, and ends nothing but itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from kuvasz.config.load import load
+from kuvasz.config.model import Config
+from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.state.tables import State
+from tests.support.lake import MemoryPipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.proxy import Proxy, proxy
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+ITEMS = "CREATE TABLE items (id int PRIMARY KEY, n int)"
+
+
+@contextlib.contextmanager
+def filled(server: EmbeddedPostgres, number: int) -> Iterator[Database]:
+    """A database with a row of that number."""
+    created = create_database(server)
+    created.execute(ITEMS)
+    created.execute("INSERT INTO items VALUES (%s, %s)", [number, number])
+    yield created
+    drop_database(created)
+
+
+@pytest.fixture
+def well(postgres18: EmbeddedPostgres) -> Iterator[Database]:
+    """The source that must not notice."""
+    with filled(postgres18, 1) as made:
+        yield made
+
+
+@pytest.fixture
+def ill(postgres16: EmbeddedPostgres) -> Iterator[Database]:
+    """The source that something is wrong with."""
+    with filled(postgres16, 2) as made:
+        yield made
+
+
+@pytest.fixture
+def between(postgres16: EmbeddedPostgres) -> Iterator[Proxy]:
+    """What stands before the ill one."""
+    with proxy(postgres16.port) as made:
+        yield made
+
+
+def config(folder: Path, *groups: Mapping[str, Any]) -> Config:
+    document = {
+        "lake": {"warehouse": str(folder), "namespace": "shop"},
+        "pipeline": {"state": str(folder / "state"), "commit_interval": "20ms"},
+        "server": {"address": None},
+        "databases": list(groups),
+    }
+    (folder / "map.yaml").write_text(json.dumps(document))
+    return load(folder / "map.yaml", {}).config
+
+
+def through(between: Proxy, ill: Database) -> str:
+    """The url of the ill one behind what stands before it; it may take its time to answer."""
+    return f"{ill.url.replace(f':{ill.server.port}/', f':{between.port}/')}?sslmode=disable&connect_timeout=600"
+
+
+def mixed(well: Database, *urls: str) -> Mapping[str, Any]:
+    (found,) = group({"well": well}, {"items": None})
+    found["urls"] += [{"url": url, "sid": f"ill{number}"} for number, url in enumerate(urls)]
+    return found
+
+
+def of(pipeline: MemoryPipeline, sid: str) -> list[tuple]:
+    with contextlib.suppress(KeyError):  # the table is not there yet
+        return [row for row in pipeline.rows() if row[0] == sid]
+    return []
+
+
+def follows(pipeline: MemoryPipeline, well: Database) -> None:
+    """The well one is copied, streams, and has its tables looked at anew as they change."""
+    wait_until(lambda: of(pipeline, "well") == [("well", 1, 1)], lambda: f"it is copied: {pipeline.errors()}")
+    well.execute("INSERT INTO items VALUES (3, 3)")
+    wait_until(lambda: len(of(pipeline, "well")) == 2, lambda: f"it streams: {pipeline.errors()}")
+    well.execute("ALTER TABLE items ADD more int")
+    well.execute("UPDATE items SET more = 5")
+    wait_until(lambda: {row[-1] for row in of(pipeline, "well")} == {5}, lambda: f"it changes: {pipeline.errors()}")
+
+
+def test_silent_sources_keep_no_other_waiting(tmp_path: Path, well: Database, ill: Database, between: Proxy) -> None:
+    between.is_swallowing = True
+    urls = [through(between, ill) + f"&application_name=ill{number}" for number in range(12)]
+    with MemoryPipeline(config(tmp_path, mixed(well, *urls)), SimpleNamespace()) as pipeline:
+        wait_until(lambda: between.connections >= 4, "they are asked")
+        follows(pipeline, well)
+        between.cut()
+        between.is_refusing = True
+
+
+@pytest.mark.parametrize("lie", ["not a number", "7" * 12])
+def test_an_answer_that_nobody_thought_of_is_its_sources_error(
+    tmp_path: Path, well: Database, ill: Database, between: Proxy, lie: str
+) -> None:
+    """As a garbled IDENTIFY_SYSTEM, a forged comment of a publication, or a bug of ours."""
+    with psycopg.connect(ill.url) as session:
+        ((name,),) = session.execute("SELECT system_identifier::text FROM pg_control_system()").fetchall()
+    between.lies = {name.encode(): lie.ljust(len(name), "?").encode()[: len(name)]}
+    document = mixed(well, through(between, ill))
+    with MemoryPipeline(config(tmp_path, document), SimpleNamespace()) as pipeline:
+        follows(pipeline, well)
+        wait_until(lambda: pipeline.app.sync("shop_ill0").error is not None, "it is told")
+        between.lies = {}
+        wait_until(lambda: of(pipeline, "ill0") == [("ill0", 2, 2, None)], lambda: f"it comes: {pipeline.errors()}")
+
+
+def test_a_snapshot_that_waits_for_a_transaction_lets_others_copy(
+    tmp_path: Path, well: Database, ill: Database
+) -> None:
+    document = mixed(well, ill.url)
+    with MemoryPipeline(config(tmp_path, document), SimpleNamespace()) as pipeline, contextlib.ExitStack() as stack:
+        pipeline.wait_streaming()
+        old = stack.enter_context(ill.connect())
+        old.execute("INSERT INTO items VALUES (9, 9)")
+        pipeline.tell("resync", "shop.items", "shop_ill0")
+        pipeline.wait_state("shop_ill0", "shop.items", State.NEW)
+        pipeline.tell("resync", "shop.items", "shop_well")
+        well.execute("INSERT INTO items VALUES (5, 5)")
+        copies = lambda: {one.source: one.copies for one in pipeline.app.states.snapshot()}  # noqa: E731
+        wait_until(lambda: copies()["shop_well"] == 2, lambda: f"it is copied: {pipeline.errors()} {copies()}")
+        pipeline.wait_state("shop_well", "shop.items", State.STREAMING)
+        assert copies()["shop_ill0"] == 1
+        old.commit()
+        wait_until(lambda: copies()["shop_ill0"] == 2, lambda: f"it is copied, too: {pipeline.errors()}")
+        wait_until(lambda: len(of(pipeline, "ill0")) == 2, "it is right")

@@ -1,0 +1,94 @@
+"""Which lines of kuvasz ran, package by package: printed at the end of a run with `COVERAGE=1`.
+
+From Python 3.12 on the interpreter tells of a line once, which costs next to nothing: all tests are measured. Before,
+it tells of every line each time, which doubles the work of a test; so unit tests alone are, but for those that run
+the same lines with many examples. What numba compiles is left out, and what runs in other processes (a command,
+Spark's tasks) is not seen.
+
+Measuring begins when this is imported, which has to be before any module of kuvasz is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "kuvasz"
+
+#: All tests are measured, not only those for which it matters little.
+IS_CHEAP = sys.version_info >= (3, 12)
+
+_coverage = coverage.Coverage(data_file=None, source=[str(PACKAGE)], config_file=str(ROOT / "pyproject.toml"))
+if IS_CHEAP:
+    _coverage.set_option("run:core", "sysmon")
+_coverage.start()
+
+
+def totals() -> Iterator[tuple[str, int, int]]:
+    """Yield each package (modules without one together), how many of its lines ran, and how many it has."""
+    ran: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    for file in sorted(PACKAGE.rglob("*.py")):
+        _, statements, _, missing, _ = _coverage.analysis2(str(file))
+        room = file.relative_to(PACKAGE).parts[0] if file.parent != PACKAGE else "its own modules"
+        ran[room] += len(statements) - len(missing)
+        lines[room] += len(statements)
+    yield from ((room, ran[room], lines[room]) for room in lines if lines[room])
+    yield "kuvasz", ran.total(), lines.total()
+
+
+def is_measured(item: pytest.Item) -> bool:
+    """Return whether a test is measured where that is dear."""
+    is_drawn = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return ROOT / "tests" / "unit" in item.path.parents and not is_drawn
+
+
+def pytest_collection_finish() -> None:
+    """Measure no more than some tests from here on: what modules do when they are imported is known."""
+    if not IS_CHEAP:
+        _coverage.stop()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure a test with its fixtures."""
+    if IS_CHEAP or not is_measured(item):
+        return (yield)
+    _coverage.start()
+    try:
+        return (yield)
+    finally:
+        _coverage.stop()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand a worker's lines to the process that prints."""
+    _coverage.stop()
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["lines"] = _coverage.get_data().dumps()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over a worker's lines; one that crashed has none."""
+    lines = getattr(node, "workeroutput", {}).get("lines")
+    if lines is not None:
+        found = coverage.CoverageData(no_disk=True)
+        found.loads(lines)
+        _coverage.get_data().update(found)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line per package, and one for all."""
+    tests = "all tests" if IS_CHEAP else "unit tests with few examples"
+    terminalreporter.write_sep("-", f"coverage: lines that {tests} ran in their own process")
+    for room, ran, lines in totals():
+        terminalreporter.write_line(f"{room:<16} {ran:>6} of {lines:>6}  {ran / lines:>4.0%}")

@@ -1,0 +1,129 @@
+"""The durable facts by which continuity is proved, and what happens when one of them is never written.
+
+A pytest plugin: with `MUTATION` in the environment the write of that fact does nothing, and the tests named beside it
+have to fail. `make mutations` tries all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kuvasz.app import App
+from kuvasz.lake.files.files import FileTable
+from kuvasz.lake.format import source_positions
+from kuvasz.lake.table.notes import Notes
+from kuvasz.lake.table.past import Past
+from kuvasz.model import SourcePosition
+from kuvasz.state.source_record_file import SourceRecordFile
+from kuvasz.state.witness_files import WitnessFiles
+from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.rules.targets import Targets
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One fact that is not written."""
+
+    forget: Callable[[pytest.MonkeyPatch], None]
+    tests: tuple[str, ...]  #: of which each fails without the fact
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Write nothing."""
+
+
+def leaving_out(*facts: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Have positions stored without some of their facts."""
+    render = source_positions.render
+    defaults = {fact: getattr(SourcePosition(lsn=0), fact) for fact in facts}
+
+    def forget(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(source_positions, "render", lambda p: render(dataclasses.replace(p, **defaults)))
+
+    return forget
+
+
+def no_gap(patch: pytest.MonkeyPatch) -> None:
+    """Have a position forgotten without a gap in its place."""
+    drop = Notes.drop_position
+    patch.setattr(
+        Notes, "drop_position", lambda self, source, **more: drop(self, source, **more | {"to_repair": False})
+    )
+
+
+CONTINUITY = "tests/integration/test_continuity.py::"
+LOST = "tests/integration/test_slot_lost.py::"
+REWOUND = "tests/contract/test_rewound.py::"
+
+MUTATIONS = {
+    "published": Mutation(
+        forget=lambda patch: patch.setattr(Notes, "published", nothing),  # the copy's commit writes it, too
+        tests=(f"{CONTINUITY}test_a_table_out_of_the_publication_for_a_while_is_made_right",),
+    ),
+    "unmapped": Mutation(
+        forget=lambda patch: patch.setattr(App, "_let_go_unmapped", nothing),
+        tests=(f"{CONTINUITY}test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told",),
+    ),
+    "gap": Mutation(
+        forget=no_gap, tests=(f"{CONTINUITY}test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap",)
+    ),
+    "routes by OID": Mutation(
+        forget=lambda patch: patch.setattr(Targets, "bind", nothing),
+        tests=(f"{CONTINUITY}test_a_table_renamed_while_it_streams_is_followed",),
+    ),
+    "partitions": Mutation(
+        forget=lambda patch: patch.setattr(Notes, "remember_partitions", nothing),
+        tests=("tests/integration/test_partitions.py::test_what_becomes_of_partitions_reaches_the_lake",),
+    ),
+    "parked": Mutation(
+        forget=lambda patch: patch.setattr(Notes, "park", nothing),
+        tests=("tests/integration/test_parking.py",),
+    ),
+    "witness in the state folder": Mutation(
+        forget=lambda patch: patch.setattr(WitnessFiles, "note", nothing),
+        tests=(f"{REWOUND}test_the_next_start_finds_it",),
+    ),
+    "snapshot of a position": Mutation(
+        forget=lambda patch: patch.setattr(Past, "check", nothing),
+        tests=(f"{REWOUND}test_a_table_that_was_set_back_stops_until_it_is_copied",),
+    ),
+    "record of a source": Mutation(
+        forget=lambda patch: patch.setattr(SourceRecordFile, "_write", nothing),
+        tests=(f"{LOST}test_a_slot_advanced_behind_our_back",),
+    ),
+    "start of a server": Mutation(
+        forget=leaving_out("started_us"), tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_a_copy",)
+    ),
+    "copy of a started server": Mutation(
+        forget=lambda patch: patch.setattr(Slot, "copied", lambda *_, **__: []),
+        tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_a_copy",),
+    ),
+    "number of a past": Mutation(
+        forget=leaving_out("history"),
+        tests=(f"{LOST}test_a_source_restored_while_it_streams_is_copied_once",),
+    ),
+    "system id": Mutation(
+        forget=leaving_out("system_id"),
+        tests=(f"{LOST}test_another_cluster_behind_a_known_sid_changes_nothing",),
+    ),
+    "last transaction": Mutation(
+        forget=leaving_out("commit_lsn", "xid", "commit_us"),
+        tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_what_the_lake_has",),
+    ),
+    "file numbers": Mutation(
+        forget=lambda patch: patch.setattr(FileTable, "numbers", lambda _: {}),
+        tests=("tests/contract/test_open_transactions.py",),
+    ),
+}
+
+
+def pytest_configure() -> None:
+    """Have the fact of `MUTATION` not written in this process."""
+    name = os.environ.get("MUTATION")
+    if name:
+        MUTATIONS[name].forget(pytest.MonkeyPatch())

@@ -1,0 +1,245 @@
+"""A table follows the columns of its sources, and sees what others do to them in the lake."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld
+from kuvasz.lake.executors.expressions import Projection
+from kuvasz.lake.format.schema_steps import AddField, RenameField
+from kuvasz.model import Relation, TableType
+from kuvasz.ports import Target
+from tests.support.lake_columns import TARGET, Expressions, World, feed
+from tests.support.source_table import INT, TEXT
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
+    earlier = world.source.catalog()
+    before = world.columns.shapes.of(feed(), earlier)
+    assert world.columns.shapes.of(feed(), earlier) is before
+    number = world.source.add("size")
+    with pytest.raises(SchemaError, match=r"source eu, table public\.items: .*size"):
+        world.columns.check(feed(), world.source.catalog())
+    world.iceberg.commits.clear()
+    assert world.evolve(is_streaming=True)
+    assert world.iceberg.commits == [("AddField",)], "schema and property in one commit"
+    known = world.columns.known.get("eu")
+    assert known.columns[number].field == world.definition.schema.by_name("size").field_id
+    assert world.iceberg.properties["kuvasz.columns.eu"] == known.render()
+    world.columns.check(feed(), world.source.catalog())
+    after = world.columns.shapes.of(feed(), earlier)
+    assert [one.name for one in after.bindings] == [*(one.name for one in before.bindings), "size"]
+
+
+def test_what_is_the_same_costs_no_commit(world: World) -> None:
+    world.iceberg.commits.clear()
+    assert world.evolve() == ()
+    assert world.evolve(is_streaming=True) == ()
+    assert not world.iceberg.commits
+
+
+def test_columns_are_read_from_the_table_again(world: World) -> None:
+    assert world.read().known.get("eu") == world.columns.known.get("eu")
+    world.columns.forget("eu")
+    assert world.columns.known.get("eu") is None
+    world.columns.forget("eu")
+
+
+@pytest.mark.parametrize(("asked", "error"), [("hold", SchemaHeld), ("stop", SchemaError)])
+def test_the_map_may_forbid_to_follow(world: World, asked: str, error: type[SchemaError]) -> None:
+    world.source.add("size")
+    with pytest.raises(SchemaError) as caught:
+        world.evolve(on_schema_change=asked)
+    assert type(caught.value) is error
+    assert f"`on_schema_change: {asked}`" in caught.value.hint
+    assert world.definition.schema.by_name("size") is None
+
+
+def test_what_needs_a_copy_is_not_done_while_it_streams(world: World) -> None:
+    world.source.alter(world.source.number("n"), pg_type=TEXT)
+    world.source.rewrite()
+    world.iceberg.commits.clear()
+    with pytest.raises(CopyNeeded):
+        world.evolve(is_streaming=True)
+    assert (world.forgotten, world.iceberg.commits) == ([], [])
+    done = world.evolve()
+    assert done[-1].startswith("its rows are copied again")
+    assert world.forgotten == ["eu"]
+
+
+def test_another_key_is_taken_over(world: World) -> None:
+    world.source.alter(world.source.number("id"), is_key=False)
+    world.source.alter(world.source.number("n"), is_key=True)
+    world.evolve()
+    assert world.definition.key == ("n",)
+    assert json.loads(world.iceberg.properties["kuvasz.key"]) == ["n"]
+
+
+def test_a_key_that_was_made_again_has_the_rows_copied_once(world: World) -> None:
+    world.source.rekey()
+    with pytest.raises(CopyNeeded, match="column id was made a key anew: while there was none, several rows"):
+        world.evolve(is_streaming=True)
+    with pytest.raises(SchemaError, match="column id was made a key anew"):
+        world.columns.check(feed(), world.source.catalog())
+    assert world.evolve()[-1].startswith("its rows are copied again: column id was made a key anew")
+    assert world.forgotten == ["eu"]
+    assert world.read().known.get("eu").uniqueness == world.source.uniqueness
+    assert world.evolve() == ()
+
+
+def test_a_key_that_was_made_again_stops_what_finds_versions_by_it(world: World) -> None:
+    world.source.rekey()
+    with pytest.raises(SchemaError, match=r"made a key anew.* rows are identified by it") as caught:
+        world.evolve(type=TableType.HISTORY, is_streaming=True)
+    assert caught.value.hint.startswith("kuvasz resync --table shop.items")
+    # Of these every row stands for itself.
+    assert world.evolve(type=TableType.APPEND, is_streaming=True)[-1].startswith(
+        "rows that are there stay as they are"
+    )
+    assert world.forgotten == []
+
+
+def test_a_source_that_streams_does_not_guess_what_another_one_wants(world: World) -> None:
+    world.iceberg.take(RenameField("n", "m"))
+    with pytest.raises(SchemaError, match="column n was renamed to m in the lake by someone else") as caught:
+        world.evolve()
+    assert caught.value.hint.startswith("give it its name back, and then: kuvasz retry --table shop.items; or copy")
+    with pytest.raises(SchemaError, match="column n was renamed to m"):
+        world.columns.follow()
+
+
+def test_a_source_that_is_copied_gets_its_names_back(world: World) -> None:
+    world.positions.clear()
+    world.iceberg.take(RenameField("n", "m"))
+    assert world.evolve() == ("column m of the lake is named n again",)
+    assert world.definition.schema.by_name("n") is not None
+
+
+def test_a_column_of_ours_that_was_dropped_is_told(world: World) -> None:
+    world.iceberg.drop("n")
+    with pytest.raises(SchemaError, match="column n was dropped in the lake by someone else") as caught:
+        world.columns.follow()
+    assert caught.value.hint == "copy the table again: kuvasz resync --table shop.items"
+
+
+def test_a_name_that_was_dropped_in_the_lake_is_not_filled_again(world: World) -> None:
+    world.source.add("size")
+    world.iceberg.earlier["size"] = None
+    with pytest.raises(SchemaError, match="column size was dropped in the lake") as caught:
+        world.evolve(is_streaming=True)
+    assert caught.value.hint.startswith("added anew it would be empty")
+
+
+def test_columns_that_others_add_are_taken_over(world: World) -> None:
+    extra = dataclasses.replace(world.iceberg.now.fields[-1], name="theirs", required=False)
+    world.iceberg.take(AddField(extra))
+    world.columns.follow()
+    assert world.definition.schema.by_name("theirs") is not None
+
+
+def test_several_sources_fill_the_same_fields(world: World) -> None:
+    assert world.evolve("us") == ()
+    fields = {source: world.columns.known.get(source).fields for source in ("eu", "us")}
+    assert fields["eu"] == fields["us"]
+    world.source.drop(world.source.number("n"))
+    world.source.add("n", TEXT)
+    world.evolve("us")
+    assert world.columns.known.get("eu").fields == fields["eu"], "the other source goes on as it was"
+
+
+class Reading(Expressions):
+    """A map whose filter looks at the column n, or at m if its text names that."""
+
+    def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+        plain = super().project(target, relation, place, key)
+        reads = () if target.filter is None else ("m",) if "m" in target.filter else ("n",)
+        return dataclasses.replace(plain, reads=reads)
+
+
+def follow(world: World, *, is_streaming: bool = False, **changed: object) -> tuple[str, ...]:
+    """Evolve with another map, which the table has from its start on."""
+    world.definition.target = dataclasses.replace(TARGET, **changed)
+    return world.evolve(is_streaming=is_streaming, **changed)
+
+
+@pytest.fixture
+def reading(world: World) -> World:
+    world.columns.shapes._expressions = Reading()
+    world.source.add("m", INT)
+    follow(world, is_streaming=True, filter="n > 5")
+    assert world.columns.known.get("eu").reads == {"n": 2}
+    return world
+
+
+def swap(world: World) -> None:
+    number = world.source.number("m")
+    world.source.alter(2, name="m")
+    world.source.alter(number, name="n")
+
+
+def test_a_name_that_means_another_column_to_the_filter_has_a_clone_copied(reading: World) -> None:
+    swap(reading)
+    with pytest.raises(CopyNeeded, match="n in the map's expressions names another column than before"):
+        follow(reading, is_streaming=True, filter="n > 5")
+    told = follow(reading, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+    assert "its rows are copied again" in told[-1]
+    follow(reading, is_streaming=True, filter="n > 5")
+    assert reading.forgotten == ["eu"]
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_what_keeps_the_past_stops_until_the_map_goes_by_the_names_of_now(
+    reading: World, table_type: TableType
+) -> None:
+    swap(reading)
+    with pytest.raises(SchemaError, match="names another column than before") as caught:
+        follow(reading, filter="n > 5", type=table_type)
+    assert not isinstance(caught.value, CopyNeeded)
+    assert "kuvasz resync --table shop.items" in str(caught.value.hint)
+    follow(reading, filter="m > 5", type=table_type)
+    assert reading.columns.known.get("eu").reads == {"m": 2}
+    assert reading.forgotten == []
+
+
+def test_a_filter_that_goes_by_a_new_name_from_the_start_is_no_change(reading: World) -> None:
+    reading.source.alter(2, name="m2")
+    reading.source.alter(reading.source.number("m"), name="old")
+    reading.source.alter(2, name="m")
+    assert "its rows are copied again" not in str(follow(reading, filter="m > 5"))
+    assert reading.columns.known.get("eu").reads == {"m": 2}
+
+
+def test_properties_that_do_not_say_what_was_read_go_by_the_names_of_then(reading: World) -> None:
+    known = dataclasses.replace(reading.columns.known.get("eu"), reads={}, expressions="")
+    reading.columns.known["eu"] = known
+    assert follow(reading, is_streaming=True, filter="n > 5") == ()
+    reading.columns.known["eu"] = known
+    swap(reading)
+    with pytest.raises(CopyNeeded):
+        follow(reading, is_streaming=True, filter="n > 5")
+
+
+def test_rows_of_a_backlog_are_seen_by_the_names_of_now(reading: World) -> None:
+    before = reading.source.catalog()
+    reading.source.alter(2, name="size")
+    follow(reading, filter="m > 5")
+    seen: list[tuple[str, ...]] = []
+    reading.definition.target = dataclasses.replace(TARGET, filter="m > 5")
+
+    class Watching(Reading):
+        def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...]) -> Projection:
+            seen.append(tuple(column.name for column in relation.columns))
+            return super().project(target, relation, place, key)
+
+    reading.columns.shapes._expressions = Watching()
+    reading.columns.shapes.of(feed(), dataclasses.replace(before, attributes=0))
+    assert seen == [("id", "size", "name", "m")]

@@ -1,0 +1,43 @@
+"""How a relation's columns meet a table's fields, which are found by numbers, and never by names of another time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.errors import SchemaError
+from tests.support.lake_columns import World, feed
+from tests.support.source_table import BIGINT, SourceTable
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_shape_is_worked_out_once_until_the_schema_is_another(world: World) -> None:
+    shapes, relation = world.columns.shapes, world.source.catalog()
+    before = shapes.of(feed(), relation)
+    assert shapes.of(feed(), relation) is before
+    shapes.forget()
+    assert shapes.of(feed(), relation) is not before
+    assert shapes.of(feed(), relation) == before
+
+
+def test_a_message_whose_columns_have_no_numbers_is_not_taken_by_its_names(world: World) -> None:
+    with pytest.raises(SchemaError, match="which of its columns a message means was not found out"):
+        world.columns.shapes.of(feed(), world.source.message())
+
+
+def test_a_message_of_a_table_as_it_is_now_has_its_numbers(world: World) -> None:
+    shape = world.columns.shapes.of_now(feed(), world.source.message())
+    assert [(one.name, one.column) for one in shape.bindings] == [("id", 0), ("n", 1), ("name", 2)]
+    world.source.alter(2, name="m")
+    with pytest.raises(SchemaError, match=r"source eu, table public\.items: its columns were others a while ago"):
+        world.columns.shapes.of_now(feed(), world.source.message())
+
+
+def test_another_table_under_the_same_name_is_refused(world: World) -> None:
+    other = SourceTable(("id", BIGINT))
+    other.oid += 1
+    with pytest.raises(SchemaError):
+        world.columns.shapes.of(feed(), other.message())

@@ -1,0 +1,90 @@
+"""What can be told from a table's snapshots, of which some are expired."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kuvasz.lake.jvm.snapshots import Snapshots
+
+
+class Java:
+    """A table of Iceberg: snapshot id -> id of its parent, sequence number, summary; the last one is current."""
+
+    def __init__(self, *chain: tuple[int, int | None, int, dict[str, str]]) -> None:
+        self.chain = {
+            number: SimpleNamespace(
+                snapshotId=lambda number=number: number, parentId=lambda parent=parent: parent,
+                sequenceNumber=lambda sequence=sequence: sequence, summary=lambda summary=summary: summary,
+                timestampMillis=lambda number=number: number * 100,
+            )
+            for number, parent, sequence, summary in chain
+        }  # fmt: skip
+        self.named: dict[str, int] = {}
+
+    def currentSnapshot(self) -> object:  # noqa: N802 (Java)
+        return next(reversed(self.chain.values()), None)
+
+    def snapshot(self, number: int) -> object:
+        return self.chain.get(number)
+
+    def snapshots(self) -> list[object]:
+        return list(self.chain.values())
+
+    def refs(self) -> dict[str, object]:
+        return {name: SimpleNamespace(snapshotId=lambda number=number: number) for name, number in self.named.items()}
+
+
+def snapshots(java: Java) -> Snapshots:
+    return Snapshots(cast("Any", SimpleNamespace(java=java, asking=contextlib.nullcontext)))
+
+
+WHOLE = Java((10, None, 1, {"anchor": "a"}), (20, 10, 2, {}), (30, 20, 3, {}))
+EXPIRED = Java((20, 10, 2, {}), (30, 20, 3, {}))
+
+
+def test_an_empty_table_has_none() -> None:
+    found = snapshots(Java())
+    assert (found.current_id, found.parent_id, found.sequence, found.oldest_ms) == (None, None, 0, None)
+    assert found.newest_of_summaries("anchor") == (None, True)
+    assert not found.goes_on_from(10, 1)
+
+
+def test_the_current_one_tells_its_parent_and_sequence() -> None:
+    found = snapshots(WHOLE)
+    assert (found.current_id, found.parent_id, found.sequence) == (30, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("java", "snapshot_id", "sequence", "goes_on"),
+    [
+        (WHOLE, 30, 3, True),
+        (WHOLE, 10, 1, True),
+        (WHOLE, 99, 1, False),
+        (WHOLE, 99, 0, False),
+        (EXPIRED, 10, 1, True),
+        (EXPIRED, 5, 0, True),
+        (EXPIRED, 5, 2, False),
+    ],
+    ids=["itself", "ancestor", "as-old-as-one", "to-the-root", "parent-of-the-oldest", "expired", "behind-it"],
+)
+def test_a_table_goes_on_from_an_ancestor_and_from_what_cannot_be_seen(
+    java: Java, snapshot_id: int, sequence: int, goes_on: bool
+) -> None:
+    assert snapshots(java).goes_on_from(snapshot_id, sequence) is goes_on
+
+
+def test_the_newest_entry_of_a_summary_is_sought_as_far_as_ancestors_are_there() -> None:
+    assert snapshots(WHOLE).newest_of_summaries("anchor") == ("a", True)
+    assert snapshots(WHOLE).newest_of_summaries("other") == (None, True)
+    assert snapshots(EXPIRED).newest_of_summaries("anchor") == (None, False)
+
+
+def test_the_oldest_one_is_of_those_without_a_name() -> None:
+    java = Java((10, None, 1, {}), (20, 10, 2, {}))
+    assert snapshots(java).oldest_ms == 1000
+    java.named = {"clean": 10, "main": 20}
+    assert snapshots(java).oldest_ms is None

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kuvasz.model import TableName
+from kuvasz.source.catalog.look import Look
+from kuvasz.sync.watch.last_looks import LastLooks
+from tests.support.scene import Scene
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_a_table_is_found_by_its_name_for_the_first_time_and_by_its_oid_from_then_on(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    table = scene.table(scene.items)
+    renamed = dataclasses.replace(table.relation, table=TableName(schema="public", name="things"))
+    assert looks.spec(table.relation) == scene.items
+    assert looks.spec(renamed) is None
+    looks.begin([(scene.items, table)], 500)
+    assert looks.spec(renamed) == scene.items
+    assert looks.oids() == {"shop.items": table.relation.oid}
+
+
+def test_a_name_counts_as_soon_as_the_source_tables_know_it(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    things = TableName(schema="public", name="things")
+    relation = dataclasses.replace(scene.table(scene.items).relation, table=things)
+    assert looks.spec(relation) is None
+    scene.source_tables.rename(scene.items, things)
+    found = looks.spec(relation)
+    assert found is not None
+    assert found.key == "shop.items"
+
+
+def test_a_member_is_known_by_its_oid_whatever_it_is_called(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    member = dataclasses.replace(scene.items, member="77")
+    scene.source_tables.source = dataclasses.replace(scene.source, tables=(member,))
+    relation = dataclasses.replace(scene.table(scene.items).relation, table=TableName(schema="x", name="y"))
+    assert looks.spec(dataclasses.replace(relation, oid=77)) == member
+    assert looks.spec(dataclasses.replace(relation, oid=78)) is None
+
+
+def test_a_table_in_whose_place_another_one_came_is_nobodys(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    old, new = (dataclasses.replace(scene.table(scene.items).relation, oid=oid) for oid in (70, 71))
+    for relation in (old, new, old, new):
+        table = dataclasses.replace(scene.table(scene.items), relation=relation)
+        looks.begin([(scene.items, table)], 500)
+        assert looks.oids() == {"shop.items": relation.oid}
+    renamed = dataclasses.replace(old, table=TableName(schema="public", name="items_old"))
+    assert (looks.spec(renamed), looks.get(70)) == (None, None)
+
+
+def test_the_last_look_counts_until_it_is_dropped(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    table = scene.table(scene.items)
+    oid = table.relation.oid
+    assert looks.get(oid) is None
+    looks.begin([(scene.items, table)], 500)
+    before, seen = looks.all(), Look(lsn=900, table=table)
+    looks.put(scene.items, seen)
+    assert looks.get(oid) is seen
+    assert before[oid].lsn == 500, "what was asked for stays as it was"
+    looks.drop(oid)
+    looks.drop(oid)
+    assert looks.get(oid) is None
+    assert looks.spec(table.relation) == scene.items

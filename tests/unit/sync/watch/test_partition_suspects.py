@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from kuvasz.sync.rules.partition_memory import KnownPartitions, SeenPartition
+from kuvasz.sync.watch import partition_suspects
+from kuvasz.sync.watch.partition_suspects import PartitionSuspects
+
+SPEC = SimpleNamespace(key="shop.items")
+SEEN = SeenPartition(oid=7, lsn=100, name="items_7")
+KNOWN = KnownPartitions(seen=(SEEN,))
+
+
+class Current:
+    heard_lsn = 0
+
+
+@pytest.fixture
+def current() -> Current:
+    return Current()
+
+
+@pytest.fixture
+def suspects(current: Current) -> PartitionSuspects:
+    return PartitionSuspects(current)
+
+
+def test_a_partition_that_is_not_shown_is_waited_for_once(suspects: PartitionSuspects) -> None:
+    assert suspects.waits(SPEC, KNOWN, []) == (SEEN,)
+    assert suspects.waits(SPEC, KNOWN, []) == ()
+
+
+def test_one_that_came_and_went_is_waited_for_again(suspects: PartitionSuspects) -> None:
+    suspects.waits(SPEC, KNOWN, [])
+    assert suspects.waits(SPEC, KNOWN, [SimpleNamespace(oid=7)]) == ()
+    assert suspects.waits(SPEC, KNOWN, []) == (SEEN,)
+
+
+def test_tables_do_not_answer_for_each_other(suspects: PartitionSuspects) -> None:
+    suspects.waits(SPEC, KNOWN, [])
+    assert suspects.waits(SimpleNamespace(key="shop.others"), KNOWN, []) == (SEEN,)
+
+
+def test_what_was_emptied_is_told_of_or_not_once_the_stream_was_heard_out(
+    suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: 500)
+    assert suspects.may_be_told(None, SPEC, {(7, 1)})
+    current.heard_lsn = 499
+    assert suspects.may_be_told(None, SPEC, {(7, 1)})
+    current.heard_lsn = 500
+    assert not suspects.may_be_told(None, SPEC, {(7, 1)})
+    assert suspects.may_be_told(None, SPEC, {(7, 1)}), "it was told, and this is another time"
+
+
+def test_what_was_emptied_besides_is_waited_for_anew(
+    suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = iter((500, 900))
+    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: next(ends))
+    suspects.may_be_told(None, SPEC, {(7, 1)})
+    current.heard_lsn = 600
+    assert suspects.may_be_told(None, SPEC, {(7, 1), (8, 1)})
+    assert suspects.may_be_told(None, SPEC, {(7, 1)})
+    current.heard_lsn = 900
+    assert not suspects.may_be_told(None, SPEC, {(7, 1)})

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from kuvasz import private_folder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(autouse=True)
+def _open_handed() -> None:
+    """A umask that keeps nothing to itself."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("make", [private_folder.make, private_folder.make_state])
+def test_nobody_else_sees_into_it(tmp_path: Path, make) -> None:
+    make(tmp_path / "deep" / "er")
+    assert mode(tmp_path / "deep" / "er") == 0o700
+    make(tmp_path / "deep" / "er")
+
+
+@pytest.mark.parametrize("make", [private_folder.make, private_folder.make_state])
+def test_one_that_was_open_is_closed(tmp_path: Path, make) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    make(tmp_path / "open")
+    assert mode(tmp_path / "open") == 0o700
+
+
+def test_a_link_is_no_folder_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError, match="somebody else's"):
+        private_folder.make(tmp_path / "link")
+    private_folder.make_state(tmp_path / "link")
+    assert mode(tmp_path / "elsewhere") == 0o700
+
+
+def test_a_strangers_folder_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made").mkdir(mode=0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError, match="somebody else's"):
+        private_folder.make(tmp_path / "made")
+    private_folder.make_state(tmp_path / "made")
+    assert mode(tmp_path / "made") == 0o777
+
+
+def test_what_its_owner_may_not_do_stays_so(tmp_path: Path) -> None:
+    (tmp_path / "read").mkdir(mode=0o555)
+    private_folder.make_state(tmp_path / "read")
+    assert mode(tmp_path / "read") == 0o500

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.model import TableName
+from kuvasz.source.check.finding import Finding, Severity
+from kuvasz.verbs import check
+
+OK = Finding(source="kuvasz_shop", check="wal_level", value="logical", needed="logical", ok=True)
+REFUSED = Finding(
+    source="kuvasz_shop", check="select", value="no right to read it", needed="SELECT", ok=False,
+    fix='GRANT SELECT ON TABLE "public"."items" TO "rep";', table=TableName(schema="public", name="items"),
+)  # fmt: skip
+ADVICE = dataclasses.replace(
+    REFUSED, check="name", severity=Severity.ADVICE, value="renamed", fix="write it into the map"
+)
+STRANGER = Finding(source="kuvasz_shop", check="cluster", value="another", needed="the one", ok=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ([], 0),
+        ([OK, ADVICE], 0),
+        ([OK, REFUSED], 3),
+        ([REFUSED, STRANGER], 5),
+        ([dataclasses.replace(STRANGER, ok=True)], 0),
+    ],
+)
+def test_only_what_is_required_fails(found: list[Finding], code: int) -> None:
+    assert check.exit_code(found) == code
+
+
+def test_a_person_sees_a_row_each_and_below_it_what_mends_the_rest() -> None:
+    found = check.render([OK, REFUSED, ADVICE])
+    lines = [" ".join(line.split()) for line in found.splitlines()]
+    assert lines[0] == "source table check found needed"
+    assert "kuvasz_shop wal_level ok logical logical" in lines
+    assert "kuvasz_shop public.items select FAILED no right to read it SELECT" in lines
+    assert "kuvasz_shop public.items name advice renamed SELECT" in lines
+    assert found.split("to mend:\n")[1] == (
+        "  kuvasz_shop public.items: select: no right to read it\n"
+        '    GRANT SELECT ON TABLE "public"."items" TO "rep";\n'
+        "  kuvasz_shop public.items: name: renamed\n"
+        "    write it into the map\n"
+        "\n"
+        "3 checks, 1 failed, 1 to be considered"
+    )
+
+
+def test_nothing_is_to_be_mended_where_all_is_well() -> None:
+    found = check.render([OK])
+    assert "to mend" not in found
+    assert found.endswith("\n\n1 checks, 0 failed, 0 to be considered")
+
+
+def test_what_is_long_is_cut_in_its_row_and_whole_below() -> None:
+    long = dataclasses.replace(REFUSED, value="x" * 61)
+    row, below = check.render([long]).split("to mend:")
+    assert f"{'x' * 59}…" in row
+    assert "x" * 60 not in row
+    assert "x" * 61 in below
+    assert f" {'x' * 60} " in check.render([dataclasses.replace(long, value="x" * 60)])
+
+
+def test_a_program_gets_everything() -> None:
+    assert check.as_json([OK, REFUSED]) == [
+        {
+            "source": "kuvasz_shop", "table": None, "check": "wal_level", "ok": True, "severity": "required",
+            "value": "logical", "needed": "logical", "fix": None,
+        },
+        {
+            "source": "kuvasz_shop", "table": "public.items", "check": "select", "ok": False, "severity": "required",
+            "value": "no right to read it", "needed": "SELECT",
+            "fix": 'GRANT SELECT ON TABLE "public"."items" TO "rep";',
+        },
+    ]  # fmt: skip

@@ -1,0 +1,213 @@
+"""What the verbs ask of a running kuvasz, and what they make of its answers."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kuvasz.config.load import load
+from kuvasz.config.model import Config
+from kuvasz.errors import ConfigError
+from kuvasz.state.ports import ServerAddress
+from kuvasz.state.store import state_of
+from kuvasz.verbs import remote
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers what the server is told to, and keeps what it is asked."""
+
+    server: Server
+
+    def _answer(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else None
+        self.server.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
+        code, text = self.server.answer
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_GET = do_POST = _answer  # noqa: N815 (names of the standard library)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A kuvasz, as far as it answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[tuple[str, str, str | None, Any]] = []
+        self.answer = (200, "{}")
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def config_of(folder: Path, address: str | None) -> Config:
+    databases = [{"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": {"items": None}}]
+    document = {"pipeline": {"state": str(folder / "state")}, "server": {"address": address}, "databases": databases}
+    file = folder / "map.yaml"
+    file.write_text(json.dumps(document))
+    return load(file, {}).config
+
+
+@pytest.fixture
+def config(tmp_path: Path, server: Server) -> Config:
+    """One whose kuvasz runs elsewhere than the map says."""
+    found = config_of(tmp_path, "127.0.0.1:1")
+    state_of(found).address.leave(ServerAddress(url=f"http://{server.address}", token="geheim"))
+    return found
+
+
+def test_commands_bring_the_token_and_what_was_given_alone(config: Config, server: Server) -> None:
+    server.answer = (202, '{"verb": "pause", "tables": []}')
+    assert remote.command(config, "pause", table="items", sid=None) == {"verb": "pause", "tables": []}
+    server.answer = (200, '{"tables": [{"target": "shop.items"}]}')
+    assert remote.maintain(config, ["shop.items"], full=True) == [{"target": "shop.items"}]
+    assert server.asked == [
+        ("POST", "/api/pause", "Bearer geheim", {"table": "items"}),
+        ("POST", "/api/maintain", "Bearer geheim", {"targets": ["shop.items"], "full": True}),
+    ]
+
+
+def test_who_only_looks_needs_no_token(tmp_path: Path, server: Server) -> None:
+    config = config_of(tmp_path, server.address)
+    assert remote.status(config) == {}
+    assert server.asked == [("GET", "/status", None, None)]
+    with pytest.raises(remote.NotRunning) as told:
+        remote.command(config, "retry", table="items", sid=None)
+    assert told.value.message == f"no token in {tmp_path / 'state' / 'server.json'}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "hint"),
+    [
+        ((409, '{"error": "it is paused already", "hint": "look"}'), "it is paused already", "look"),
+        ((502, "<html>"), "kuvasz answers 502 Bad Gateway", None),
+        ((500, "[]"), "kuvasz answers 500 Internal Server Error", None),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_why(
+    config: Config, server: Server, answer: tuple[int, str], message: str, hint: str | None
+) -> None:
+    server.answer = answer
+    with pytest.raises(remote.Refused) as told:
+        remote.status(config)
+    assert (told.value.message, told.value.hint) == (message, hint)
+
+
+def test_an_answer_that_is_none_is_no_kuvasz(config: Config, server: Server) -> None:
+    server.answer = (200, "hello")
+    with pytest.raises(remote.NotRunning, match=rf"no kuvasz answers at http://{server.address}: "):
+        remote.status(config)
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        (None, ConfigError, "server.address is null: a running kuvasz cannot be asked"),
+        ("127.0.0.1:0", remote.NotRunning, "no kuvasz runs: server.address is 127.0.0.1:0, and its port is not in the"
+                                           " state folder"),
+        ("127.0.0.1:1", remote.NotRunning, "no kuvasz answers at http://127.0.0.1:1: connection refused"),
+        ("0.0.0.0:1", remote.NotRunning, "no kuvasz answers at http://127.0.0.1:1: connection refused"),
+    ],
+)  # fmt: skip
+def test_where_nobody_answers_is_told(
+    tmp_path: Path, address: str | None, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as told:
+        remote.status(config_of(tmp_path, address))
+    assert told.value.message == message  # type: ignore[attr-defined]
+
+
+def table(**facts: Any) -> dict[str, Any]:
+    return {
+        "table": "public.items", "target": "shop.items", "state": "streaming", "since": "2026-01-01T00:00:00.5Z",
+        "error": None, "retry_at": None, "copy_progress": None, "copied_rows": 0, "rows": 1200,
+        "newest_change_at": None, "parked": None,
+    } | facts  # fmt: skip
+
+
+def source(*tables: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return {
+        "source": "shop_eu", "state": "streaming", "error": None, "retry_at": None, "lag_seconds": 0.0,
+        "lag_bytes": 0, "confirmed_lsn": "0/10", "slot": None, "tables": list(tables),
+    } | facts  # fmt: skip
+
+
+def shown(*sources: dict[str, Any], **facts: Any) -> str:
+    answer = {
+        "version": "0.1.0", "phase": "running", "started_at": "2026-01-01T00:00:00.123456Z", "waiting_bytes": 0,
+        "memory_bytes": 1 << 30, "sources": list(sources),
+    } | facts  # fmt: skip
+    console = Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    console.print(remote.render(answer))
+    return "\n".join(" ".join(line.split()) for line in console.export_text().splitlines())
+
+
+def test_a_person_sees_sources_and_tables() -> None:
+    slot = {"retained_bytes": 4096, "status": "reserved", "safe_bytes": 2048, "seconds_left": 90}
+    parked = {"bytes": 5120, "since": "2026-01-02T03:04:05.5Z", "is_full": True}
+    assert (
+        shown(
+            source(table(), table(state="copying", copy_progress=0.25, copied_rows=3000, parked=parked), slot=slot),
+            source(lag_seconds=None, lag_bytes=None),
+        )
+        == """\
+kuvasz 0.1.0, running since 2026-01-01T00:00:00Z, 0 B of 1.0 GB waiting
+
+shop_eu streaming 0.0 s behind, 0 B of WAL, confirmed 0/10, slot keeps 4.0 kB (reserved, 2.0 kB before it is lost: \
+0:01:30 at this rate)
+public.items shop.items streaming 1,200 changes
+public.items shop.items copying 25%, 3,000 rows 5.0 kB parked since 2026-01-02T03:04:05Z, full: the source keeps the \
+rest
+
+shop_eu streaming lag unknown, confirmed 0/10
+"""
+    )
+
+
+def test_what_is_wrong_is_told_below_with_its_next_attempt() -> None:
+    wrong = {"message": "it has no key", "hint": "add one"}
+    found = shown(
+        source(
+            table(state="error", error=wrong, retry_at="2026-01-01T00:00:30.5Z"), state="waiting",
+            error="connection lost", retry_at="2026-01-01T00:00:09.5Z",
+        )
+    )  # fmt: skip
+    assert "connection lost\ntried again at 2026-01-01T00:00:09Z\n" in found
+    assert found.endswith(
+        "public.items, since 2026-01-01T00:00:00Z: it has no key\nhint: add one\ntried again at 2026-01-01T00:00:30Z"
+    )
+
+
+def test_files_are_shown_where_they_are_looked_after() -> None:
+    one = {
+        "target": "shop.items", "files": 12, "average_bytes": 1 << 20, "dead_share": 0.1, "delete_files": 3,
+        "snapshots": None, "rewritten_bytes": 2048, "changed_bytes": 1024, "error": None,
+        "last_at": "2026-01-01T00:00:00.5Z", "next_at": None,
+    }  # fmt: skip
+    assert "files, last written anew 2026-01-01T00:00:00Z\n" in shown(maintenance=[one])
+    assert "shop.items 12 files of 1.0 MB 10% dead rows 3 with deletes 2.0 kB rewritten for 1.0 kB changed" in shown(
+        maintenance=[one]
+    )

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import InternalError, SourceError
+from kuvasz.route.hashing import worker_of
+from kuvasz.worker.workers import Workers
+
+
+class Worker:
+    """Has begun three mini-transactions and ended as many as told."""
+
+    def __init__(self) -> None:
+        self.ended = 3
+        self.died: BaseException | None = None
+        self.is_stopping = False
+        self.stopped: list[float] = []
+        self.asked: list[str] = []
+
+    def stop(self, timeout_s: float) -> None:
+        self.stopped.append(timeout_s)
+
+    def begun(self) -> int:
+        return 3
+
+    def has_ended(self, begun: int, target: str) -> bool:
+        self.asked.append(target)
+        return self.ended >= begun
+
+
+@pytest.fixture
+def made() -> list[Any]:
+    return [Worker(), Worker()]
+
+
+def test_the_worker_of_a_target_is_settled_when_it_has_ended_what_it_had_begun(made: list[Any]) -> None:
+    mine = made[worker_of("shop.items", 2)]
+    mine.ended = 2
+
+    async def run() -> None:
+        waiting = asyncio.ensure_future(Workers(made).settle("shop.items"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        mine.ended = 3
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(run())
+    assert {target for worker in made for target in worker.asked} == {"shop.items"}
+    assert not made[1 - worker_of("shop.items", 2)].asked
+
+
+def test_nothing_is_settled_once_a_worker_stops(made: list[Any]) -> None:
+    mine = made[worker_of("shop.items", 2)]
+    mine.ended, mine.is_stopping = 2, True
+    with pytest.raises(SourceError, match=r"^stopped while changes of table shop\.items were under way$"):
+        asyncio.run(Workers(made).settle("shop.items"))
+
+
+def test_all_stop_and_one_that_died_is_told(made: list[Any]) -> None:
+    workers = Workers(made)
+    assert workers.died is None
+    asyncio.run(workers.stop(7.0))
+    assert [worker.stopped for worker in made] == [[7.0], [7.0]]
+    made[1].died = InternalError("a bug")
+    assert workers.died is made[1].died
