@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 TypeLookup: TypeAlias = Callable[[list[int]], dict[int, PgType]]
 Follow: TypeAlias = Callable[[Relation, int, int], Relation]
 OnTruncate: TypeAlias = Callable[[Relation, int, int], None]
+OnAstray: TypeAlias = Callable[[Relation, int], None]
 Change: TypeAlias = Segment | Truncation
 
 #: Counted against the memory budget for what a change holds besides its rows.
@@ -64,6 +65,8 @@ class Assembler:
         follow: Told of every Relation message within a transaction, with its commit LSN and xid; returns the relation
             with what the catalog adds to it. May ask the catalog.
         on_truncate: Told of every TRUNCATE of a relation with a route, with its commit LSN and xid.
+        on_astray: Told of every relation with a route whose row came as that of another, with its commit LSN: an
+            ancestor is published, and has its changes (manual, "CREATE PUBLICATION", publish_via_partition_root).
     """
 
     def __init__(
@@ -75,9 +78,11 @@ class Assembler:
         *,
         follow: Follow | None = None,
         on_truncate: OnTruncate | None = None,
+        on_astray: OnAstray | None = None,
     ) -> None:
         self._follow = follow or _as_it_is
         self._on_truncate = on_truncate or _untold
+        self._on_astray = on_astray or _unseen
         self._source = source
         self._routes = routes
         self._types = types
@@ -91,6 +96,7 @@ class Assembler:
         self._barriers: dict[int, int] = {}  # worker -> lanes before this number may take no more rows
         self._truncations: list[PendingTruncation] = []
         self._type_names: dict[int, PgType] = {}  # from Type messages
+        self._described: Relation | None = None  # one with a route, and what came behind it was not seen yet
         self._begun: Begun | None = None
         self._waiting_bytes = 0
         self._open_workers: set[int] = set()  # were given a part of the open transaction
@@ -146,6 +152,7 @@ class Assembler:
         self._truncations = []
         self._marks[:] = 0
         self._is_reply_wanted = False
+        self._described = None
         self._expected = {}
         for lane in self._lanes:
             lane.clear()
@@ -182,6 +189,8 @@ class Assembler:
         rows = sheet.lane, sheet.offset, sheet.length, sheet.transaction
         transactions = sheet.commit_lsn, sheet.end_lsn, sheet.commit_us, sheet.xid
         while True:
+            if self._described is not None:
+                self._see_whose(self._described, cut)
             code = scan.classify(
                 cut.gulp,
                 cut.lengths,
@@ -243,6 +252,14 @@ class Assembler:
             case _:
                 pass  # Origin and Message carry no rows
 
+    def _see_whose(self, described: Relation, cut: Gulp) -> None:
+        """See whose row comes behind a relation: the server describes one before its own row, or its ancestor's."""
+        is_there, oid = cut.row_behind()
+        if is_there:
+            self._described = None
+        if oid and oid != described.oid and cut.is_open:
+            self._on_astray(described, int(cut.sheet.commit_lsn[cut.last_transaction]))
+
     def _describe(self, cut: Gulp, shape: messages.RelationShape) -> None:
         relation = self._relation(shape)
         if cut.is_open:
@@ -250,6 +267,7 @@ class Assembler:
             relation = self._follow(relation, int(sheet.commit_lsn[number]), int(sheet.xid[number]))
         worker = self._routes.worker(self._source, relation)
         number = self._lane_of.get(relation.oid, scan.NO_LANE)
+        self._described = None if worker is None else relation
         if worker is None:
             self._has_stale_lanes |= number != scan.NO_LANE
             self._lane_of[relation.oid] = scan.NO_LANE
@@ -419,6 +437,10 @@ def _as_it_is(relation: Relation, _commit_lsn: int, _xid: int) -> Relation:
 
 
 def _untold(_relation: Relation, _commit_lsn: int, _xid: int) -> None:
+    pass
+
+
+def _unseen(_relation: Relation, _commit_lsn: int) -> None:
     pass
 
 

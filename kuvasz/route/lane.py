@@ -10,6 +10,12 @@ from kuvasz.decode import messages
 from kuvasz.model import Int32s, Relation, Segment, Transactions, Truncation, UInt8s, UInt32s
 from kuvasz.route import scan
 
+_XLOGDATA = ord("w")
+
+#: Insert, Update, Delete: the tag is followed by the relation's OID.
+_ROW_TAGS = frozenset(b"IUD")
+_ROW_HEAD_BYTES = 5
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
@@ -78,6 +84,17 @@ class Gulp:
         start = int(self.cursor[scan.OFFSET])
         end = start + int(self.lengths[self.cursor[scan.MESSAGE]])
         return self.gulp[start + messages.XLOGDATA_HEADER_BYTES : end].tobytes()
+
+    def row_behind(self) -> tuple[bool, int]:
+        """Return whether a next message is there, keepalives left out; and the relation OID of a row, else 0."""
+        at = int(self.cursor[scan.OFFSET])
+        for length in self.lengths[self.cursor[scan.MESSAGE] :].tolist():
+            if self.gulp[at] == _XLOGDATA:
+                body = self.gulp[at + messages.XLOGDATA_HEADER_BYTES : at + length]
+                is_row = len(body) >= _ROW_HEAD_BYTES and body[0] in _ROW_TAGS
+                return True, int.from_bytes(body[1:_ROW_HEAD_BYTES].tobytes(), "big") if is_row else 0
+            at += length
+        return False, 0
 
     def skip(self) -> None:
         """Move the cursor past its message."""

@@ -23,6 +23,7 @@ from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.tables.replays import Replays
 from kuvasz.sync.tables.source_logs import SourceLogs
+from kuvasz.sync.watch.ancestor_rows import AncestorRows
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
@@ -67,7 +68,8 @@ class Parts:
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
-        stream = Stream(context, logs, slot, record, messages, preparation)
+        ancestor_rows = AncestorRows(context.source_tables, looks, context.troubles)
+        stream = Stream(context, logs, slot, record, messages, ancestor_rows, preparation)
         replays = Replays(context, logs, parking, number=watch.follow, activate=stream.activate)
         return cls(
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,

@@ -22,6 +22,7 @@ from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.source_logs import SourceLogs
+from kuvasz.sync.watch.ancestor_rows import AncestorRows
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 
 
@@ -34,6 +35,7 @@ class Stream:
         slot: That the stream comes from.
         record: What was confirmed.
         messages: Told of tables that are described, and of TRUNCATEs.
+        ancestor_rows: Told of tables whose rows come as those of others.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
     """
 
@@ -44,6 +46,7 @@ class Stream:
         slot: Slot,
         record: StoredRecord,
         messages: PartitionMessages,
+        ancestor_rows: AncestorRows,
         preparation: Preparation,
     ) -> None:
         self._context = context
@@ -55,6 +58,7 @@ class Stream:
         self._slot = slot
         self._record = record
         self._messages = messages
+        self._ancestor_rows = ancestor_rows
         self._preparation = preparation
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
@@ -135,6 +139,7 @@ class Stream:
             types,
             follow=self._messages.follow,
             on_truncate=self._messages.truncated,
+            on_astray=self._ancestor_rows.missed,
             on_described=types.close,
             standing=self._record,
             applied_lsn=self._slot.applied_lsn,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -196,9 +196,12 @@ def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
         assert_same(pipeline, database, "items", "items")
 
 
-def test_a_table_that_is_unfit_at_one_start_loses_nothing(database: Database, lake_folder: LakeFolder) -> None:
+@pytest.mark.parametrize("publish", [publish_all, lambda _: None], ids=["all tables", "our own"])
+def test_a_table_that_is_unfit_at_one_start_loses_nothing(
+    database: Database, lake_folder: LakeFolder, publish: Callable[[Database], None]
+) -> None:
     fill(database)
-    publish_all(database)
+    publish(database)
     tables = {"items": None, "others": None}
     with pipeline_of(lake_folder, database, tables) as pipeline:
         pipeline.wait_streaming()
@@ -212,6 +215,64 @@ def test_a_table_that_is_unfit_at_one_start_loses_nothing(database: Database, la
         change(database, "items", 9)
         assert_same(pipeline, database, "items", "items")
         assert pipeline.app.states.get(ITEMS, EU).copies == 0
+
+
+# Changes that no stream has
+
+
+@pytest.mark.parametrize("what", ["ALL TABLES", "TABLES IN SCHEMA public"])
+def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
+    database: Database, lake_folder: LakeFolder, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.2)
+    fill(database)
+    database.execute(f"CREATE PUBLICATION {PUBLICATION} FOR {what} WITH (publish_via_partition_root = true)")
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", ITEMS, EU)
+        database.execute("ALTER TABLE items SET UNLOGGED")
+        wait_until(lambda: pipeline.app.states.get(ITEMS, EU).is_resync_due, "it is seen that rows may be missing")
+        change(database, "items", 1)
+        database.execute("ALTER TABLE items SET LOGGED")
+        pass_by(pipeline, database)
+        pipeline.tell("resume", ITEMS, EU)
+        assert_same(pipeline, database, "items", "items")
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["streaming", "paused"])
+@pytest.mark.parametrize("way", ["published", "attached"])
+def test_a_table_whose_changes_came_as_an_ancestors_is_made_right(
+    database: Database, lake_folder: LakeFolder, way: str, is_paused: bool
+) -> None:
+    """Between two looks: no row of the catalog tells of it afterwards."""
+    fill(database)
+    database.execute("CREATE TABLE root (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
+    attach = "ALTER TABLE root ATTACH PARTITION items FOR VALUES FROM (0) TO (1000)"
+    begin, end = {
+        "published": (
+            f"ALTER PUBLICATION {PUBLICATION} ADD TABLE root",
+            f"ALTER PUBLICATION {PUBLICATION} DROP TABLE root",
+        ),
+        "attached": (attach, "ALTER TABLE root DETACH PARTITION items"),
+    }[way]
+    if way == "published":
+        database.execute(attach)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        if way == "attached":
+            database.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE root")
+        if is_paused:
+            pipeline.tell("pause", ITEMS, EU)
+        database.execute(begin)
+        change(database, "items", 1)
+        database.execute(end)
+        if way == "attached":
+            database.execute(f"ALTER PUBLICATION {PUBLICATION} DROP TABLE root")
+        pass_by(pipeline, database)
+        if is_paused:
+            pipeline.tell("resume", ITEMS, EU)
+        change(database, "items", 2)
+        assert_same(pipeline, database, "items", "items")
 
 
 # Out of the publication for a while

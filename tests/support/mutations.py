@@ -23,6 +23,7 @@ from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import Targets
+from kuvasz.sync.watch.ancestor_rows import AncestorRows
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,10 @@ MUTATIONS = {
     "last transaction": Mutation(
         forget=leaving_out("commit_lsn", "xid", "commit_us"),
         tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_what_the_lake_has",),
+    ),
+    "rows as an ancestor's": Mutation(
+        forget=lambda patch: patch.setattr(AncestorRows, "missed", nothing),
+        tests=(f"{CONTINUITY}test_a_table_whose_changes_came_as_an_ancestors_is_made_right",),
     ),
     "file numbers": Mutation(
         forget=lambda patch: patch.setattr(FileTable, "numbers", lambda _: {}),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kuvasz import errors
 from kuvasz.backoff import Backoff
 from kuvasz.events import Event, EventLog
-from kuvasz.route.assembler import Assembler, Follow, OnTruncate, TypeLookup
+from kuvasz.route.assembler import Assembler, Follow, OnAstray, OnTruncate, TypeLookup
 from kuvasz.source.reading.connection import Connection
 from kuvasz.source.reading.ends import Downstream, Upstream
 from kuvasz.source.reading.facts import ReaderFacts, ReaderState
@@ -51,6 +51,7 @@ class Reader:
         types: Resolves type oids; may block, a Relation message is routed in a thread.
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
         on_truncate: Told of every TRUNCATE, in the same thread.
+        on_astray: Told of relations whose rows come as those of another, in any thread.
         on_described: Called in the same thread when all Relation messages of a gulp were taken.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
@@ -67,6 +68,7 @@ class Reader:
         *,
         follow: Follow | None = None,
         on_truncate: OnTruncate | None = None,
+        on_astray: OnAstray | None = None,
         on_described: Callable[[], None] = lambda: None,
         standing: StoredRecord | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
@@ -82,7 +84,13 @@ class Reader:
         self._budget = downstream.budget
         self._wake = wake = WakeUp()
         self._assembler = assembler = Assembler(
-            upstream.source, downstream.routes, types, options.spill_bytes, follow=follow, on_truncate=on_truncate
+            upstream.source,
+            downstream.routes,
+            types,
+            options.spill_bytes,
+            follow=follow,
+            on_truncate=on_truncate,
+            on_astray=on_astray,
         )
         self._clock = StatusClock(upstream.source, options, facts, progress, assembler, standing, wake)
         self._gulps = Gulps(

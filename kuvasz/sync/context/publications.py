@@ -65,6 +65,8 @@ class Publications:
     ) -> Sequence[SourceTable]:
         """Make both publications fit; returns the tables of which only INSERTs are published.
 
+        Tables that only the map keeps from being replicated are left as they are published.
+
         Args:
             connection: To the source.
             usable: What is to be published.
@@ -212,7 +214,7 @@ class Publications:
     ) -> None:
         """Make a publication fit."""
         refused = {spec.table for spec in self._source_tables.source.tables if spec.key in self.refused}
-        left = [table for table in tables if table.table in refused]
+        left = [*(table for table in tables if table.table in refused), *self._source_tables.misfits.values()]
         tables = [table for table in tables if table.table not in refused]
         planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
         done = publication.carry_out(connection, name, planned)

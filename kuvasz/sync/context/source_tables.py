@@ -35,6 +35,7 @@ class SourceTables:
         #: with the tables that its collapses take in, as last seen
         self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
+        self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
         self._lake = lake
         self._states = states
         self._progress = progress

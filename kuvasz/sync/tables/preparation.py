@@ -128,6 +128,7 @@ class Preparation:
         Raises:
             MapMismatch: An option of the map does not fit, at the first start.
         """
+        self._note_misfit(spec, found.get(spec.table))
         try:
             table = eligibility.checked(self._map.name, spec, found.get(spec.table))
         except TableError as error:
@@ -142,6 +143,13 @@ class Preparation:
             return None
         self.unfit.discard(spec.key)
         return table
+
+    def _note_misfit(self, spec: SourceTableSpec, table: SourceTable | None) -> None:
+        """Note whether only the map keeps a table from being replicated: until that is mended it stays published."""
+        if table is not None and eligibility.why_unmapped(spec, table) is not None:
+            self._source_tables.misfits[spec.key] = table
+        else:
+            self._source_tables.misfits.pop(spec.key, None)
 
     def prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
         """Have the lake ready for a usable table; returns whether it is, else the table is in error.

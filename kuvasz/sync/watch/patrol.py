@@ -94,11 +94,7 @@ class Patrol:
                 return False  # who looks for members sees it go
         try:
             if not is_unfit and not is_streaming:
-                state = self._source_tables.state(spec)
-                if state is not State.ERROR or not self._has_changed(spec, table, round_):
-                    return False
-                self._looks.drop(oid)  # once for each change
-                return True
+                return self._is_due_again(spec, table, oid, round_)
             if table is None or table.relation.oid != oid:
                 spec, seen = self._watch.see(round_.connection, spec, oid, 0)
                 table = seen.table
@@ -119,6 +115,15 @@ class Patrol:
             self._troubles.stop(spec, unforeseen(self._source, spec, error, is_ending=self._lifetime.is_ending))
             return False
         return is_unfit
+
+    def _is_due_again(self, spec: SourceTableSpec, table: SourceTable | None, oid: int, round_: _Round) -> bool:
+        """Say whether a table that does not follow is to be looked at anew, once for each change of it."""
+        if table is not None and not table.is_logged:  # it may be logged again when it is taken up
+            self._troubles.miss_rows(spec)
+        if self._source_tables.state(spec) is not State.ERROR or not self._has_changed(spec, table, round_):
+            return False
+        self._looks.drop(oid)
+        return True
 
     def _has_changed(self, spec: SourceTableSpec, table: SourceTable | None, round_: _Round) -> bool:
         """Whether a table is not what it was when it was looked at last."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -173,6 +174,26 @@ def test_truncates_of_routed_relations_are_told():
     feed(target, begin(10, xid=7), relation(1), relation(9), truncate(1, 9), row(1, "a"))
     feed(target, truncate(1), commit(10))
     assert told == [(1, 10, 7), (1, 10, 7)]
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (3,), (1, 2, 3, 4)])
+def test_a_relation_whose_row_comes_as_another_ones_is_told(cuts):
+    told = []
+    target = Assembler("eu", Routed(), types, 1 << 20, on_astray=lambda *of: told.append((of[0].oid, of[1])))
+    messages = [begin(10), relation(9), relation(1), row(9, "a"), row(1, "b"), relation(2), row(2, "c"), commit(10)]
+    for first, end in itertools.pairwise((0, *cuts, len(messages))):
+        feed(target, *messages[first:end])
+    assert told == [(1, 10)]
+
+
+def test_relations_before_a_truncate_are_not_taken_for_each_others():
+    told = []
+    target = Assembler("eu", Routed(), types, 1 << 20, on_astray=lambda *of: told.append(of))
+    feed(target, begin(10), relation(9), relation(1), relation(2), truncate(9, 1, 2), row(9, "a"), commit(10))
+    feed(target, begin(20), relation(1))
+    target.reset(2)
+    feed(target, begin(30), relation(9), row(9, "b"), commit(30))
+    assert told == []
 
 
 def test_truncate_of_an_open_transaction_waits():

@@ -27,9 +27,10 @@ class World(Scene):
         parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self.parking_from.__setitem__)
         slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, copied=list, applied=list)
         messages: Any = SimpleNamespace(follow=lambda relation, *_: relation, truncated=lambda *_: None)
+        rows: Any = SimpleNamespace(missed=lambda *_: None)
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
-        self.stream = Stream(self.context, parking, slot, record, messages, preparation)
+        self.stream = Stream(self.context, parking, slot, record, messages, rows, preparation)
 
     @property
     def held(self) -> frozenset[str]:
