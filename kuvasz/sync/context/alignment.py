@@ -20,7 +20,9 @@ _STUCK_S = 30.0
 
 
 class Alignment:
-    """What is known of one source's slot. A source that is stuck is waited for once, not for each of its tables.
+    """What is known of one source's slot.
+
+    Whether anybody reads it, and whether it gets on, is waited for once and not for each of its tables.
 
     Args:
         source: From the map.
@@ -29,6 +31,7 @@ class Alignment:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._stuck_at: int | None = None  #: what was confirmed when it was given up
+        self._is_stopped = False  #: nobody was seen reading it for so long that nobody is waited for
 
     def wait(self, connection: Any, point: int, place: str, on_waiting: Callable[[], None]) -> int:  # noqa: ANN401
         """Wait until the slot is confirmed up to an LSN or nobody reads it; return what is confirmed.
@@ -52,10 +55,11 @@ class Alignment:
                 raise SlotLost(message, hint="start kuvasz: it says what to do")
             confirmed, now = state.confirmed_flush_lsn, time.monotonic()
             if state.active_pid is not None:
-                seen_at = now
+                seen_at, self._is_stopped = now, False
             if confirmed > last:
                 last, moved_at = confirmed, now
-            if confirmed >= point or now - seen_at >= _STOPPED_S:
+            self._is_stopped = self._is_stopped or now - seen_at >= _STOPPED_S
+            if confirmed >= point or self._is_stopped:
                 return confirmed
             if confirmed == self._stuck_at or now - moved_at >= _STUCK_S:
                 self._stuck_at = confirmed

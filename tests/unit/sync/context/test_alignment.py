@@ -77,6 +77,22 @@ def test_a_slot_that_nobody_reads_stays_where_it_is(world: World) -> None:
     assert world.now == pytest.approx(100 + alignment._STOPPED_S, abs=0.3)
 
 
+def test_that_nobody_reads_is_found_out_once(world: World) -> None:
+    world.reader = None
+    world.aligned(99)
+    before = world.now
+    assert world.aligned(99) == 50
+    assert world.now == before, "for the next table of the source it is known"
+    world.reader = 4712
+
+    def wait() -> None:
+        world.reader = None
+        world.confirmed = 99 if world.now > before + 2 else 50
+
+    world.wait = wait  # type: ignore[method-assign]
+    assert world.aligned(99) == 99, "one that came back is waited for, as any"
+
+
 def test_a_reader_that_reconnects_is_waited_for(world: World) -> None:
     def wait() -> None:
         world.reader = None if world.now < 102 else 4712
