@@ -7,6 +7,8 @@ PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
 # Processes that share the test files; each has servers and a Spark of its own: about 4 GB.
 WORKERS ?= 2
+# A file's tests stay together, with what they share; files go to whoever is free, in the order of tests/conftest.py.
+SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Whether `make test` ends with the lines that ran; nothing: no.
 COVERAGE ?= 1
 
@@ -31,12 +33,12 @@ run: setup-demo ## the demo, DEMO_SECONDS=60 long (Ctrl-C ends it earlier)
 
 test: setup-dev ## the test suite without the slow tests, with the lines it ran; PYTEST_ARGS= adds options
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" COVERAGE=$(COVERAGE) exec $(PYTHON) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" COVERAGE=$(COVERAGE) exec $(PYTHON) -m pytest -m "not slow" $(SHARED) $(PYTEST_ARGS)
 
 test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points, HISTORIES=2000 of schemas, PARKINGS=500
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) \
-		PARKINGS=$(or $(PARKINGS),500) exec $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) EXAMPLES=$(or $(EXAMPLES),10) \
+		PARKINGS=$(or $(PARKINGS),500) exec $(PYTHON) -m pytest $(SHARED) $(PYTEST_ARGS)
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars
@@ -53,7 +55,7 @@ mutations: setup-dev ## each durable fact of continuity left out in turn: tests 
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
 
 test-unit: setup-dev ## the tests that need neither a server nor Spark
-	@exec $(PYTHON) -m pytest -q -n $(WORKERS) tests/unit $(PYTEST_ARGS)
+	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres" -n $(WORKERS) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars
