@@ -31,6 +31,7 @@ from kuvasz.source.reading.reader import Reader
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
@@ -167,7 +168,7 @@ async def running(reader: Reader) -> AsyncIterator[asyncio.Task[None]]:
             reader.stop()
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - any condition
             await asyncio.sleep(0.01)
@@ -586,13 +587,13 @@ async def test_a_silent_server_is_left(house: House):
     port = proxy.sockets[0].getsockname()[1]
     url = f"postgresql://postgres@127.0.0.1:{port}/{house.database.name}"
     options = ReaderOptions(
-        silence_timeout_s=0.6, status_interval_s=0.1, confirm_interval_s=0.05, first_backoff_s=0.05
+        silence_timeout_s=2.0, status_interval_s=0.1, confirm_interval_s=0.05, first_backoff_s=0.05
     )
     reader = Reader(house.upstream(replication_conninfo(url)), house.downstream(), types, options=options)
     async with running(reader):
         await until(lambda: reader.facts.state is ReaderState.STREAMING)
         began = time.monotonic()
-        await until(lambda: time.monotonic() - began > 1.5)
+        await until(lambda: time.monotonic() - began > 3.0)
         assert reader.epoch == 1  # the replies asked for keep a quiet connection alive
         swallow.set()
         await until(lambda: reader.epoch > 1)
