@@ -23,16 +23,22 @@ def process(database: Database, new_process: Callable[..., Process]) -> Process:
     return new_process(group({"eu": database}, dict.fromkeys(TABLES)))
 
 
+#: Where a copy beside the stream is cut off: before it has a slot, and with all of it read.
+SOME = ("slot_created:kill", "before_commit:kill")
+ALL = ("position_forgotten:kill", "slot_created:kill", "copy_range_done:kill", "before_commit:kill")
+
+
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
-    process: Process, database: Database, capsys: pytest.CaptureFixture[str]
+    process: Process, database: Database, capsys: pytest.CaptureFixture[str], points: tuple[str, ...]
 ) -> None:
     process.start("--until-caught-up")
     assert process.wait() == 0, process.report()
     rows = len(process.rows(TABLE))
     told = tell(process, "resync", "--table", TABLE, capsys=capsys)
     assert told == f"to be copied again: shop.{TABLE} of shop_eu; no kuvasz runs here: noted for its next start\n"
-    for point in ("position_forgotten:kill", "slot_created:kill", "copy_range_done:kill", "before_commit:kill"):
+    for point in points:
         process.start(failpoints=point)
         process.wait_killed()
         assert len(process.rows(TABLE)) == rows, f"the old rows stay at {point}"

@@ -29,11 +29,10 @@ def test_killed_in_the_copy_and_around_the_commit(scene: Scene) -> None:
         scene.killed_at("copy_range_done:kill:3")
         copied = {(event["source"], event["table"]) for event in scene.process.found("copied")}
         assert copied
-        scene.killed_at("after_commit:kill:9")
+        scene.killed_at("before_commit:kill:10")
         again = {(event["source"], event["table"]) for event in scene.process.found("copied")}
         assert again, "the copies went on"
         assert not copied & again, "a finished table is not copied again"
-        scene.killed_at("before_commit:kill:5")
         scene.killed_at("after_durable:kill:9")
     scene.finish()
 

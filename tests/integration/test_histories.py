@@ -1,8 +1,9 @@
 """Many random histories of tables at once, over stops and commits that fail: values are never under a wrong column.
 
 What cannot be proved is copied again, or stops its table with a hint; a table that follows has all that its source
-has. Many tables share one pipeline, so a history costs about two seconds. A hundred are the same each time;
-`HISTORIES` says how many others are tried. As many are in `unit/sync/watch/test_schema_watch.py`, without a server.
+has. Many tables share one pipeline, so a history costs about a second. Fifty are the same each time; as many more,
+and then `HISTORIES` others, are tried with the slow tests. As many are in `unit/sync/watch/test_schema_watch.py`,
+without a server.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def sources(postgres18: Any, postgres16: Any) -> Iterator[dict[str, Database]]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", ["always the same", "and another one"])
+@pytest.mark.parametrize("seed", ["always the same", pytest.param("and another one", marks=pytest.mark.slow)])
 def test_some_histories(sources: dict[str, Database], lake_folder: LakeFolder, seed: str) -> None:
     batch = Batch(lake_folder, sources, seed, BATCH)
     batch.run()

@@ -34,7 +34,7 @@ FROM generate_series({}, {}) i
 """.replace("%%", "%")
 
 
-@pytest.fixture(params=[3, 2])
+@pytest.fixture
 def folder(request: pytest.FixtureRequest, spark_session: object) -> LakeFolder:
     made = LakeFolder(spark_session, format_version=request.param)
     yield made
@@ -68,16 +68,32 @@ def _work(database: Database) -> None:
         session.execute("UPDATE events SET id = id + 10000, day = day - 400 WHERE id % 11 = 0")
 
 
-BY = [
-    pytest.param(["days(at)"], [], id="days"),
-    pytest.param(["kind", "bucket(4, id)"], ["n desc"], id="identity and bucket"),
-    pytest.param(["truncate(1, kind)", "months(day)", "truncate(10, price)"], ["at", "id"], id="truncate and months"),
-    pytest.param(["bucket(3, who)", "years(at)", "truncate(2, note)"], ["kind desc nulls first"], id="large value"),
-    pytest.param([], ["hours(at) desc", "id"], id="sorted alone"),
-]  # fmt: skip
+def _versions(*often: int) -> pytest.MarkDecorator:
+    """Try a test in some format versions, and in the others with the slow tests."""
+    marks = {version: () if version in often else (pytest.mark.slow,) for version in (3, 2)}
+    params = [pytest.param(version, marks=marks[version]) for version in marks]
+    return pytest.mark.parametrize("folder", params, indirect=True)
 
 
-@pytest.mark.parametrize(("partition_by", "sort_by"), BY)
+#: Name -> the format version that it is tried with always, `partition_by`, `sort_by`.
+BY = {
+    "days": (3, ["days(at)"], []),
+    "identity and bucket": (2, ["kind", "bucket(4, id)"], ["n desc"]),
+    "truncate and months": (3, ["truncate(1, kind)", "months(day)", "truncate(10, price)"], ["at", "id"]),
+    "large value": (2, ["bucket(3, who)", "years(at)", "truncate(2, note)"], ["kind desc nulls first"]),
+    "sorted alone": (3, [], ["hours(at) desc", "id"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("folder", "partition_by", "sort_by"),
+    [
+        pytest.param(version, by, sort, id=f"{name}-{version}", marks=() if version == often else pytest.mark.slow)
+        for name, (often, by, sort) in BY.items()
+        for version in (3, 2)
+    ],
+    indirect=["folder"],
+)
 def test_rows_are_where_they_belong(
     database: Database, folder: LakeFolder, partition_by: list[str], sort_by: list[str]
 ) -> None:
@@ -113,6 +129,7 @@ def _forget_index(folder: LakeFolder) -> None:
     shutil.rmtree(folder.folder / "state" / "index")
 
 
+@_versions(2)
 def test_a_filter_on_a_partition_reads_its_files_alone(database: Database, folder: LakeFolder) -> None:
     with database.connect() as session:
         session.execute(EVENTS)
@@ -135,6 +152,7 @@ def test_a_filter_on_a_partition_reads_its_files_alone(database: Database, folde
         assert folder.session.sql(f"SELECT * FROM {name} WHERE kind = 'moved'").count() == rows[0]
 
 
+@_versions(3)
 def test_each_file_holds_one_partition_and_is_sorted(database: Database, folder: LakeFolder) -> None:
     with database.connect() as session:
         session.execute(EVENTS)
@@ -158,6 +176,7 @@ def test_each_file_holds_one_partition_and_is_sorted(database: Database, folder:
             assert file.sort_order_id == order.order_id
 
 
+@_versions(3)
 def test_a_large_transaction_with_unsent_values_over_partitions(database: Database, folder: LakeFolder) -> None:
     with database.connect() as session:
         session.execute(EVENTS)
@@ -178,6 +197,7 @@ def test_a_large_transaction_with_unsent_values_over_partitions(database: Databa
         pipeline.assert_equal("events", source_rows(database.url, "events", sid="eu"))
 
 
+@_versions(2)
 def test_the_map_may_change_the_layout_and_old_files_stay_as_they_are(database: Database, folder: LakeFolder) -> None:
     with database.connect() as session:
         session.execute(EVENTS)
@@ -200,6 +220,7 @@ def test_the_map_may_change_the_layout_and_old_files_stay_as_they_are(database: 
             assert orders == len(entry.get("sort_by", []))
 
 
+@_versions(3)
 @pytest.mark.timeout(900)
 def test_maintenance_merges_within_a_partition(database: Database, folder: LakeFolder) -> None:
     eager = {"interval": "100ms", "min_files": 2, "max_dead_percent": 10, "target_file_size": "64kB",
@@ -241,6 +262,7 @@ def second(postgres16) -> Database:
     drop_database(created)
 
 
+@_versions(2)
 def test_truncate_and_copy_of_one_source_leave_the_others_partitions(
     database: Database, second: Database, folder: LakeFolder
 ) -> None:

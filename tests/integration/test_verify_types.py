@@ -13,7 +13,7 @@ from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.verify_bench import Bench, under_load
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
 
 ROWS = "SELECT i, i % 5, CASE WHEN i % 7 = 0 THEN '' ELSE 'item ' || i END FROM generate_series({}, {}) i"
 KEYED = "(id bigint PRIMARY KEY, n int, name text)"

@@ -6,11 +6,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kuvasz.config.model import Config
+from kuvasz.sync.context import alignment
 from kuvasz.verbs import verify
 from kuvasz.verify.report import Report
 from tests.support.lake import LakeFolder
 from tests.support.postgres import Database
+
+
+@pytest.fixture
+def soon_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a slot that nobody reads taken for that of a stopped kuvasz soon."""
+    monkeypatch.setattr(alignment, "_STOPPED_S", 0.5)
 
 
 class Bench:

@@ -17,6 +17,7 @@ from kuvasz.errors import DecodeError, InternalError
 from kuvasz.model import LakeType, ValueType
 from kuvasz.typemap import arrow_type
 from tests.support import wires
+from tests.support.examples import examples
 
 #: All lists are taken apart before the first element is read, all grammar is checked before the first conversion:
 #: of several wrong values it need not be the first that is refused.
@@ -78,7 +79,7 @@ def check(name: str, values: list[bytes | None], policy: str) -> None:
 def test_kernels_equal_their_plain_twin(name: str) -> None:
     _, strategy = wires.TYPES[name]
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
     @given(values=st.lists(st.none() | strategy, max_size=6), policy=policies)
     def run(values: list[bytes | None], policy: str) -> None:
         check(name, values, policy)
@@ -92,7 +93,7 @@ def test_kernels_never_look_outside_a_value(name: str) -> None:
     """As Python, every index is checked; a value at the very end of the bytes has nothing behind it."""
     value_type, strategy = wires.TYPES[name]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
     @given(text=strategy)
     def run(text: bytes) -> None:
         cells = wires.one_column([text])

@@ -12,6 +12,7 @@ from kuvasz.decode import copytext
 from kuvasz.decode.copytext import split_copy
 from kuvasz.errors import DecodeError
 from tests.support import wires
+from tests.support.examples import examples
 from tests.support.wires import copy_line
 
 #: Long enough to be passed in words, with something special anywhere.
@@ -38,7 +39,7 @@ def tables(draw: st.DrawFn) -> list[list[bytes | None]]:
     return draw(st.lists(st.lists(values, min_size=columns, max_size=columns), min_size=1, max_size=8))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(rows=tables())
 def test_what_was_copied_is_what_is_found(rows) -> None:
     data = b"".join(map(copy_line, rows))
@@ -79,7 +80,7 @@ def unescaped(field: bytes) -> bytes:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @example(data=b"\\", columns=1)
 @example(data=b"\\\n", columns=1)
 @example(data=b"a\\\nb\n", columns=1)

@@ -14,6 +14,7 @@ from kuvasz.decode.tuples import DELETE, INSERT, KEY, NULL, OLD, UNCHANGED, UPDA
 from kuvasz.errors import DecodeError
 from kuvasz.model import Operations
 from tests.support import wires
+from tests.support.examples import examples
 from tests.support.wires import joined, message
 
 values = st.none() | st.binary(max_size=12)
@@ -46,7 +47,7 @@ def row_of(table: cells.Cells, row: int) -> list[bytes | int | None]:
     return [cell(table, column, row) for column in range(table.column_count)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(batch=batches)
 def test_what_was_sent_is_what_is_found(batch) -> None:
     columns, rows = batch
@@ -62,7 +63,7 @@ def test_what_was_sent_is_what_is_found(batch) -> None:
             assert row_of(changes.old, int(changes.old_row[number])) == old
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(batch=batches, data=st.data())
 def test_broken_messages_raise_decode_errors_and_are_never_read_past(batch, data) -> None:
     columns, rows = batch
@@ -82,7 +83,7 @@ def test_broken_messages_raise_decode_errors_and_are_never_read_past(batch, data
         assert outcome(bytes(broken), lengths, columns) == compiled
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(raw=st.binary(max_size=60), parts=st.lists(st.integers(0, 30), max_size=4), columns=st.integers(0, 3))
 def test_arbitrary_bytes_raise_only_decode_errors(raw: bytes, parts: list[int], columns: int) -> None:
     lengths = np.array([*parts, max(len(raw) - sum(parts), 0)], np.uint32)
@@ -158,7 +159,7 @@ def test_tags_are_those_of_the_protocol() -> None:
     assert (NULL, UNCHANGED) == (-1, -2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(batch=batches, data=st.data())
 def test_unchanged_cells_take_the_value_of_the_version_before(batch, data) -> None:
     columns, rows = batch

@@ -11,6 +11,7 @@ from kuvasz.evolve import known
 from kuvasz.evolve.column_numbers import Answer, Time, number
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Relation, Seen
+from tests.support.examples import examples
 from tests.support.source_table import BIGINT, INT, TEXT, VARCHAR, SourceTable
 
 
@@ -289,7 +290,7 @@ def _step(table: SourceTable, step: tuple[str, int, str]) -> None:
         table.rewrite()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_steps, st.booleans())
 def test_a_message_of_any_time_is_numbered_right_or_not_at_all(
     steps: list[tuple[str, int, str]], has_list: bool

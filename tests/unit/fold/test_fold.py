@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kuvasz.errors import InternalError
 from kuvasz.fold.fold import duplicates, fold, newest
 from kuvasz.fold.keys import Keys
+from tests.support.examples import examples
 
 
 def keys_of(numbers):
@@ -72,7 +73,7 @@ operation = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)  # the first example compiles
+@settings(max_examples=examples(150), deadline=None)  # the first example compiles
 @given(st.lists(operation, max_size=30))
 def test_fold_agrees_with_a_dict(operations):
     result, numbers = folded(operations)

@@ -16,6 +16,7 @@ from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.index.bulk import of_one_file
 from kuvasz.index.positions import ABSENT, PositionIndex
+from tests.support.examples import examples
 from tests.support.keys import ALL, keys_of, places
 
 FILES = range(6)
@@ -180,7 +181,7 @@ class AgainstDict(RuleBasedStateMachine):
 
 
 TestAgainstDict = AgainstDict.TestCase
-TestAgainstDict.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestAgainstDict.settings = settings(max_examples=examples(30), stateful_step_count=30, deadline=None)
 
 
 def numbered(count, start=0):

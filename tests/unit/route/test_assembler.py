@@ -12,6 +12,7 @@ from kuvasz import errors
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.route.assembler import Assembler
 from tests.support import pgoutput
+from tests.support.examples import examples
 from tests.support.pgoutput import begin, commit, keepalive, relation, row, truncate
 
 
@@ -322,7 +323,7 @@ def order_at_truncations(deliveries: list[tuple[int, Delivery]]) -> list[tuple]:
     return told
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(100))
 @given(streams, st.lists(st.integers(1, 12), min_size=1, max_size=20), st.sampled_from([1, 60, 10_000]))
 def test_cuts_do_not_show(messages: list[bytes], cuts: list[int], spill_bytes: int):
     whole, parts = assembler(), assembler(spill_bytes)
@@ -356,7 +357,7 @@ def test_cuts_do_not_show(messages: list[bytes], cuts: list[int], spill_bytes: i
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(120))
 @given(streams, st.data())
 def test_damaged_streams_raise_only_decode_errors(messages: list[bytes], data: st.DataObject):
     stream, lengths = pgoutput.gulp(messages)

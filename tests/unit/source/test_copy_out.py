@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.source import copy_out
+from tests.support.examples import examples
 
 rows = st.lists(st.binary(max_size=40), max_size=20)
 
@@ -15,7 +16,7 @@ def framed(payloads):
     return b"".join(b"d" + struct.pack("!i", len(payload) + 4) + payload for payload in payloads)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=rows, cuts=st.lists(st.integers(1, 30), min_size=1, max_size=20))
 def test_any_cut_of_the_stream_gives_the_same_rows(rows, cuts):
     stream = framed(rows) + b"c\0\0\0\4"

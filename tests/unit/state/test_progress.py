@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kuvasz.state.progress import Progress
+from tests.support.examples import examples
 
 
 def test_idle_source_follows_the_keepalives():
@@ -211,7 +212,7 @@ class Invariant1(RuleBasedStateMachine):
 
 
 TestInvariant1 = Invariant1.TestCase
-TestInvariant1.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestInvariant1.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_members_of_a_target_hold_one_by_one() -> None:

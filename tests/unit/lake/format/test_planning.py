@@ -18,6 +18,7 @@ from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, 
 from kuvasz.model import LakeType, TableType
 from kuvasz.ports import Target
 from kuvasz.typemap import BUILTIN
+from tests.support.examples import examples
 from tests.support.source_table import BIGINT, INT, NUMERIC, REAL, TEXT, SourceTable, numeric
 
 TARGET = Target(name="shop.items")
@@ -497,7 +498,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_steps)
 def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: list[tuple[str, int, str]]) -> None:
     table = SourceTable()
@@ -530,7 +531,7 @@ def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: 
             assert not lake.follow(table).steps
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(
     st.tuples(st.sampled_from(["eu", "us"]), st.sampled_from(["add", "drop", "rename", "swap", "retype", "look"]),
               st.integers(0, 5), _names), max_size=20,
