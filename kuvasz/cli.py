@@ -26,6 +26,7 @@ from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, MapMismatch, StateTaken, first_of
+from kuvasz.shown import escapes
 from kuvasz.state.store import state_of
 
 app = typer.Typer(
@@ -273,7 +274,7 @@ def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, a
     done = next(known.done for known in VERBS if known.name == verb)
     tables = ", ".join(f"{one['target']} of {one['source']}" for one in answer["tables"])
     where = "no kuvasz runs here: noted for its next start" if answer.get("is_noted") else "see `kuvasz status`"
-    print(f"{done}: {tables}; {where}")
+    print(escapes.one_line(f"{done}: {tables}; {where}"))
 
 
 @app.command("maintain")
@@ -353,7 +354,7 @@ def _loaded(context: typer.Context, config: Path | None = None, settings: Sequen
 
 def _print_json(value: object, redact: Redactor | None = None) -> None:
     clean = value if redact is None else _clean(value, redact)
-    print(json.dumps(clean, indent=2, ensure_ascii=False, default=str))
+    print(escapes.json(json.dumps(clean, indent=2, ensure_ascii=False, default=str)))
 
 
 def _clean(value: object, redact: Redactor) -> object:

@@ -16,6 +16,7 @@ from rich.text import Text
 from kuvasz import lsn
 from kuvasz.app import App
 from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.shown import terminal
 from kuvasz.state.tables import State, TableState
 from kuvasz.view import View
 
@@ -86,8 +87,9 @@ def _copies(tables: list[TableState], rates: Rates) -> Table:
     for table in tables:
         rate = rates.of(f"{table.source}/{table.target}", table.copied_rows)
         total = max(table.copy_total, 1)
-        grid.add_row(
-            Text(f"copy {table.database} {table.table}", style="cyan"),
+        terminal.add_row(
+            grid,
+            terminal.cell(f"copy {table.database} {table.table}", style="cyan"),
             ProgressBar(total=total, completed=table.copy_done, width=24),
             f"{100 * table.copy_done // total:3d} %",
             f"{table.copied_rows:,} rows",
@@ -109,8 +111,9 @@ def _sources(view: View, rates: Rates) -> Table:
             if not newest
             else f"newest change {max(0.0, time.time() - (POSTGRES_EPOCH_US + newest) / 1e6):.1f} s old"
         )
-        grid.add_row(
-            Text(source.name, style="bold"),
+        terminal.add_row(
+            grid,
+            terminal.cell(source.name, style="bold"),
             state,
             " ".join(f"{table.table.removeprefix('public.')}:{table.state.value}" for table in tables)
             if len(tables) <= 4

@@ -32,7 +32,8 @@
     └── InternalError            1   never   process   a broken promise of our own code
 
 Messages are lower case, begin with the place (`place_of`), carry the value, and end with a ``hint:`` line that names
-the next action. They never carry a password: see `kuvasz.config.secrets`.
+the next action. They never carry a password (see `kuvasz.config.secrets`), nor what steers a terminal, whatever a
+source calls its tables (see `kuvasz.shown.escapes`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ import shlex
 from typing import ClassVar
 
 from typing_extensions import override
+
+from kuvasz.shown import escapes
 
 
 class Retry(enum.Enum):
@@ -75,11 +78,12 @@ class KuvaszError(Exception):
     exit_code: ClassVar[int] = 1
     retry: ClassVar[Retry] = Retry.NEVER
     scope: ClassVar[Scope] = Scope.PROCESS
+    has_lines: ClassVar[bool] = False  #: the message may be a list, with a line for each fault
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
+        self.message = escapes.lines(message) if self.has_lines else escapes.one_line(message)
+        self.hint = None if hint is None else escapes.one_line(hint)
 
     @override
     def __str__(self) -> str:
@@ -99,6 +103,7 @@ class ConfigError(KuvaszError):
     """The configuration is wrong."""
 
     exit_code = 2
+    has_lines = True
 
 
 class MapMismatch(ConfigError):
@@ -111,6 +116,8 @@ class MapMismatch(ConfigError):
         table: The source table.
         option: Of the table, `filter` or `set.name`.
     """
+
+    has_lines = False
 
     def __init__(
         self, message: str, *, hint: str | None = None, database: str = "", table: str = "", option: str = ""
@@ -281,11 +288,7 @@ def place_of(source: str = "", table: object = "", column: str = "") -> str:
     What is empty is left out. A name takes one line whatever is in it.
     """
     parts = ("source", source), ("table", table), ("column", column)
-    return ", ".join(f"{kind} {_on_one_line(str(name))}" for kind, name in parts if name)
-
-
-def _on_one_line(name: str) -> str:
-    return name if name.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+    return ", ".join(f"{kind} {escapes.one_line(str(name))}" for kind, name in parts if name)
 
 
 def resync_of(table: object) -> str:
@@ -304,7 +307,14 @@ def resume_of(table: object) -> str:
 
 
 def _command(verb: str, table: object) -> str:
-    return f"kuvasz {verb} --table {shlex.quote(str(table))}"
+    return f"kuvasz {verb} --table {_quoted(str(table))}"
+
+
+def _quoted(name: str) -> str:
+    """Return a name as one word of a shell, on one line: ``$'…'`` where it has characters that do not print."""
+    if name.isprintable():
+        return shlex.quote(name)
+    return "$'{}'".format(escapes.one_line(name.replace("\\", "\\\\").replace("'", "\\'")))
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> KuvaszError | None:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from kuvasz.config.secrets import SecretFilter
 from kuvasz.events import Event
+from kuvasz.shown import escapes
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -75,17 +76,15 @@ class JsonFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """Time, level, message, facts."""
+    """Time, level, message, facts; below them what is wrong. Nothing of a fact begins a line or steers a terminal."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
         facts = _facts(record)
         facts.pop("event", None)
         error = facts.pop("error", None) or facts.pop("reason", None)
-        text = " ".join(f"{name}={value}" for name, value in facts.items())
-        line = f"{_when(record):%H:%M:%S} {record.levelname.lower():7} {record.getMessage()} {text}".rstrip()
-        if error is not None:
-            line += "\n" + "\n".join(f"    {part}" for part in str(error).splitlines())
-        if traceback := _traceback(record):
-            line += "\n" + traceback
-        return line
+        text = " ".join([record.getMessage(), *(f"{name}={value}" for name, value in facts.items())])
+        line = f"{_when(record):%H:%M:%S} {record.levelname.lower():7} {escapes.one_line(text)}".rstrip()
+        below = [str(error)] if error is not None else []
+        below += [traceback] if (traceback := _traceback(record)) else []
+        return "\n    ".join([line, *(part for told in below for part in escapes.lines(told).split("\n"))])

@@ -107,7 +107,7 @@ def _run(settings: Settings, console: rich.console.Console, interruption: Interr
             console.print(f"  {name}={url}", highlight=False)
         loads = stack.enter_context(_load(settings, running))
         command = [sys.executable, "-m", "kuvasz", "--config", str(settings.config)]
-        console.print(f"[bold]$ kuvasz --config {settings.config}[/bold]", highlight=False)
+        console.print(f"$ kuvasz --config {settings.config}", style="bold", markup=False, highlight=False)
         process = stack.enter_context(_kuvasz(command))
         _await_streams(running, process, interruption)
         end_at = time.monotonic() + settings.seconds

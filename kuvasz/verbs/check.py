@@ -73,14 +73,15 @@ def render(found: Sequence[Finding]) -> str:
         )
         for finding in found
     ]
-    lines = [text.table(("source", "table", "check", "", "found", "needed"), rows)]
+    lines = text.table(("source", "table", "check", "", "found", "needed"), rows).split("\n")
     wrong = [finding for finding in found if not finding.ok]
     if wrong:
         lines += ["", "to mend:"]
-        lines += [f"  {_place(finding)}: {finding.check}: {finding.value}\n    {finding.fix}" for finding in wrong]
+        for finding in wrong:
+            lines += [f"  {_place(finding)}: {finding.check}: {finding.value}", f"    {finding.fix}"]
     blocking = sum(finding.is_blocking for finding in found)
     lines += ["", f"{len(found)} checks, {blocking} failed, {len(wrong) - blocking} to be considered"]
-    return "\n".join(lines)
+    return text.lines(lines)
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:

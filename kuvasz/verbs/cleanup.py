@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.source import conninfo, inserts, publication, slots
+from kuvasz.verbs import text
 from kuvasz.verbs.check import THREADS
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def render(steps: Sequence[Step], remaining: Sequence[str]) -> str:
         lines.append(f"{step.source}: {step.what} {step.name}: {step.outcome}")
         if step.error is not None:
             lines += [f"  {step.error}", *([f"  hint: {step.hint}"] if step.hint else [])]
-    return "\n".join([*lines, "left as they are:", *(f"  {one}" for one in remaining)])
+    return text.lines([*lines, "left as they are:", *(f"  {one}" for one in remaining)])
 
 
 def as_json(steps: Sequence[Step], remaining: Sequence[str]) -> dict[str, Any]:

@@ -281,7 +281,7 @@ def render(found: Sequence[SourcePlan]) -> str:
     lines.append(
         f"{due} of {len(found)} sources with changes due; {len(copies)} tables to copy, {total} at the sources"
     )
-    return "\n".join(lines)
+    return text.lines(lines)
 
 
 def _render_source(plan: SourcePlan) -> list[str]:
@@ -328,7 +328,7 @@ def _render_targets(found: Sequence[SourcePlan]) -> list[str]:
             told.add((table.target, table.columns))
             rows = [(c.name, c.postgresql, c.iceberg, "key" if c.is_key else "", c.note) for c in table.columns]
             headers = (f"{table.target}", "postgresql", "iceberg", "", "note")
-            lines += [text.table(headers, rows), ""]
+            lines += [*text.table(headers, rows).split("\n"), ""]
     return lines
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.shown import escapes, terminal
 from kuvasz.state.store import state_of
 from kuvasz.verbs import text
 
@@ -122,6 +123,7 @@ def _refusal(error: urllib.error.HTTPError) -> Refused:
 
 def render(answer: dict[str, Any]) -> Group:
     """Return the status for a terminal."""
+    answer = _shown(answer)
     parts: list[Text | Table] = [
         Text(
             f"kuvasz {answer['version']}, {answer['phase']} since {answer['started_at'][:19]}Z,"
@@ -147,6 +149,15 @@ def render(answer: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
+def _shown(value: Any, name: str = "") -> Any:  # noqa: ANN401 (JSON)
+    """Return an answer as a terminal may show it: each text on one line, but for the hint below an error."""
+    if isinstance(value, str):
+        return escapes.lines(value) if name == "error" else escapes.one_line(value)
+    if isinstance(value, dict):
+        return {key: _shown(entry, key) for key, entry in value.items()}
+    return [_shown(entry) for entry in value] if isinstance(value, list) else value
+
+
 def _times(tables: list[dict[str, Any]]) -> Text:
     line = Text("\nfiles", style="bold")
     for what, field, chosen in (("last written anew", "last_at", max), ("next look", "next_at", min)):
@@ -158,7 +169,8 @@ def _times(tables: list[dict[str, Any]]) -> Text:
 def _files(tables: list[dict[str, Any]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for table in tables:
-        grid.add_row(
+        terminal.add_row(
+            grid,
             f"  {table['target']}",
             f"{table['files']:,} files of {text.size(table['average_bytes'])}",
             f"{table['dead_share']:.0%} dead rows",
@@ -199,7 +211,8 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
     for table in tables:
         copied = table["copy_progress"]
         is_copying = table["state"] == "copying" and copied is not None
-        grid.add_row(
+        terminal.add_row(
+            grid,
             f"  {table['table']}",
             table["target"],
             Text(table["state"], style=_STYLES.get(table["state"], "")),

@@ -13,10 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError, SourceError
+from kuvasz.shown import escapes
 from kuvasz.source import conninfo
 from kuvasz.sync.rules import members
 from kuvasz.sync.rules.targets import target_of
-from kuvasz.verbs import remote
+from kuvasz.verbs import remote, text
 from kuvasz.verify.read_only import ReadOnlyLake
 from kuvasz.verify.report import SHOWN, Report
 from kuvasz.verify.verification import Verification
@@ -156,13 +157,16 @@ def progress() -> Iterator[OnProgress]:
     if not console.is_terminal:
         yield lambda *_: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-               TimeElapsedColumn())  # fmt: skip
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(),
+        TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting spark", total=None)
 
         def draw(source: str, target: str, phase: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{target} of {source}: {phase}", completed=done, total=total or None)
+            told = escapes.one_line(f"{target} of {source}: {phase}")
+            bar.update(task, description=told, completed=done, total=total or None)
 
         yield draw
 
@@ -176,7 +180,7 @@ def render(found: Sequence[Report]) -> str:
     failed = sum(bool(report.error) for report in found)
     compared = sum(not report.error and not report.skipped for report in found)
     lines.append(f"{compared} tables compared, {differing} differ, {failed} could not be compared")
-    return "\n".join(lines)
+    return text.lines(lines)
 
 
 def _lines(report: Report) -> list[str]:

@@ -31,7 +31,7 @@ def translated(place: str) -> Iterator[None]:
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
         raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error
     except PySparkException as error:  # PySpark converts IllegalArgumentException and the like
-        message = f"{place}: {error}"
+        message = f"{place}: {' '.join(str(error).split())}"
         raise SchemaError(message, hint="report it with the table's definition") from error
     except (Py4JError, ConnectionError) as error:
         raise LakeError(f"{place}: spark's jvm does not answer: {error}", hint="see its log; start again") from error
