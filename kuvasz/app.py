@@ -104,6 +104,7 @@ class App:
             states=self.states,
             spill_bytes=min(pipeline.transaction_spill_bytes, share_bytes),
             gulp_bytes=min(ReaderOptions().gulp_bytes, share_bytes),
+            max_row_bytes=pipeline.max_row_bytes,
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
             state=state,
             settle=self._workers.settle,

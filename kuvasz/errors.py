@@ -10,6 +10,7 @@
     │       └── SourceReplaced   5   human   source    another cluster, an older backup or a late standby answers
     ├── TableError               1   human   table     one table cannot go on; the others do
     │   ├── DecodeError          1   human   table     a value that its column's type cannot hold
+    │   ├── RowTooLarge          1   human   table     a row is larger than `pipeline.max_row_bytes`
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
     │   │   ├── OptionRefused    2 human   table     an option of the map does not fit its table's columns
     │   │   │   └── ExpressionRefused  2 human table   an expression of the map does not
@@ -169,6 +170,10 @@ class TableError(KuvaszError):
 
 class DecodeError(TableError):
     """A value cannot be held by its column's type, or bytes are not what the protocol says."""
+
+
+class RowTooLarge(TableError):
+    """A row of the stream is larger than the map lets one be; tried again, it is as large."""
 
 
 class SchemaError(TableError):

@@ -192,6 +192,10 @@ class PipelineConfig(Section):
     chunk_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 8 * _MB
     """A Spark task takes about this much raw data."""
 
+    max_row_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "4GB")] = 256 * _MB
+    """A larger row of the stream (an UPDATE may send it twice, old and new) puts its table of its source into error
+    before it is decoded, which takes about ten times its size."""
+
     copy_rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
     """Copies read no more from a server (host and port), all its databases and tables together, to spare it; no limit
     by default. A server then has one copying session for each 100,000 of it, up to `copy_parallelism`."""

@@ -14,6 +14,7 @@ deliveries of a stream, one after another, hold the same rows and transactions h
 from __future__ import annotations
 
 import bisect
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,6 +37,7 @@ from kuvasz.model import (
 )
 from kuvasz.route import scan
 from kuvasz.route.lane import Begun, Gulp, Lane, PendingTruncation
+from kuvasz.route.row_limit import RowLimit
 
 if TYPE_CHECKING:
     from kuvasz.ports import Routes
@@ -67,6 +69,7 @@ class Assembler:
         on_truncate: Told of every TRUNCATE of a relation with a route, with its commit LSN and xid.
         on_astray: Told of every relation with a route whose row came as that of another, with its commit LSN: an
             ancestor is published, and has its changes (manual, "CREATE PUBLICATION", publish_via_partition_root).
+        row_limit: Looks at what goes out; None: a row may have any size.
     """
 
     def __init__(
@@ -79,10 +82,12 @@ class Assembler:
         follow: Follow | None = None,
         on_truncate: OnTruncate | None = None,
         on_astray: OnAstray | None = None,
+        row_limit: RowLimit | None = None,
     ) -> None:
         self._follow = follow or _as_it_is
         self._on_truncate = on_truncate or _untold
         self._on_astray = on_astray or _unseen
+        self._row_limit = row_limit or _NO_LIMIT
         self._source = source
         self._routes = routes
         self._types = types
@@ -394,6 +399,7 @@ class Assembler:
         size = len(changes) * _CHANGE_BYTES
         for change in changes:
             if isinstance(change, Segment):
+                self._row_limit.check(change)
                 self.rows += len(change.lengths)
                 size += len(change.data) + change.lengths.nbytes
                 size += len(change.transactions.xid) * _TRANSACTION_BYTES
@@ -442,6 +448,9 @@ def _untold(_relation: Relation, _commit_lsn: int, _xid: int) -> None:
 
 def _unseen(_relation: Relation, _commit_lsn: int) -> None:
     pass
+
+
+_NO_LIMIT = RowLimit(sys.maxsize, _untold)
 
 
 def _carried(pending: PendingTruncation) -> PendingTruncation:

@@ -24,6 +24,7 @@ from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.tables.replays import Replays
 from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
+from kuvasz.sync.watch.large_rows import LargeRows
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
@@ -59,6 +60,7 @@ class Parts:
         looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
         watch = SchemaWatch(context, looks, approvals)
         messages = PartitionMessages(context.source_tables, notes, watch)
+        row_limit = LargeRows(context, looks).limit
         logs = SourceLogs(context, record)
         resets = PositionReset(context, drop_parked=logs.drop)
         parking = Parking(context, logs, resets)
@@ -69,8 +71,10 @@ class Parts:
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
         ancestor_rows = AncestorRows(context.source_tables, looks, context.troubles)
-        stream = Stream(context, logs, slot, record, messages, ancestor_rows, preparation)
-        replays = Replays(context, logs, parking, number=watch.follow, activate=stream.activate)
+        stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation)
+        replays = Replays(
+            context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate
+        )  # fmt: skip
         return cls(
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
             copies=copies, stream=stream, parking=parking, replays=replays,

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Sequence
 
 from kuvasz.config.sources import SourceTableSpec
+from kuvasz.route.row_limit import RowLimit
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.reading.ends import Downstream, Upstream
@@ -36,6 +37,7 @@ class Stream:
         record: What was confirmed.
         messages: Told of tables that are described, and of TRUNCATEs.
         ancestor_rows: Told of tables whose rows come as those of others.
+        row_limit: Of what the stream brings.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
     """
 
@@ -47,6 +49,7 @@ class Stream:
         record: StoredRecord,
         messages: PartitionMessages,
         ancestor_rows: AncestorRows,
+        row_limit: RowLimit,
         preparation: Preparation,
     ) -> None:
         self._context = context
@@ -59,6 +62,7 @@ class Stream:
         self._record = record
         self._messages = messages
         self._ancestor_rows = ancestor_rows
+        self._row_limit = row_limit
         self._preparation = preparation
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
@@ -140,6 +144,7 @@ class Stream:
             follow=self._messages.follow,
             on_truncate=self._messages.truncated,
             on_astray=self._ancestor_rows.missed,
+            row_limit=self._row_limit,
             on_described=types.close,
             standing=self._record,
             applied_lsn=self._slot.applied_lsn,

@@ -62,8 +62,8 @@ class Scene:
         self.settled: list[str] = []
         self.shared = Shared(
             lake=self.lake, routes=Targets([self.source], 1), inboxes=(), progress=self.progress, budget=Budget(1),
-            states=self.states, spill_bytes=1, gulp_bytes=1, copies=asyncio.Semaphore(1), state=MemoryState(),
-            settle=self._settle, on_copy=lambda *_: None,
+            states=self.states, spill_bytes=1, gulp_bytes=1, max_row_bytes=1000, copies=asyncio.Semaphore(1),
+            state=MemoryState(), settle=self._settle, on_copy=lambda *_: None,
             lot=ParkingLogs(LogFolder(folder), 0, self.progress.hold, self.progress.release),
             when_parked_full=when_parked_full,
         )  # fmt: skip

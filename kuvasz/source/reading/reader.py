@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from kuvasz.model import Applied, SourcePosition
+    from kuvasz.route.row_limit import RowLimit
     from kuvasz.state.ports import StoredRecord
 
 _log = EventLog(__name__)
@@ -52,6 +53,7 @@ class Reader:
         follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
         on_truncate: Told of every TRUNCATE, in the same thread.
         on_astray: Told of relations whose rows come as those of another, in any thread.
+        row_limit: Looks at the rows that go out, in whatever thread routes them.
         on_described: Called in the same thread when all Relation messages of a gulp were taken.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
@@ -69,6 +71,7 @@ class Reader:
         follow: Follow | None = None,
         on_truncate: OnTruncate | None = None,
         on_astray: OnAstray | None = None,
+        row_limit: RowLimit | None = None,
         on_described: Callable[[], None] = lambda: None,
         standing: StoredRecord | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
@@ -91,6 +94,7 @@ class Reader:
             follow=follow,
             on_truncate=on_truncate,
             on_astray=on_astray,
+            row_limit=row_limit,
         )
         self._clock = StatusClock(upstream.source, options, facts, progress, assembler, standing, wake)
         self._gulps = Gulps(

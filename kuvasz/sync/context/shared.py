@@ -36,6 +36,7 @@ class Shared:
     states: TableStates
     spill_bytes: int  #: of one open transaction, before it is handed on in parts
     gulp_bytes: int  #: of one source's stream, before they are routed
+    max_row_bytes: int  #: of one row message of the stream
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     threads: SourceThreads = dataclasses.field(default_factory=SourceThreads)
     state: StateStore

@@ -9,6 +9,7 @@ from kuvasz.errors import (
     KuvaszError,
     LostTrack,
     RowsUnlogged,
+    RowTooLarge,
     SchemaHeld,
     TableError,
     TableStuck,
@@ -71,7 +72,7 @@ class Troubles:
             if isinstance(error, RowsUnlogged):
                 self.miss_rows(spec)
             self.fail(spec, error)
-        if not isinstance(error, (SchemaHeld, ColumnsUnclear, LostTrack)):
+        if not isinstance(error, (SchemaHeld, ColumnsUnclear, LostTrack, RowTooLarge)):
             self._requests.send(spec.key)
 
     def interrupt(self, spec: SourceTableSpec) -> None:

@@ -19,6 +19,7 @@ from kuvasz.parking.ports import LogDamaged
 from kuvasz.route.assembler import Follow
 from kuvasz.route.hashing import worker_of
 from kuvasz.route.parts import Change
+from kuvasz.route.row_limit import RowLimit
 from kuvasz.source.reading.reader import Reader
 from kuvasz.sync.context.current_reader import reached
 from kuvasz.sync.context.lifetime import finished
@@ -61,6 +62,7 @@ class Replays:
         logs: Its logs.
         parking: Moves tables, too: never both at once.
         number: Numbers the columns of what was parked, as of what comes live; in threads.
+        row_limit: Looks at what was parked, as at what comes live; in threads.
         activate: Lets a table follow from a connection on; returns whether it does.
     """
 
@@ -71,6 +73,7 @@ class Replays:
         parking: Parking,
         *,
         number: Follow,
+        row_limit: RowLimit,
         activate: Callable[[SourceTableSpec, int], bool],
     ) -> None:
         self._name = context.source.name
@@ -79,6 +82,7 @@ class Replays:
         self._logs = logs
         self._moving = parking.moving
         self._number = number
+        self._row_limit = row_limit
         self._activate = activate
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()
 
@@ -224,6 +228,8 @@ class Replays:
         )  # fmt: skip
 
     def _numbered(self, feed: _Replaying, change: Change) -> Change:
+        if isinstance(change, Segment):
+            self._row_limit.check(change)
         relation = feed.relations.get(change.relation)
         if relation is None:
             if isinstance(change, Segment):

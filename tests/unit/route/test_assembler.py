@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kuvasz import errors
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.route.assembler import Assembler
+from kuvasz.route.row_limit import RowLimit
 from tests.support import pgoutput
 from tests.support.examples import examples
 from tests.support.pgoutput import begin, commit, keepalive, relation, row, truncate
@@ -117,6 +118,18 @@ def test_whole_transactions_and_an_open_part_share_a_delivery():
     out = feed(target, begin(10), relation(1), row(1, "a"), commit(10), begin(20), row(1, "b" * 40))
     assert [row[1:3] for change in out[0].changes for row in pgoutput.rows_of(change)] == [(10, 18), (20, 21)]
     assert (out[0].is_open, out[0].through) == (True, 18)
+
+
+def test_what_goes_out_is_looked_at_before_it_does():
+    told: list[tuple[int, int, int]] = []
+    limit = RowLimit(50, lambda relation, *facts: told.append((relation.oid, *facts)))
+    target = Assembler("eu", Routed(), types, 30, row_limit=limit)
+    feed(target, begin(10), relation(1), relation(9), row(1, "a"), row(9, "x" * 60), commit(10))
+    assert told == [], "nobody wants that relation"
+    feed(target, begin(20), row(1, "a" * 60), row(1, "b"))
+    assert [(oid, lsn) for oid, lsn, _ in told] == [(1, 20)], "its transaction has not ended"
+    feed(target, row(1, "c" * 70), commit(20), begin(30), row(1, "d" * 80), commit(30))
+    assert [(oid, lsn) for oid, lsn, _ in told[1:]] == [(1, 20), (1, 30)]
 
 
 def test_relations_without_a_route_are_dropped_and_counted():

@@ -11,6 +11,7 @@ import pytest
 
 from kuvasz.errors import TableError
 from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.route.row_limit import RowLimit
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.stream import Stream
 from tests.support.scene import Scene
@@ -30,7 +31,8 @@ class World(Scene):
         rows: Any = SimpleNamespace(missed=lambda *_: None)
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
-        self.stream = Stream(self.context, parking, slot, record, messages, rows, preparation)
+        limit = RowLimit(1000, lambda *_: None)
+        self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation)
 
     @property
     def held(self) -> frozenset[str]:

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.errors import ColumnsUnclear, CopyNeeded, KuvaszError, RowsUnlogged, SchemaError, SchemaHeld, TableError
+from kuvasz.errors import (
+    ColumnsUnclear,
+    CopyNeeded,
+    KuvaszError,
+    RowsUnlogged,
+    RowTooLarge,
+    SchemaError,
+    SchemaHeld,
+    TableError,
+)
 from kuvasz.state.tables import State
 from tests.support.scene import Scene
 
@@ -59,6 +68,7 @@ def test_what_is_refused_is_looked_at_later_unless_a_person_has_to(scene: World)
         (TableError("no such table"), State.ERROR, True),
         (SchemaHeld("its columns changed"), State.PAUSED, False),
         (ColumnsUnclear("which columns", through=1, likely=False), State.ERROR, False),
+        (RowTooLarge("a row of 300 MB"), State.ERROR, False),
     ],
 )
 def test_a_table_in_trouble_holds_its_source(scene: World, error: KuvaszError, state: State, is_sent: bool) -> None:

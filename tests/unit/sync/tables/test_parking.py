@@ -20,6 +20,7 @@ from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Delivery, Segment, SourcePosition, TableName, TableType
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.logs import ParkingLogs
+from kuvasz.route.row_limit import RowLimit
 from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
@@ -197,6 +198,7 @@ class Life:
         self.parking = Parking(context, self.logs, resets)
         self.replays = Replays(
             context, self.logs, self.parking, number=lambda found, *_: dataclasses.replace(found, file=1),
+            row_limit=RowLimit(1 << 20, lambda *_: None),
             activate=lambda spec, epoch: self.activate(spec.identifier, epoch),
         )  # fmt: skip
         self._tasks: set[asyncio.Task[Any]] = set()
