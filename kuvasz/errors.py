@@ -80,6 +80,7 @@ class KuvaszError(Exception):
     retry: ClassVar[Retry] = Retry.NEVER
     scope: ClassVar[Scope] = Scope.PROCESS
     has_lines: ClassVar[bool] = False  #: the message may be a list, with a line for each fault
+    is_public: ClassVar[bool] = False  #: the message quotes no value of any row, whoever wrote it
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint)
@@ -139,6 +140,7 @@ class CheckError(KuvaszError):
 class SourceError(KuvaszError):
     """A source cannot be reached or answered with a passing error."""
 
+    is_public = True
     retry = Retry.TIMED
     scope = Scope.SOURCE
 
@@ -175,9 +177,13 @@ class DecodeError(TableError):
 class RowTooLarge(TableError):
     """A row of the stream is larger than the map lets one be; tried again, it is as large."""
 
+    is_public = True
+
 
 class SchemaError(TableError):
     """Source and lake disagree on columns, types or key."""
+
+    is_public = True
 
 
 class OptionRefused(SchemaError):
@@ -235,21 +241,31 @@ class CopyNeeded(SchemaError):
 class ForeignChange(TableError):
     """Someone else changed a table of ours in the lake in a way that cannot be followed."""
 
+    is_public = True
+
 
 class ChangesLost(TableError):
     """Changes of a table are lost for good, and a person has to say how it goes on."""
+
+    is_public = True
 
 
 class TableGone(TableError):
     """Someone dropped a table of ours from the lake."""
 
+    is_public = True
+
 
 class LakeRewound(TableError):
     """Someone set a table of ours back in the lake: rows are missing that its positions say are there."""
 
+    is_public = True
+
 
 class ParkedLost(TableError):
     """Changes of a table were parked, and what they were parked in is gone."""
+
+    is_public = True
 
 
 class LakeError(KuvaszError):
@@ -265,6 +281,8 @@ class LateCommit(LakeError):
 
 class TableStuck(LakeError):
     """Catalog or storage refuse what is done to one table, or do not answer it, while others go on."""
+
+    is_public = True
 
 
 class OutcomeUnknown(LakeError):

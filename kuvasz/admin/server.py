@@ -1,23 +1,23 @@
 """The HTTP server: health, status, metrics, and what a person may tell a running kuvasz. On the readers' loop.
 
-What only looks needs no password; what changes something needs the token that lies, readable by its owner alone,
-in the state folder, where the verbs find it.
+What only looks needs no password; what changes something, or may quote rows, needs the token that lies, readable by
+its owner alone, in the state folder, where the verbs find it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import os
 import secrets as random_secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import upkeep, views
+from kuvasz.admin import door, upkeep, views
 from kuvasz.admin.commands import VERBS, Selection, Verb
+from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.config.secrets import Redactor
@@ -37,8 +37,6 @@ _STOP_S = 2.0
 _COMMANDS = ", ".join(f"POST /api/{verb.name}" for verb in VERBS)
 _PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS} and POST /api/maintain"
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 @contextlib.asynccontextmanager
 async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) -> AsyncIterator[str | None]:
@@ -57,10 +55,12 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
         yield None
         return
     server = AdminServer(app, secrets)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S, **door.LIMITS)
     await runner.setup()
+    listening: asyncio.Server | None = None
     try:
-        url = await _listen(runner, config.server.address, config.server.host, config.server.port or 0)
+        listening = await _listen(runner, config.server.address, config.server.host, config.server.port or 0)
+        url = _url(listening)
         with _announced(stored, ServerAddress(url=url, token=server.token)):
             _log.tell(Event.SERVING, url=url)
             watching = asyncio.create_task(_watch(server.observer), name="observer")
@@ -71,6 +71,8 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
                 with contextlib.suppress(asyncio.CancelledError):
                     await watching
     finally:
+        if listening is not None:
+            listening.close()
         await runner.cleanup()
 
 
@@ -99,7 +101,9 @@ class AdminServer:
 
     def application(self) -> web.Application:
         """Return the routes."""
-        application = web.Application(middlewares=[_told], client_max_size=64 << 10)
+        server = self._app.config.server
+        named = door.only_for([*server.hosts, *([] if server.host is None else [server.host])])
+        application = web.Application(middlewares=[named, _told], client_max_size=door.MOST_BODY)
         application.add_routes(
             [
                 web.get("/livez", self._livez),
@@ -118,13 +122,14 @@ class AdminServer:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _verdict(views.readyz(self.observer.snapshot()))
 
-    async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(self._clean(views.status(self.observer.snapshot())))
+    async def _status(self, request: web.Request) -> web.Response:
+        is_trusted = door.has_token(request, self.token)
+        return web.json_response(self._clean(views.status(self.observer.snapshot(), is_trusted=is_trusted)))
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
-    def _command(self, verb: Verb) -> _Handler:
+    def _command(self, verb: Verb) -> Handler:
         async def command(request: web.Request) -> web.Response:
             wanted = Selection.of(await _body(request))
             states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
@@ -161,10 +166,9 @@ class AdminServer:
         ]
         return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
 
-    def _guarded(self, handler: _Handler) -> _Handler:
+    def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            if not door.has_token(request, self.token):
                 return _refusal(401, "the token is missing or wrong", "it is in server.json of the state folder")
             return await handler(request)
 
@@ -178,16 +182,21 @@ class AdminServer:
         return [self._clean(entry) for entry in value] if isinstance(value, list) else value
 
 
-async def _listen(runner: web.AppRunner, address: str, host: str, port: int) -> str:
+async def _listen(runner: web.AppRunner, address: str, host: str, port: int) -> asyncio.Server:
+    assert runner.server is not None
     try:
-        await web.TCPSite(runner, host, port).start()
+        return await asyncio.get_running_loop().create_server(ConnectionLimit(runner.server), host, port)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
         raise ConfigError(
             f"server.address: cannot listen on {address}: {reason}",
             hint="another kuvasz may run already; choose another address, or `null` for none",
         ) from error
-    bound = runner.addresses[0]
+
+
+def _url(listening: asyncio.Server) -> str:
+    """Return where the server is reached from this machine."""
+    bound = listening.sockets[0].getsockname()
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound[0], bound[0])  # noqa: S104 (where to connect to)
     return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound[1]}"
 
@@ -203,7 +212,7 @@ def _announced(stored: StoredAddress, address: ServerAddress) -> Iterator[None]:
 
 
 @web.middleware
-async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
+async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer our own errors, and those of unknown paths, as JSON."""
     try:
         return await handler(request)

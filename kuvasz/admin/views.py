@@ -22,13 +22,21 @@ SILENCE_S = 300.0
 #: Longer than the catalog's and the store's usual bad moments: `kuvasz` retries them by itself.
 STANDSTILL_S = 300.0
 
+#: In place of a message that may quote a row.
+_WITHHELD = "it may quote a row, so it is shown to those who have the token: kuvasz status"
+
 _NEWLINE = "\n"
 
 _SETTLED = frozenset({State.STREAMING, State.PAUSED, State.ERROR})
 
 
-def status(snapshot: Snapshot) -> dict[str, Any]:
-    """Return everything there is to know, ready for JSON. Error texts may still hold secrets."""
+def status(snapshot: Snapshot, *, is_trusted: bool = False) -> dict[str, Any]:
+    """Return everything there is to know, ready for JSON. Error texts may still hold secrets.
+
+    Args:
+        snapshot: The moment.
+        is_trusted: Whether who asks may see what errors quote of rows.
+    """
     view = snapshot.view
     return {
         "version": __version__,
@@ -40,8 +48,11 @@ def status(snapshot: Snapshot) -> dict[str, Any]:
         "commit_conflicts": view.commit_conflicts,
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
-        "sources": [_source(source, snapshot) for source in view.sources],
-        "maintenance": [upkeep.as_json(table) for table in view.upkeep],
+        "sources": [_source(source, snapshot, is_trusted=is_trusted) for source in view.sources],
+        "maintenance": [
+            upkeep.as_json(table) | ({} if is_trusted or table.error is None else {"error": _WITHHELD})
+            for table in view.upkeep
+        ],
     }
 
 
@@ -81,7 +92,7 @@ def readyz(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
+def _source(source: SourceView, snapshot: Snapshot, *, is_trusted: bool) -> dict[str, Any]:
     facts = snapshot.facts[source.name]
     silence_s = None if source.last_message_at is None else snapshot.clock - source.last_message_at
     return {
@@ -105,18 +116,22 @@ def _source(source: SourceView, snapshot: Snapshot) -> dict[str, Any]:
             "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
             "seconds_left": _rounded(facts.slot.seconds_left),
         },
-        "tables": [_table(table, snapshot) for table in snapshot.view.tables if table.database == source.name],
+        "tables": [
+            _table(table, snapshot, is_trusted=is_trusted)
+            for table in snapshot.view.tables
+            if table.database == source.name
+        ],
     }  # fmt: skip
 
 
-def _table(table: TableState, snapshot: Snapshot) -> dict[str, Any]:
+def _table(table: TableState, snapshot: Snapshot, *, is_trusted: bool) -> dict[str, Any]:
     return {
         "table": table.table,
         "mapped_as": table.mapped or None,
         "target": table.target,
         "state": table.state.value,
         "since": _at(table.since, snapshot),
-        "error": None if table.error is None else _error(table.error),
+        "error": None if table.error is None else _error(table.error, is_trusted=is_trusted),
         "retry_at": _at(table.retry_at, snapshot),
         "is_resync_due": table.is_resync_due,
         "rows": table.rows,
@@ -143,9 +158,10 @@ def _parked(parked: ParkedView | None) -> dict[str, Any] | None:
     }
 
 
-def _error(error: KuvaszError) -> dict[str, Any]:
+def _error(error: KuvaszError, *, is_trusted: bool) -> dict[str, Any]:
+    message = error.message if is_trusted or error.is_public else _WITHHELD
     return {
-        "kind": type(error).__name__, "message": error.message, "hint": error.hint, "retry": error.retry.value,
+        "kind": type(error).__name__, "message": message, "hint": error.hint, "retry": error.retry.value,
     }  # fmt: skip
 
 

@@ -286,6 +286,11 @@ class ServerConfig(Section):
     address: kinds.Address | None = "127.0.0.1:8000"
     """`host:port` to listen on; `null` for none. There is no password: keep it on a network you trust."""
 
+    hosts: tuple[kinds.Text, ...] = ()
+    """Names under which others ask for the server, besides `localhost`, this machine's, the one in `address`, and any
+    IP address: those that a proxy or a service of Kubernetes gives it. `*`: any name, also one that a web page in
+    somebody's browser made up."""
+
     @property
     def host(self) -> str | None:
         """The host, without the brackets of an IPv6 address."""

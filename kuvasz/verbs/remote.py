@@ -72,13 +72,14 @@ def _ask(
 ) -> dict[str, Any]:
     url, token = _where(config)
     request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
+    if token is not None:  # who only looks sees more with it
+        request.add_header("Authorization", f"Bearer {token}")
     if body is not None:
         if token is None:
             place = state_of(config).address.place
             raise NotRunning(f"no token in {place}", hint="run this where kuvasz runs, as the same user")
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
-        request.add_header("Authorization", f"Bearer {token}")
     # A proxy of the environment has no business between us and our own process.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

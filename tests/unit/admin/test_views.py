@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kuvasz.admin import views
-from kuvasz.errors import DecodeError
+from kuvasz.errors import DecodeError, KuvaszError, RowTooLarge, SchemaError, TableError
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State
 from tests.support.snapshots import CLOCK, NOW, SLOT, snapshot
@@ -51,10 +51,30 @@ def test_what_is_parked_of_a_table_is_shown() -> None:
 
 def test_an_error_is_shown_with_its_hint() -> None:
     error = DecodeError("no number", hint="look")
-    (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}))["sources"]
+    (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}), is_trusted=True)["sources"]
     assert source["tables"][0]["error"] == {
         "kind": "DecodeError", "message": "no number", "hint": "look", "retry": "human",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            DecodeError("value 'Jane'"),
+            "it may quote a row, so it is shown to those who have the token: kuvasz status",
+        ),
+        (
+            TableError("as it was noted"),
+            "it may quote a row, so it is shown to those who have the token: kuvasz status",
+        ),
+        (SchemaError("no key"), "no key"),
+        (RowTooLarge("300 MB"), "300 MB"),
+    ],
+)
+def test_what_may_quote_a_row_is_not_for_everybody(error: KuvaszError, message: str) -> None:
+    (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}))["sources"]
+    assert source["tables"][0]["error"]["message"] == message
 
 
 @pytest.mark.parametrize(

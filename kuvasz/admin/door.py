@@ -1,0 +1,99 @@
+"""Who is let in: how many connections, by which names the server may be asked for, and who has the token.
+
+A page that somebody's browser shows may ask this machine's ports, under a name of its own that it has resolve to
+127.0.0.1 (DNS rebinding); it reads the answers then, as they are of its origin. Its name gives it away: an address
+cannot be rebound, and names are asked for here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from typing_extensions import override
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: Connections at a time: those who look at kuvasz are few, and its files and memory are for other things.
+MOST_CONNECTIONS = 64
+
+#: Bytes of a request's body.
+MOST_BODY = 64 << 10
+
+#: aiohttp's own limits: bytes of the request's line and of each header, headers, seconds without a request.
+LIMITS: dict[str, Any] = {"max_line_size": 4096, "max_field_size": 4096, "max_headers": 64, "keepalive_timeout": 75.0}
+
+#: Stands for every name in `server.hosts`.
+ANY = "*"
+
+
+class ConnectionLimit:
+    """Makes the protocol of each new connection, and shuts those in the face that are too many.
+
+    Args:
+        server: aiohttp's.
+    """
+
+    def __init__(self, server: web.Server) -> None:
+        self._server = server
+
+    def __call__(self) -> asyncio.Protocol:
+        """Return a connection's protocol."""
+        return self._server() if len(self._server.connections) < MOST_CONNECTIONS else _Refused()
+
+
+class _Refused(asyncio.Protocol):
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def only_for(hosts: Iterable[str]) -> Middleware:
+    """Return what refuses requests for other names than these, addresses, and those of this machine.
+
+    Args:
+        hosts: Names without a port; ``*`` for any.
+    """
+    known = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
+
+    @web.middleware
+    async def named(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # A browser always says it; whoever speaks HTTP/1.0 without is none.
+        host = _host_of(request.headers.get("Host", "localhost"))
+        if ANY in known or host in known or _is_address(host):
+            return await handler(request)
+        hint = "add it to `server.hosts` of the map, if it is a name of this server"
+        return web.json_response({"error": f"nobody is called {host} here", "hint": hint}, status=421)
+
+    return named
+
+
+def has_token(request: web.Request, token: str) -> bool:
+    """Whether a request brings the token."""
+    # Bytes that are no UTF-8 come as surrogates, and must not be an error of ours.
+    given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+    return hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
+def _host_of(header: str) -> str:
+    """Return the host of a Host header, in lower case, without port, brackets and the dot of the root."""
+    host = header.strip().lower()
+    bare = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return bare.removesuffix(".")
+
+
+def _is_address(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    return False
+
+
+__all__ = ["ANY", "LIMITS", "MOST_BODY", "MOST_CONNECTIONS", "ConnectionLimit", "Handler", "has_token", "only_for"]
