@@ -7,7 +7,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication, slots
 from kuvasz.source.catalog import introspect
-from kuvasz.source.check import preflight, privileges
+from kuvasz.source.check import preflight, privileges, transport
 from kuvasz.source.check.finding import Severity
 from kuvasz.sync.rules import copy_plan
 from tests.support.postgres import create_database, drop_database
@@ -47,11 +47,19 @@ def test_a_source_in_order_passes(source, connection):
     findings = check(source.url, "t")
     assert [one for one in findings if not one.ok] == []
     assert {one.check for one in findings} == {
-        "reachable", "version", "encoding", "wal_level", "recovery", "senders", "max_slot_wal_keep_size", "direct",
-        "session", "replication_privilege", "replication", "slots", "transactions", "table", "select", "key",
-        "publication",
+        "reachable", "sslmode", "version", "encoding", "wal_level", "recovery", "senders", "max_slot_wal_keep_size",
+        "direct", "session", "replication_privilege", "replication", "slots", "transactions", "table", "select",
+        "key", "publication",
     }  # fmt: skip
     assert {one.source for one in findings} == {"kuvasz_shop_eu"}
+
+
+def test_a_way_to_a_remote_server_that_others_may_listen_on_is_worth_a_word(source, monkeypatch):
+    monkeypatch.setattr(transport, "is_local", lambda address: False)
+    found = the(check(source.url), "sslmode")
+    assert (found.ok, found.is_blocking) == (False, False)
+    assert found.value == "prefer: not encrypted: whoever is in between may read and change what is sent"
+    assert "sslmode=verify-full" in found.fix
 
 
 def test_tables_with_something_amiss(source, connection):

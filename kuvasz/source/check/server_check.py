@@ -10,6 +10,7 @@ from psycopg import pq
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import failure, slots, sql
 from kuvasz.source.catalog import introspect
+from kuvasz.source.check import transport
 from kuvasz.source.check.finding import Severity
 
 if TYPE_CHECKING:
@@ -89,12 +90,25 @@ class ServerCheck:
     def run(self) -> None:
         """Carry out every check."""
         run = self._report.run
+        run("sslmode", transport.VERIFIED, self._transport)
         run("server", "its settings", self._server)
         run("session", "settings of its own", self._session)
         run("replication_privilege", "REPLICATION", self._role)
         run("replication", "a replication session", self._replication)
         run("slot", "free or ours", self._slot)
         run("transactions", "none that is old", self._transactions)
+
+    def _transport(self) -> None:
+        pgconn = self._connection.pgconn
+        mode = next((option.val or b"" for option in pgconn.info if option.keyword == b"sslmode"), b"").decode()
+        address = pgconn.hostaddr.decode() or pgconn.host.decode()
+        weakness = transport.weakness(address, mode, is_encrypted=bool(pgconn.ssl_in_use))
+        needed = f"{transport.VERIFIED}, or a server of this machine"
+        self._report.add(
+            "sslmode", f"{mode}: {weakness}" if weakness else mode, needed, ok=not weakness, severity=Severity.ADVICE,
+            fix="add sslmode=verify-full&sslrootcert=<file with the server's authority> to the url"
+            " (sslrootcert=system for a public one)",
+        )  # fmt: skip
 
     def _server(self) -> None:
         facts = self.facts = introspect.server(self._connection)
