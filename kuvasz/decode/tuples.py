@@ -36,6 +36,9 @@ _NEW: Final = ord("N")
 #: Tag, relation OID, tuple tag, number of columns: what the shortest message has, of a table without columns.
 _HEADER_BYTES: Final = 8
 
+#: Of a row message, what errors show: the first value begins behind its header, its kind and its length.
+HEAD_BYTES: Final = _HEADER_BYTES + 5
+
 _FINE: Final = 0
 _TRUNCATED: Final = 1
 _WRONG_COUNT: Final = 2
@@ -120,7 +123,7 @@ def _check_frame(array: UInt8s, lengths: UInt32s, ends: Int64s, column_count: in
 
 
 def _broken(array: UInt8s, begin: int, end: int, index: int, said: str) -> DecodeError:
-    shown = array[begin : min(end, begin + 32)].tobytes().hex(" ")
+    shown = array[begin : min(end, begin + HEAD_BYTES)].tobytes().hex(" ")
     return DecodeError(
         f"row message {index} of {end - begin} bytes {said}; it begins {shown}",
         hint="check that nothing between source and kuvasz alters the stream; restart the table to read it again",

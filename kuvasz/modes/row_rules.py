@@ -59,6 +59,7 @@ class Transform:
     filter_inputs: tuple[int, ...] = ()
     computed: tuple[Computed, ...] = ()
     identity: tuple[int, ...] = ()  #: columns of the relation that identify a row at the source
+    is_hidden: bool = False  #: the lake is not to show what its inputs hold, and so nor are errors
 
     @property
     def expressions(self) -> tuple[tuple[int, ...], ...]:
@@ -151,7 +152,8 @@ def inputs_of(
         try:
             arrays.append(columns.column(present, item.column, item.type, rows, out_of_range=policy))
         except columns.ValueRefused as refused:
-            message = f"{transform.place}, column {item.name}: value {refused.text[:120]!r} {refused.reason}"
+            value = REDACTED if transform.is_hidden else repr(refused.text[:120])
+            message = f"{transform.place}, column {item.name}: value {value} {refused.reason}"
             way = way_out(refused.number, item.name, has_policy=item.column not in transform.identity)
             raise DecodeError(message, hint=f"the column is used in an expression: {way}") from refused
     absent = [_is_absent(transform, item, cells, is_key_only) for item in transform.inputs]

@@ -18,7 +18,7 @@ from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
 from kuvasz.modes import defaults
-from kuvasz.modes.row_rules import Evaluated, Transform, attach, mask, resolve
+from kuvasz.modes.row_rules import REDACTED, Evaluated, Transform, attach, mask, resolve
 
 #: `Binding.column` of the field that holds the sid, of one that the source lacks, of one that the mode fills, and of
 #: the first one that an expression computes; the next computed ones are below that.
@@ -173,9 +173,10 @@ class Shape:
 
     def refusal(self, index: int, refused: columns.ValueRefused) -> RefusedValue:
         """Name table and column of a value that did not fit."""
+        binding = self.bindings[index]
+        value = repr(refused.text[:120]) if binding.mask is None else REDACTED
         return RefusedValue(
-            f"{place_of(self.source, self.table, self.bindings[index].name)}:"
-            f" value {refused.text[:120]!r} {refused.reason}",
+            f"{place_of(self.source, self.table, binding.name)}: value {value} {refused.reason}",
             hint=self._way_out(index, refused),
             row=int(refused.row),
         )

@@ -19,6 +19,8 @@ import numba
 import numpy as np
 
 from kuvasz import errors
+from kuvasz.decode.messages import XLOGDATA_HEADER_BYTES
+from kuvasz.decode.tuples import HEAD_BYTES
 
 if TYPE_CHECKING:
     from kuvasz.model import Int32s, Int64s, UInt8s, UInt32s, UInt64s
@@ -155,7 +157,7 @@ def check(gulp: UInt8s, lengths: UInt32s) -> None:
 def refuse(code: int, gulp: UInt8s, lengths: UInt32s, cursor: Int64s) -> errors.DecodeError:
     """Return the error for a code of `classify` that names something wrong."""
     start, size = int(cursor[OFFSET]), int(lengths[cursor[MESSAGE]])
-    head = gulp[start : start + min(size, 40)].tobytes()
+    head = gulp[start : start + min(size, XLOGDATA_HEADER_BYTES + HEAD_BYTES)].tobytes()
     return errors.DecodeError(
         f"{_REASONS[code]}: {head!r} ({size} bytes)",
         hint="the stream is damaged or speaks another protocol version; kuvasz reconnects and reads it again",

@@ -144,6 +144,13 @@ def read_changes(
     return done
 
 
+def _failed(transform: Transform, said: str, condition: str) -> DecodeError:
+    """Return the error of an expression that fails for a row: what Spark says quotes it, the condition does not."""
+    why = condition if transform.is_hidden else said
+    hint = "mend the expression in the map (try_divide, try_cast, coalesce …), or the row, then retry"
+    return DecodeError(f"{transform.place}: an expression fails: {why}", hint=hint)
+
+
 def _run(
     session: SparkSession,
     transform: Transform,
@@ -166,9 +173,7 @@ def _run(
         state = error.getSqlState() or ""
         first = next((line for line in str(error).splitlines() if line.strip()), "")[:300]
         if state.startswith(_DATA_EXCEPTION):
-            message = f"{transform.place}: an expression fails: {first}"
-            hint = "mend the expression in the map (try_divide, try_cast, coalesce …), or the row, then retry"
-            raise DecodeError(message, hint=hint) from error
+            raise _failed(transform, first, error.getCondition() or state) from error
         raise LakeError(f"a spark job failed: {first}", hint="it is tried again") from error
     except (Py4JError, ConnectionError) as error:
         raise LakeError(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error

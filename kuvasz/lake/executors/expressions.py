@@ -135,6 +135,7 @@ class _Projecting:
             filter_inputs=filter_inputs,
             computed=tuple(self._computed),
             identity=tuple(n for n, column in enumerate(self._relation.columns) if column.is_key),
+            is_hidden=bool(target.mask) or not all(target.takes(item.name) for item in self._inputs.values()),
         )
         return Projection(
             relation=dataclasses.replace(self._relation, columns=tuple(self._masked(columns, origins))),

@@ -132,6 +132,14 @@ def test_each_defect_is_named(raw: bytes, said: str) -> None:
     assert error.value.hint
 
 
+def test_an_error_shows_the_frame_of_a_message_and_no_value_of_its_row() -> None:
+    raw = message("I", [b"Jane", b"Doe"])[:-1]
+    with pytest.raises(DecodeError) as error:
+        split_changes(raw, np.array([len(raw)], np.uint32), 2)
+    assert error.value.message.endswith(f"; it begins {raw[:13].hex(' ')}")
+    assert b"J" not in raw[:13]
+
+
 def test_lengths_must_add_up() -> None:
     with pytest.raises(DecodeError, match="1 row messages have 5 bytes by their lengths, but 20 are there"):
         split_changes(INSERT_AB, np.array([5], np.uint32), 2)

@@ -154,6 +154,14 @@ def test_what_needs_more_than_the_update_carries_is_refused(part: str) -> None:
     assert "REPLICA IDENTITY FULL" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(("is_hidden", "shown"), [(False, "value 'Jane' is"), (True, "value *** is")])
+def test_what_the_lake_is_not_to_show_errors_do_not_either(is_hidden: bool, shown: str) -> None:
+    plan = dataclasses.replace(PLAN, is_hidden=is_hidden)
+    with pytest.raises(DecodeError, match="column id: ") as caught:
+        row_rules.inputs_of(plan, split(insert("Jane", "b")).new)
+    assert shown in caught.value.message.replace(r"\*", "*")
+
+
 def test_masks_hide_and_stay_the_same() -> None:
     values = pa.array(["a", None, "b", "a"])
     assert row_rules.mask(values, "redact", b"").to_pylist() == ["***", None, "***", "***"]

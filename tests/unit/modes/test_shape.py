@@ -48,6 +48,15 @@ def test_keys_are_those_of_the_typed_values_and_the_sid() -> None:
     assert len(shape().keys(CELLS, np.empty(0, np.int32))) == 0
 
 
+def test_a_value_that_is_masked_is_not_in_an_error() -> None:
+    cells = copytext.split_copy(copy_line([b"1", b"5", b"Jane \xff"]), 3)
+    found = shape()
+    masked = [dataclasses.replace(one, mask="hmac") if one.name == "body" else one for one in found.bindings]
+    with pytest.raises(RefusedValue) as caught:
+        dataclasses.replace(found, bindings=tuple(masked)).rows(cells)
+    assert caught.value.message == "source eu, table public.items, column body: value *** is not valid UTF-8"
+
+
 def test_a_value_that_does_not_fit_names_its_place() -> None:
     cells = copytext.split_copy(copy_line([b"1", b"5", b"a"]) + copy_line([b"2", b"99999999999", b"a"]), 3)
     with pytest.raises(RefusedValue) as caught:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pyarrow as pa
+import pytest
 
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkTask
@@ -28,6 +29,13 @@ def grouped(*shapes: Shape) -> list[list[int]]:
     tasks = [(number, ChunkTask(shape=number, count=1, lengths=None, data=None, path="", order=number))
              for number in range(len(shapes))]  # fmt: skip
     return [[key for key, _ in group] for group in expression_jobs.groups(job, tasks)]
+
+
+@pytest.mark.parametrize(("is_hidden", "why"), [(False, "[CAST] The value 'Jane'"), (True, "CAST_INVALID_INPUT")])
+def test_what_the_lake_is_not_to_show_a_failed_expression_does_not_either(is_hidden: bool, why: str) -> None:
+    transform = Transform(place="source eu, table public.orders", is_hidden=is_hidden)
+    error = expression_jobs._failed(transform, "[CAST] The value 'Jane'", "CAST_INVALID_INPUT")
+    assert error.message == f"source eu, table public.orders: an expression fails: {why}"
 
 
 def test_all_sources_of_a_table_are_one_job() -> None:
