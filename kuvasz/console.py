@@ -100,8 +100,9 @@ def _copies(tables: list[TableState], rates: Rates) -> Table:
 
 def _sources(view: View, rates: Rates) -> Table:
     grid = Table.grid(padding=(0, 2))
+    tables_of = view.tables_of()
     for source in view.sources:
-        tables = [table for table in view.tables if table.database == source.name]
+        tables = tables_of[source.name]
         newest = max((table.last_commit_us for table in tables), default=0)
         rate = rates.of(source.name, sum(table.rows for table in tables))
         failed = [table for table in tables if table.state is State.ERROR]

@@ -45,6 +45,13 @@ class View:
     upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
 
+    def tables_of(self) -> Mapping[str, list[TableState]]:
+        """Return the tables of each source, by its name."""
+        found: dict[str, list[TableState]] = {source.name: [] for source in self.sources}
+        for table in self.tables:
+            found.setdefault(table.database, []).append(table)
+        return found
+
 
 def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> SourceView:
     """Return what is to be seen of a source.

@@ -1,29 +1,31 @@
-"""Metrics for Prometheus. Gauges are made of a snapshot at every scrape; only what adds up is kept in between.
+"""Metrics for Prometheus. Gauges are made of a snapshot; only what adds up is kept in between.
 
-Labels are sources and tables of the map, and states: as many as the map says, never more.
+Labels are sources and tables of the map, and states: as many as the map says, never more. A table is counted for all
+of its sources together, unless the map asks for each (`server.metrics`): their product may be large.
 """
 
 from __future__ import annotations
 
+import collections
 import platform
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-from typing_extensions import override
 
 from kuvasz import __version__
-from kuvasz.admin import upkeep
+from kuvasz.admin import exposition, upkeep
 from kuvasz.admin.views import copy_progress
+from kuvasz.config.model import MetricsScope
 from kuvasz.state.tables import State, TableState
 
 if TYPE_CHECKING:
+    from kuvasz.admin.exposition import Sample
     from kuvasz.admin.observer import Snapshot
+    from kuvasz.parking.logs import ParkedView
     from kuvasz.ports import Receipt
+    from kuvasz.view import View
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -36,10 +38,10 @@ HELP = {
     "kuvasz_slot_retained_bytes": "WAL that the source keeps for the slot of kuvasz, asked every ten seconds.",
     "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
     "kuvasz_source_state": "1 for the state a source is in, 0 for all others.",
-    "kuvasz_table_state": "1 for the state a table of a source is in, 0 for all others.",
-    "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages; since this start.",
+    "kuvasz_table_state": "How many sources have the table in this state.",
+    "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages, where least is.",
     "kuvasz_parked_bytes": "Changes of a table that does not follow, kept in the state folder; 0 if there are none.",
-    "kuvasz_parked_since_timestamp_seconds": "Unix time since when changes are parked; only while they are.",
+    "kuvasz_parked_since_timestamp_seconds": "Unix time of the first parked change; only while some are parked.",
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
@@ -54,23 +56,20 @@ SOURCE_STATES = ("starting", "connecting", "streaming", "waiting", "stopped", "e
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class Metrics(Collector):
+class Metrics:
     """All metrics of one application.
 
     Args:
-        snapshot: Gives the moment's facts; called in the thread that renders.
+        scope: What a sample of a table is of.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, scope: MetricsScope = MetricsScope.PER_TABLE) -> None:
+        self._scope = scope
         self._registry = CollectorRegistry()
         self._commits = Histogram(
             "kuvasz_commit_duration_seconds", "What an Iceberg commit of streamed changes took.",
             buckets=_BUCKETS, registry=self._registry,
         )  # fmt: skip
-        self._lock = threading.Lock()
-        self._rows: dict[tuple[str, str], int] = {}
-        self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def note(self, receipt: Receipt) -> None:
@@ -78,32 +77,30 @@ class Metrics(Collector):
         if receipt.snapshot_id is not None and receipt.is_first:
             self._commits.observe(receipt.seconds)
 
-    def render(self) -> bytes:
+    def render(self, snapshot: Snapshot) -> bytes:
         """Return the page."""
-        return generate_latest(self._registry)
+        made = [*_of_process(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot.view)]
+        made += upkeep.metrics(snapshot.view.upkeep)
+        return "".join(made).encode(errors="backslashreplace") + generate_latest(self._registry)
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the names are not looked for twice, so registering needs no snapshot."""
-        return ()
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        """Return every metric that is made of a snapshot."""
-        snapshot = self._snapshot()
-        yield _gauge("kuvasz_build_info", ("version", "python"), [((__version__, platform.python_version()), 1)])
-        yield from _of_sources(snapshot)
-        yield from _of_tables(snapshot)
-        yield from upkeep.metrics(snapshot.view.upkeep)
-        yield _counter("kuvasz_commit_conflicts", (), [((), snapshot.view.commit_conflicts)])
-        yield _gauge("kuvasz_waiting_bytes", (), [((), snapshot.view.waiting_bytes)])
-        yield _gauge("kuvasz_memory_limit_bytes", (), [((), snapshot.memory_bytes)])
+    def _of_tables(self, view: View) -> Iterator[str]:
+        if self._scope is MetricsScope.PER_SOURCE:
+            return _of_tables(("source", "table"), {(one.database, one.label): [one] for one in view.tables}, view)
+        groups: dict[tuple[str, ...], list[TableState]] = {}
+        for one in view.tables:
+            groups.setdefault((one.target,), []).append(one)
+        return _of_tables(("table",), groups, view)
 
 
-#: Label values and a value; what is not known is left out.
-_Sample = tuple[tuple[str, ...], float | None]
+def _of_process(snapshot: Snapshot) -> Iterator[str]:
+    versions = (__version__, platform.python_version())
+    yield _gauge("kuvasz_build_info", ("version", "python"), [(versions, 1)])
+    yield _counter("kuvasz_commit_conflicts", (), [((), snapshot.view.commit_conflicts)])
+    yield _gauge("kuvasz_waiting_bytes", (), [((), snapshot.view.waiting_bytes)])
+    yield _gauge("kuvasz_memory_limit_bytes", (), [((), snapshot.memory_bytes)])
 
 
-def _of_sources(snapshot: Snapshot) -> Iterator[Metric]:
+def _of_sources(snapshot: Snapshot) -> Iterator[str]:
     sources = snapshot.view.sources
     labels = ("source",)
     slots = {name: facts.slot for name, facts in snapshot.facts.items()}
@@ -134,47 +131,57 @@ def _of_sources(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _of_tables(snapshot: Snapshot) -> Iterator[Metric]:
-    tables = snapshot.view.tables
-    labels = ("source", "table")
-    states: list[_Sample] = [
-        ((table.database, table.label, state.value), float(table.state is state))
-        for table in tables
-        for state in State
-    ]
-    yield _gauge("kuvasz_table_state", (*labels, "state"), states)
-    yield _gauge("kuvasz_copy_progress_ratio", labels, [((t.database, t.label), copy_progress(t)) for t in tables])
-    parked = snapshot.view.parked
+def _of_tables(
+    labels: tuple[str, ...], groups: Mapping[tuple[str, ...], Sequence[TableState]], view: View
+) -> Iterator[str]:
+    """Yield the metrics of tables.
+
+    Args:
+        labels: Names.
+        groups: Their values -> what they are of.
+        view: Has what is parked.
+    """
+    parked = {key: found for key, tables in groups.items() if (found := _parked(tables, view))}
+    yield _gauge("kuvasz_table_state", (*labels, "state"), _states(groups))
     yield _gauge(
-        "kuvasz_parked_bytes", labels,
-        [((t.database, t.label), parked[t.target, t.source].bytes if (t.target, t.source) in parked else 0)
-         for t in tables],
+        "kuvasz_copy_progress_ratio", labels,
+        [(key, min((part for one in tables if (part := copy_progress(one)) is not None), default=None))
+         for key, tables in groups.items()],
     )  # fmt: skip
+    yield _gauge(
+        "kuvasz_parked_bytes", labels, [(key, sum(one.bytes for one in parked.get(key, ()))) for key in groups]
+    )
     yield _gauge(
         "kuvasz_parked_since_timestamp_seconds", labels,
-        [((t.database, t.label), parked[t.target, t.source].since)
-         for t in tables if (t.target, t.source) in parked],
+        [(key, min(one.since for one in found)) for key, found in parked.items()],
     )  # fmt: skip
-    yield _counter("kuvasz_rows", (*labels, "op"), [sample for table in tables for sample in _rows(table)])
-    yield _counter("kuvasz_copied_rows", labels, [((t.database, t.label), t.copied_rows) for t in tables])
+    yield _counter("kuvasz_rows", (*labels, "op"), _rows(groups))
+    yield _counter(
+        "kuvasz_copied_rows", labels, [(key, sum(one.copied_rows for one in found)) for key, found in groups.items()]
+    )
 
 
-def _rows(table: TableState) -> Iterator[_Sample]:
-    for op, count in (("insert", table.inserts), ("update", table.updates), ("delete", table.deletes)):
-        yield (table.database, table.label, op), float(count)
+def _parked(tables: Iterable[TableState], view: View) -> list[ParkedView]:
+    return [found for one in tables if (found := view.parked.get((one.target, one.source))) is not None]
 
 
-def _gauge(name: str, labels: tuple[str, ...], samples: Iterable[_Sample]) -> Metric:
-    return _filled(GaugeMetricFamily(name, HELP[name], labels=labels), samples)
+def _states(groups: Mapping[tuple[str, ...], Sequence[TableState]]) -> Iterator[Sample]:
+    for key, tables in groups.items():
+        counts = collections.Counter(one.state for one in tables)
+        for state in State:
+            yield (*key, state.value), counts[state]
 
 
-def _counter(name: str, labels: tuple[str, ...], samples: Iterable[_Sample]) -> Metric:
-    # The client adds the `_total`.
-    return _filled(CounterMetricFamily(name, HELP[name], labels=labels), samples)
+def _rows(groups: Mapping[tuple[str, ...], Sequence[TableState]]) -> Iterator[Sample]:
+    for key, tables in groups.items():
+        yield (*key, "insert"), sum(one.inserts for one in tables)
+        yield (*key, "update"), sum(one.updates for one in tables)
+        yield (*key, "delete"), sum(one.deletes for one in tables)
 
 
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Iterable[_Sample]) -> Metric:
-    for labels, value in samples:
-        if value is not None:
-            family.add_metric(labels, value)
-    return family
+def _gauge(name: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> str:
+    return exposition.family(name, HELP[name], "gauge", labels, samples)
+
+
+def _counter(name: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> str:
+    return exposition.family(f"{name}_total", HELP[name], "counter", labels, samples)

@@ -1,16 +1,18 @@
 """Looks at the application twice a second and remembers what one look cannot tell: freshness, silence, standstill.
 
 Enter: `App.view` and what the slots' owners say. Leaves: a `Snapshot`, from which `kuvasz.admin.views` and
-`kuvasz.admin.metrics` make their pages. Only reads; runs on the loop of the readers.
+`kuvasz.admin.metrics` make their pages. Only reads. With thousands of sources a look takes as long as readers have to
+route a gulp: looks and pages are made in one thread of its own, off the readers' loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import dataclasses
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz.admin.freshness import Freshness
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
     from kuvasz.view import SourceView, View
 
 
+T = TypeVar("T")
+
+#: Between two looks; and how many times as long as one takes.
 _LOOK_S = 0.5
+_PAUSE_TO_LOOK = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ class Snapshot:
 
 
 class Observer:
-    """Remembers, for one application.
+    """Remembers, for one application. `run` and `show` are of the loop; the rest is for its thread, or for tests.
 
     Args:
         app: It.
@@ -90,14 +96,25 @@ class Observer:
         self._heard_at = clock()
         self._moved_at = clock()
         self._progress: object = None
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="observer")
 
     async def run(self) -> None:
         """Look until cancelled."""
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch.run(), name="slotwatch")
             while True:
-                self.look()
-                await asyncio.sleep(_LOOK_S)
+                begin = self._clock()
+                await loop.run_in_executor(self._thread, self.look)
+                await asyncio.sleep(max(_LOOK_S, _PAUSE_TO_LOOK * (self._clock() - begin)))
+
+    async def show(self, make: Callable[[Snapshot], T]) -> T:
+        """Return what is made of the moment, both in the observer's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: make(self.snapshot()))
+
+    def close(self) -> None:
+        """Let go of the thread; what is under way there ends by itself."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def look(self) -> View:
         """Note what is to be seen now."""

@@ -1,4 +1,6 @@
-"""The HTTP server: health, status, metrics, and what a person may tell a running kuvasz. On the readers' loop.
+"""The HTTP server: health, status, metrics, and what a person may tell a running kuvasz.
+
+It runs on the readers' loop; what it shows of thousands of tables is made elsewhere (`kuvasz.admin.observer`).
 
 What only looks needs no password; what changes something, or may quote rows, needs the token that lies, readable by
 its owner alone, in the state folder, where the verbs find it.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets as random_secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -20,6 +23,8 @@ from kuvasz.admin.commands import VERBS, Selection, Verb
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
+from kuvasz.admin.page import Page
+from kuvasz.admin.views import ErrorView
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.events import Event, EventLog
@@ -70,6 +75,7 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
                 watching.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await watching
+                server.observer.close()
     finally:
         if listening is not None:
             listening.close()
@@ -94,9 +100,11 @@ class AdminServer:
     def __init__(self, app: App, secrets: Iterable[str] = ()) -> None:
         self.token = random_secrets.token_urlsafe(32)
         self.observer = Observer(app)
-        self.metrics = Metrics(self.observer.snapshot)
+        self.metrics = Metrics(app.config.server.metrics)
         self._app = app
         self._redact = Redactor(secrets)
+        self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
+        self._metrics_page = Page(lambda: self.observer.show(self.metrics.render))
         app.receipts.observe(self.metrics.note)
 
     def application(self) -> web.Application:
@@ -117,17 +125,21 @@ class AdminServer:
         return application
 
     async def _livez(self, _: web.Request) -> web.Response:
-        return _verdict(views.livez(self.observer.snapshot()))
+        return _verdict(await self.observer.show(views.livez))
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _verdict(views.readyz(self.observer.snapshot()))
+        return _verdict(await self.observer.show(views.readyz))
 
     async def _status(self, request: web.Request) -> web.Response:
-        is_trusted = door.has_token(request, self.token)
-        return web.json_response(self._clean(views.status(self.observer.snapshot(), is_trusted=is_trusted)))
+        page = self._statuses[door.has_token(request, self.token)]
+        return web.Response(body=await page.get(), content_type="application/json")
+
+    def _status_page(self, *, is_trusted: bool) -> Page:
+        errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
+        return Page(lambda: self.observer.show(lambda now: json.dumps(views.status(now, errors)).encode()))
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await self._metrics_page.get(), headers={"Content-Type": CONTENT_TYPE})
 
     def _command(self, verb: Verb) -> Handler:
         async def command(request: web.Request) -> web.Response:

@@ -7,8 +7,7 @@ import datetime
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-
+from kuvasz.admin import exposition
 from kuvasz.errors import KuvaszError
 from kuvasz.ports import Maintenance, Upkeep
 
@@ -41,17 +40,13 @@ def as_json(upkeep: Upkeep) -> dict[str, Any]:
     }
 
 
-def metrics(tables: Iterable[Upkeep]) -> Iterator[Metric]:
+def metrics(tables: Iterable[Upkeep]) -> Iterator[str]:
     """Return the metrics of all tables."""
     known = list(tables)
-    for kind, named in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+    for kind, suffix, named in (("gauge", "", GAUGES), ("counter", "_total", COUNTERS)):
         for name, (text, field) in named.items():
-            family = kind(name, text, labels=("table",))
-            for upkeep in known:
-                value = getattr(upkeep, field)
-                if value is not None:
-                    family.add_metric((upkeep.target,), value)
-            yield family
+            samples = [((upkeep.target,), getattr(upkeep, field)) for upkeep in known]
+            yield exposition.family(f"{name}{suffix}", text, kind, ("table",), samples)
 
 
 def maintain(maintenance: Maintenance, target: str, *, full: bool) -> dict[str, Any] | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__, lsn
@@ -30,14 +33,44 @@ _NEWLINE = "\n"
 _SETTLED = frozenset({State.STREAMING, State.PAUSED, State.ERROR})
 
 
-def status(snapshot: Snapshot, *, is_trusted: bool = False) -> dict[str, Any]:
-    """Return everything there is to know, ready for JSON. Error texts may still hold secrets.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorView:
+    """How errors look to who asks."""
+
+    redact: Callable[[str], str] = str  #: takes secrets out
+    is_trusted: bool = False  #: he may see what they quote of rows
+
+    def text(self, text: str | None) -> str | None:
+        """Return an error that quotes no row."""
+        return None if text is None else self.redact(text)
+
+    def row_text(self, text: str | None) -> str | None:
+        """Return one that may."""
+        return self.text(text) if text is None or self.is_trusted else _WITHHELD
+
+    def of(self, error: KuvaszError | None) -> dict[str, Any] | None:
+        """Return a table's error."""
+        if error is None:
+            return None
+        message = self.text(error.message) if error.is_public else self.row_text(error.message)
+        return {
+            "kind": type(error).__name__, "message": message, "hint": self.text(error.hint),
+            "retry": error.retry.value,
+        }  # fmt: skip
+
+
+_PLAIN = ErrorView()
+
+
+def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
+    """Return everything there is to know, ready for JSON.
 
     Args:
         snapshot: The moment.
-        is_trusted: Whether who asks may see what errors quote of rows.
+        errors: How they look to who asks.
     """
     view = snapshot.view
+    tables_of = view.tables_of()
     return {
         "version": __version__,
         "phase": view.phase,
@@ -48,11 +81,8 @@ def status(snapshot: Snapshot, *, is_trusted: bool = False) -> dict[str, Any]:
         "commit_conflicts": view.commit_conflicts,
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
-        "sources": [_source(source, snapshot, is_trusted=is_trusted) for source in view.sources],
-        "maintenance": [
-            upkeep.as_json(table) | ({} if is_trusted or table.error is None else {"error": _WITHHELD})
-            for table in view.upkeep
-        ],
+        "sources": [_source(source, tables_of[source.name], snapshot, errors) for source in view.sources],
+        "maintenance": [upkeep.as_json(table) | {"error": errors.row_text(table.error)} for table in view.upkeep],
     }
 
 
@@ -92,13 +122,15 @@ def readyz(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _source(source: SourceView, snapshot: Snapshot, *, is_trusted: bool) -> dict[str, Any]:
+def _source(
+    source: SourceView, tables: Iterable[TableState], snapshot: Snapshot, errors: ErrorView
+) -> dict[str, Any]:
     facts = snapshot.facts[source.name]
     silence_s = None if source.last_message_at is None else snapshot.clock - source.last_message_at
     return {
         "source": source.name,
         "state": source.state,
-        "error": source.error,
+        "error": errors.text(source.error),
         "retry_at": _at(source.retry_at, snapshot),
         "received_lsn": lsn.render(source.received_lsn),
         "durable_lsn": lsn.render(source.confirmable_lsn),
@@ -116,22 +148,18 @@ def _source(source: SourceView, snapshot: Snapshot, *, is_trusted: bool) -> dict
             "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
             "seconds_left": _rounded(facts.slot.seconds_left),
         },
-        "tables": [
-            _table(table, snapshot, is_trusted=is_trusted)
-            for table in snapshot.view.tables
-            if table.database == source.name
-        ],
+        "tables": [_table(table, snapshot, errors) for table in tables],
     }  # fmt: skip
 
 
-def _table(table: TableState, snapshot: Snapshot, *, is_trusted: bool) -> dict[str, Any]:
+def _table(table: TableState, snapshot: Snapshot, errors: ErrorView) -> dict[str, Any]:
     return {
         "table": table.table,
         "mapped_as": table.mapped or None,
         "target": table.target,
         "state": table.state.value,
         "since": _at(table.since, snapshot),
-        "error": None if table.error is None else _error(table.error, is_trusted=is_trusted),
+        "error": errors.of(table.error),
         "retry_at": _at(table.retry_at, snapshot),
         "is_resync_due": table.is_resync_due,
         "rows": table.rows,
@@ -158,13 +186,6 @@ def _parked(parked: ParkedView | None) -> dict[str, Any] | None:
     }
 
 
-def _error(error: KuvaszError, *, is_trusted: bool) -> dict[str, Any]:
-    message = error.message if is_trusted or error.is_public else _WITHHELD
-    return {
-        "kind": type(error).__name__, "message": message, "hint": error.hint, "retry": error.retry.value,
-    }  # fmt: skip
-
-
 def copy_progress(table: TableState) -> float | None:
     """Return the part of a table's copy that is done, 0 to 1; None if it was not copied since the start."""
     return None if not table.copy_total else min(1.0, table.copy_done / table.copy_total)
@@ -176,7 +197,13 @@ def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:
 
 
 def _instant(unix_s: float) -> str:
-    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).isoformat(timespec="milliseconds")
+    seconds, micros = divmod(round(unix_s * 1e6), 1_000_000)
+    return f"{_second(seconds)}.{micros // 1000:03}+00:00"
+
+
+@functools.lru_cache(4096)
+def _second(unix_s: int) -> str:
+    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _rounded(value: float | None) -> float | None:

@@ -84,6 +84,13 @@ class WhenParkedFull(enum.StrEnum):
     RESYNC = "resync"
 
 
+class MetricsScope(enum.StrEnum):
+    """What a sample of a table's metrics is of."""
+
+    PER_TABLE = "per_table"
+    PER_SOURCE = "per_source"
+
+
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
@@ -290,6 +297,10 @@ class ServerConfig(Section):
     """Names under which others ask for the server, besides `localhost`, this machine's, the one in `address`, and any
     IP address: those that a proxy or a service of Kubernetes gives it. `*`: any name, also one that a web page in
     somebody's browser made up."""
+
+    metrics: MetricsScope = MetricsScope.PER_TABLE
+    """What is counted of tables on `/metrics`: per_table: each for all of its sources together; per_source: for each
+    source, with a label more, as many as sources times tables."""
 
     @property
     def host(self) -> str | None:

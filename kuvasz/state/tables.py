@@ -111,6 +111,8 @@ class TableStates:
         self._of_source: dict[str, dict[tuple[str, str], TableState]] = {}
         self._catching_up: dict[tuple[str, str], TableState] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        # Copies for observers, of what has not changed since: nobody waits for the lock while thousands are made.
+        self._seen: dict[tuple[str, str], TableState] = {}
 
     def add(self, target: str, source: str, table: str) -> None:
         """Make a table known, in the state that was noted of it."""
@@ -150,12 +152,13 @@ class TableStates:
             self._of_source.get(names.source_of(source), {}).pop((target, source), None)
             self._catching_up.pop((target, source), None)
             self._epochs.pop((target, source), None)
+            self._seen.pop((target, source), None)
             self._notes.remove(target, source)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
         """Note that a table has another name at its source, and perhaps not the one in the map."""
         with self._lock:
-            found = self._states[target, source]
+            found = self._changed(self._states[target, source])
             found.table, found.mapped = table, mapped
 
     def set(
@@ -232,6 +235,7 @@ class TableStates:
         if found.is_paused and state is not State.COPYING:
             state, error = State.PAUSED, error if isinstance(error, ParkedLost) else None
         note = self._notes.get(found.target, found.source) or Note()
+        self._changed(found)
         if found.state is not state:
             found.since = self._clock()
         found.state = state
@@ -267,7 +271,7 @@ class TableStates:
             self._notes.put(target, source, dataclasses.replace(note, paused_at=self._wall()))
             if hold is not None:
                 hold()
-            found.is_paused = True
+            self._changed(found).is_paused = True
             if found.state is not State.COPYING:
                 self._set(found, State.PAUSED, found.error)
 
@@ -277,7 +281,7 @@ class TableStates:
             found = self._states[target, source]
             note = self._notes.get(target, source) or Note()
             self._notes.put(target, source, dataclasses.replace(note, paused_at=None))
-            found.is_paused = False
+            self._changed(found).is_paused = False
             if found.state is State.PAUSED:
                 self._set(found, State.NEW)
 
@@ -292,6 +296,7 @@ class TableStates:
                 return
             note = self._notes.get(target, source) or Note()
             self._notes.put(target, source, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
+            self._changed(found)
             found.is_resync_due, found.is_repair = is_due, is_repair
 
     def get(self, target: str, source: str) -> TableState:
@@ -352,6 +357,7 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None:
                 return
+            self._changed(found)
             for name, value in facts.items():
                 if name in _COUNTED:
                     value += getattr(found, name)  # noqa: PLW2901
@@ -360,15 +366,22 @@ class TableStates:
                 setattr(found, name, value)
 
     def snapshot(self, source: str | None = None) -> list[TableState]:
-        """Return copies of all states, or of those of one source, by source and target."""
+        """Return copies of all states, or of those of one source, by source and target; nobody may change them."""
         with self._lock:
-            return _copied(self._states if source is None else self._of_source.get(source, {}))
+            return self._copied(self._states if source is None else self._of_source.get(source, {}))
 
     def catching_up(self) -> list[TableState]:
         """Return copies of the states of the tables that are catching up, by source and target."""
         with self._lock:
-            return _copied(self._catching_up)
+            return self._copied(self._catching_up)
 
+    def _changed(self, found: TableState) -> TableState:
+        """Take note that a state is about to change, and return it."""
+        self._seen.pop((found.target, found.source), None)
+        return found
 
-def _copied(states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
-    return sorted(map(copy.copy, states.values()), key=lambda state: (state.source, state.target))
+    def _copied(self, states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
+        seen = self._seen
+        for key in states.keys() - seen.keys():
+            seen[key] = copy.copy(states[key])
+        return sorted((seen[key] for key in states), key=lambda state: (state.source, state.target))

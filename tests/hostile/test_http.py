@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kuvasz.admin.observer import Observer
 from kuvasz.admin.server import serve
 from kuvasz.app import App
 from kuvasz.config.load import load
@@ -80,6 +82,17 @@ def test_what_quotes_a_row_is_shown_to_who_has_the_token(app: App) -> None:
 def test_a_page_in_a_browser_that_has_a_name_of_its_own_is_sent_away(app: App, path: str) -> None:
     status, answer = asked(app, path, {"Host": b"rebound.example.com:8000"})
     assert (status, answer["error"]) == (421, "nobody is called rebound.example.com here")
+
+
+def test_pages_are_made_off_the_loop_of_the_readers(app: App) -> None:
+    async def run() -> str:
+        observer = Observer(app)
+        try:
+            return await observer.show(lambda _: threading.current_thread().name)
+        finally:
+            observer.close()
+
+    assert asyncio.run(run()).startswith("observer")
 
 
 def test_names_of_the_map_are_known(app: App) -> None:

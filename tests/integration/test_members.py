@@ -9,6 +9,7 @@ import pytest
 
 from kuvasz.admin.metrics import Metrics
 from kuvasz.admin.observer import Observer
+from kuvasz.config.model import MetricsScope
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.verbs import check, offline, plan, verify
@@ -332,7 +333,7 @@ def test_the_verbs_know_members(database: Database, lake_folder: LakeFolder, qui
         pipeline.assert_equal("events", every(database, "events_1", "events_2"))
         lines = generate(pipeline)
         assert (
-            'kuvasz_table_state{source="shop_eu",state="streaming",table="shop.events/public.events_1"} 1.0' in lines
+            'kuvasz_table_state{source="shop_eu",table="shop.events/public.events_1",state="streaming"} 1.0' in lines
         )
     (planned,) = plan.plans(config)
     assert [one.action for one in planned.tables] == ["follow", "follow"]
@@ -341,8 +342,7 @@ def test_the_verbs_know_members(database: Database, lake_folder: LakeFolder, qui
 
 def generate(pipeline: Pipeline) -> list[str]:
     app = pipeline.app
-    metrics = Metrics(Observer(app).snapshot)
-    return metrics.render().decode().splitlines()
+    return Metrics(MetricsScope.PER_SOURCE).render(Observer(app).snapshot()).decode().splitlines()
 
 
 @pytest.mark.timeout(600)

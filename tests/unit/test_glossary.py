@@ -25,11 +25,11 @@ ORDINARY = frozenset(
     load loaded lock log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory
     message messages metrics mismatch move name needed neighbours node not number numbered observer of offset offsets
     on one only open operations option options order ordering origin orphans other out outcome output own ownership
-    park parking part partition partitions parts pause pg pipeline plain plan planning policy position postgres
+    page park parking part partition partitions parts pause pg pipeline plain plan planning policy position postgres
     preflight preparation problem progress projecting projection publication publications range rates read reader
     readers reading recovery redactor refused rejoin relation relax removed rename renames repair replaced replay
     replaying replica replication report request requests reset retry rewrite rights round row rows rule run running
-    schema scope secret section seen selection sent server setting settings setup severity session share shared show
+    schema scope secret section seen selection sent server session setting settings setup severity share shared show
     shutdown signal slice slot snapshot source spark spec stage start state states status stderr step store stored
     stream stuck summarize swapped sync system table tables taken taking task thread time to too track transaction
     transactions transform truncate truncated truncation type unclear under undurable unique unknown unlogged up

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kuvasz.admin import upkeep
 from kuvasz.admin.metrics import HELP, Metrics
+from kuvasz.admin.observer import Snapshot
+from kuvasz.config.model import MetricsScope
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
@@ -15,10 +18,13 @@ from tests.support.snapshots import NOW, snapshot
 DOCS = Path(__file__).parents[3] / "docs" / "operating.md"
 
 
-def families(metrics: Metrics) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+PER_SOURCE = MetricsScope.PER_SOURCE
+
+
+def families(moment: Snapshot, metrics: Metrics | None = None) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Return sample name -> labels -> value."""
     found: dict[str, dict] = {}
-    for family in text_string_to_metric_families(metrics.render().decode()):
+    for family in text_string_to_metric_families((metrics or Metrics(PER_SOURCE)).render(moment).decode()):
         for sample in family.samples:
             found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
     return found
@@ -29,7 +35,7 @@ TABLE = (("source", "shop_eu"), ("table", "shop.items"))
 
 
 def test_metrics_of_a_good_day() -> None:
-    found = families(Metrics(snapshot))
+    found = families(snapshot())
     assert found["kuvasz_lag_seconds"] == {SOURCE: 0.0}
     assert found["kuvasz_lag_bytes"] == {SOURCE: 0.0}
     assert found["kuvasz_freshness_timestamp_seconds"] == {SOURCE: NOW - 3}
@@ -49,37 +55,66 @@ def test_metrics_of_a_good_day() -> None:
     assert (one, [name for name, _ in labels]) == (1.0, ["python", "version"])
 
 
+def test_a_table_is_counted_for_all_of_its_sources_together() -> None:
+    good = snapshot()
+    (one,) = good.view.tables
+    others = [
+        dataclasses.replace(one, source="shop_us", state=State.ERROR, copy_done=1),
+        dataclasses.replace(one, source="shop_ap", copy_total=0),
+        dataclasses.replace(one, target="shop.others", rows=1, inserts=1, updates=0, deletes=0),
+    ]
+    parked = {
+        ("shop.items", name): ParkedView(bytes=700, since=since, first_lsn=1, is_full=False)
+        for name, since in (("shop_us", NOW - 60), ("shop_ap", NOW - 90))
+    }
+    view = dataclasses.replace(good.view, tables=(one, *others), parked=parked)
+    found = families(dataclasses.replace(good, view=view), Metrics())
+    items, other = (("table", "shop.items"),), (("table", "shop.others"),)
+    states = {dict(labels)["state"]: value for labels, value in found["kuvasz_table_state"].items()
+              if dict(labels)["table"] == "shop.items"}  # fmt: skip
+    assert {state: value for state, value in states.items() if value} == {"streaming": 2.0, "error": 1.0}
+    assert found["kuvasz_copy_progress_ratio"] == {items: 0.25, other: 1.0}
+    assert found["kuvasz_parked_bytes"] == {items: 1400.0, other: 0.0}
+    assert found["kuvasz_parked_since_timestamp_seconds"] == {items: NOW - 90}
+    assert found["kuvasz_copied_rows_total"] == {items: 120.0, other: 40.0}
+    assert found["kuvasz_rows_total"][(("op", "insert"), *items)] == 12.0
+
+
+def test_names_are_escaped_and_cost_no_page() -> None:
+    odd = 'a"b\\c\nd\udc80'
+    found = families(snapshot(table={"target": odd}), Metrics())
+    assert found["kuvasz_copied_rows_total"] == {(("table", 'a"b\\c\nd\\udc80'),): 40.0}
+
+
 def test_what_is_parked_is_counted() -> None:
-    found = families(Metrics(snapshot))
+    found = families(snapshot())
     assert found["kuvasz_parked_bytes"] == {TABLE: 0.0}
     assert "kuvasz_parked_since_timestamp_seconds" not in found
     parked = ParkedView(bytes=700, since=NOW - 60, first_lsn=0x400, is_full=False)
-    found = families(Metrics(lambda: snapshot(parked={("shop.items", "shop_eu"): parked})))
+    found = families(snapshot(parked={("shop.items", "shop_eu"): parked}))
     assert found["kuvasz_parked_bytes"] == {TABLE: 700.0}
     assert found["kuvasz_parked_since_timestamp_seconds"] == {TABLE: NOW - 60}
 
 
 def test_what_is_not_known_is_left_out_rather_than_zero() -> None:
-    found = families(
-        Metrics(lambda: snapshot(facts={"slot": None, "fresh_at": None}, source={"last_message_at": None}))
-    )
+    found = families(snapshot(facts={"slot": None, "fresh_at": None}, source={"last_message_at": None}))
     unknown = {"lag_seconds", "lag_bytes", "freshness_timestamp_seconds", "slot_retained_bytes",
                "last_wire_message_timestamp_seconds"}  # fmt: skip
     assert not {f"kuvasz_{name}" for name in unknown} & found.keys()
 
 
 def test_only_commits_are_timed() -> None:
-    metrics = Metrics(snapshot)
+    metrics = Metrics()
     metrics.note(Receipt(target="t", positions={}, rows=1, snapshot_id=None, seconds=9.0))
     metrics.note(Receipt(target="t", positions={}, rows=1, snapshot_id=4, seconds=0.2))
-    found = families(metrics)
+    found = families(snapshot(), metrics)
     assert found["kuvasz_commit_duration_seconds_count"] == {(): 1.0}
     assert found["kuvasz_commit_duration_seconds_sum"] == {(): 0.2}
 
 
 def test_every_metric_has_a_sentence_and_a_place_in_the_docs() -> None:
     page = DOCS.read_text()
-    rendered = Metrics(snapshot).render().decode()
+    rendered = Metrics().render(snapshot()).decode()
     names = set(re.findall(r"^# TYPE (kuvasz_\w+) ", rendered, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
     assert {name.removesuffix("_total") for name in names} == {

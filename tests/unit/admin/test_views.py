@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kuvasz.admin import views
+from kuvasz.admin.metrics import Metrics
+from kuvasz.admin.observer import Snapshot
+from kuvasz.admin.views import ErrorView
 from kuvasz.errors import DecodeError, KuvaszError, RowTooLarge, SchemaError, TableError
 from kuvasz.parking.logs import ParkedView
-from kuvasz.state.tables import State
+from kuvasz.state.tables import State, TableState
 from tests.support.snapshots import CLOCK, NOW, SLOT, snapshot
 
 
@@ -50,8 +54,8 @@ def test_what_is_parked_of_a_table_is_shown() -> None:
 
 
 def test_an_error_is_shown_with_its_hint() -> None:
-    error = DecodeError("no number", hint="look")
-    (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}), is_trusted=True)["sources"]
+    moment = snapshot(table={"state": State.ERROR, "error": DecodeError("no number", hint="look")})
+    (source,) = views.status(moment, ErrorView(is_trusted=True))["sources"]
     assert source["tables"][0]["error"] == {
         "kind": "DecodeError", "message": "no number", "hint": "look", "retry": "human",
     }  # fmt: skip
@@ -75,6 +79,34 @@ def test_an_error_is_shown_with_its_hint() -> None:
 def test_what_may_quote_a_row_is_not_for_everybody(error: KuvaszError, message: str) -> None:
     (source,) = views.status(snapshot(table={"state": State.ERROR, "error": error}))["sources"]
     assert source["tables"][0]["error"]["message"] == message
+
+
+class Walked(tuple[TableState, ...]):
+    """Tables that count how often somebody goes through all of them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[TableState]:
+        Walked.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("make", [views.status, views.readyz, Metrics().render])
+def test_the_work_grows_with_the_tables_and_not_with_their_product_with_the_sources(
+    make: Callable[[Snapshot], object],
+) -> None:
+    """`python -m benchmarks.micro_status` says how long it takes."""
+    good = snapshot()
+    walks = []
+    for count in (1, 50):
+        names = [f"shop_{number}" for number in range(count)]
+        sources = tuple(dataclasses.replace(good.view.sources[0], name=name) for name in names)
+        tables = Walked(dataclasses.replace(good.view.tables[0], source=name) for name in names)
+        view = dataclasses.replace(good.view, sources=sources, tables=tables)
+        Walked.walks = 0
+        make(dataclasses.replace(good, view=view, facts=dict.fromkeys(names, good.facts["shop_eu"])))
+        walks.append(Walked.walks)
+    assert walks[0] == walks[1] <= 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kuvasz.errors import ParkedLost, TableError
@@ -75,9 +77,40 @@ def test_snapshots_are_copies_in_order(states: TableStates) -> None:
     states.add("shop.b", "eu", "b")
     found = states.snapshot()
     assert [(state.source, state.target) for state in found] == [("eu", "shop.b"), ("eu", T), ("us", "shop.a")]
-    found[0].rows = 99
-    assert states.snapshot()[0].rows == 0
+    states.note("shop.b", "eu", rows=99)
+    assert found[0].rows == 0
+    assert states.snapshot()[0].rows == 99
+    assert states.snapshot()[1] is found[1], "what has not changed is not copied again"
     assert states.sources_of(T) == [S]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda states: states.set(T, S, State.ERROR, TableError("no")),
+        lambda states: states.rename(T, S, "b", "a"),
+        lambda states: states.pause(T, S),
+        lambda states: [states.pause(T, S), states.snapshot(), states.unpause(T, S)],
+        lambda states: states.resync(T, S, is_due=True),
+        lambda states: states.note(T, S, retry_at=3.0),
+        lambda states: states.activate(T, S, 4),
+        lambda states: [states.activate(T, S, 4), states.promote(states.snapshot()[0])],
+        lambda states: [states.activate(T, S, 4), states.fail(T, TableError("no"), hold=lambda _: None)],
+    ],
+)
+def test_whatever_changes_is_seen(states: TableStates, change: Callable[[TableStates], object]) -> None:
+    states.snapshot()
+    change(states)
+    assert states.snapshot() == [states.get(T, S)]
+
+
+def test_what_was_removed_is_not_seen_when_it_is_there_again(states: TableStates) -> None:
+    states.note(T, S, rows=5)
+    states.snapshot()
+    states.remove(T, S)
+    assert states.snapshot() == []
+    states.add(T, S, "items")
+    assert states.snapshot()[0].rows == 0
 
 
 class Home:
