@@ -1,9 +1,12 @@
 # kuvasz with Java, Spark and all jars inside: it starts without a network.
 #
 #   docker build -t kuvasz .
-#   docker run -v ./config:/config:ro -v kuvasz-lake:/var/lib/kuvasz -e EU_URL=… kuvasz --config /config/map.yaml
+#   docker run --name kuvasz -v kuvasz-state:/var/lib/kuvasz -v ./map.yaml:/var/lib/kuvasz/map.yaml:ro -e EU_PW=… \
+#     kuvasz --config map.yaml
+#   docker exec kuvasz kuvasz status --config map.yaml
 #
-# Relative paths of the map (the SQLite catalog, a local warehouse) lie in the volume /var/lib/kuvasz.
+# Relative paths of a map begin at its folder: here the volume, where the state folder must be. A map that lies
+# elsewhere, in a mounted ConfigMap say, names them with /var/lib/kuvasz/… in full.
 
 FROM python:3.12-slim
 

@@ -261,7 +261,10 @@ def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, a
         answer = remote.command(loaded.config, verb, table=table, sid=sid)
     except (remote.NotRunning, ConfigError) as unasked:
         if verb not in offline.VERBS:
-            raise
+            if isinstance(unasked, ConfigError):
+                raise
+            hint = "a start tries everything again by itself: kuvasz --config …"
+            raise remote.NotRunning(f"{unasked.message}; there is nothing to {verb}", hint=hint) from unasked
         try:
             answer = offline.command(loaded.config, verb, table=table, sid=sid)
         except StateTaken:

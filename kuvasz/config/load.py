@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
@@ -21,7 +22,6 @@ from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path as FilePath
 
     from kuvasz.config.environment import Setting
     from kuvasz.config.file import Document
@@ -110,11 +110,12 @@ def load(
     flags, flag_problems = environment.from_flags(overrides or {})
     names = template_names(document.value) | {name for flag in flags for name in template_names(flag.value)}
     settings, problems = environment.from_environment(environ, referenced=names)
-    builder = _Builder(document, environ)
+    folder = FilePath() if path is None else path.parent
+    builder = _Builder(document, environ, folder)
     builder.problems += problems + flag_problems
     for setting in (*settings, *flags):
         builder.put(setting)
-    config = builder.config()
+    config = builder.config().anchored(folder)
     return Loaded(config=config, origins=builder.origins, secrets=frozenset(builder.secrets), path=path)
 
 
@@ -126,9 +127,10 @@ def template_names(value: object) -> frozenset[str]:
 class _Builder:
     """Gathers values, origins, problems and secrets on the way to a `Config`."""
 
-    def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
+    def __init__(self, document: Document, environ: Mapping[str, str], folder: FilePath) -> None:
         self._root = copy.copy(document.value)
         self._environ = environ
+        self._folder = folder
         self._unfilled: set[Path] = set()
         self.origins = dict(document.origins)
         self.problems = list(document.problems)
@@ -188,7 +190,7 @@ class _Builder:
         place = f"{origin.value}: {problem.render_path(path)}" if origin else problem.render_path(path)
         fill = template.fill_url if _is_url(path) else template.fill
         try:
-            filled = fill(text, self._environ, place=place)
+            filled = fill(text, self._environ, place=place, folder=self._folder)
         except ValueError as error:
             self.problems.append(Problem(path=path, message=str(error)))
         except ConfigError as error:

@@ -7,6 +7,7 @@ are the options' help: `kuvasz config --schema` and docs/configuration.md are ma
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,24 +138,42 @@ class LakeConfig(Section):
         return self.uri if file is None else f"{_SQLITE}{file}"
 
     @property
-    def sqlite_file(self) -> Path | None:
-        """The absolute path of an SQLite catalog; None for any other."""
+    def sqlite_path(self) -> Path | None:
+        """The path of an SQLite catalog; None for any other. A loaded map's is absolute."""
         if self.type is not CatalogType.JDBC or not self.uri.startswith(_SQLITE):
             return None
-        path = self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0]
-        return Path(path).absolute()
+        return Path(self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
 
     @property
-    def warehouse_location(self) -> str:
-        """The warehouse with its scheme: a path is resolved against the working folder and gets ``file://``.
+    def sqlite_file(self) -> Path | None:
+        """The absolute path of an SQLite catalog; None for any other."""
+        path = self.sqlite_path
+        return None if path is None else path.absolute()
 
-        A rest catalog's warehouse may be a mere name, which only its server understands; it stays as it is.
+    @property
+    def warehouse_path(self) -> Path | None:
+        """The path of a warehouse in a folder; None for any other. A loaded map's is absolute.
+
+        A rest catalog's warehouse may be a mere name, which only its server understands.
         """
         location = self.warehouse.rstrip("/") or "/"
         is_name = self.type is CatalogType.REST and "/" not in location and "warehouse" in self.model_fields_set
-        if "://" in location or is_name:
-            return location
-        return f"file://{Path(location.removeprefix('file:')).absolute()}"
+        return None if "://" in location or is_name else Path(location.removeprefix("file:"))
+
+    def anchored(self, folder: Path) -> LakeConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        paths = {}
+        if (file := self.sqlite_path) is not None:
+            paths["uri"] = f"{_SQLITE}{_from(folder, file)}"
+        if (warehouse := self.warehouse_path) is not None:
+            paths["warehouse"] = _from(folder, warehouse)
+        return self.model_copy(update=paths)
+
+    @property
+    def warehouse_location(self) -> str:
+        """The warehouse with its scheme, which for a path is ``file://``; a mere name stays as it is."""
+        path = self.warehouse_path
+        return self.warehouse.rstrip("/") if path is None else f"file://{path.absolute()}"
 
 
 class SparkConfig(Section):
@@ -236,6 +255,10 @@ class PipelineConfig(Section):
     def share_bytes(self, sources: int) -> int:
         """What the reader of one of so many sources may gather before it hands it on: all together hold a quarter."""
         return max(self.memory // (4 * max(1, sources)), _LEAST_SHARE_BYTES)
+
+    def anchored(self, folder: Path) -> PipelineConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        return self.model_copy(update={"state": _from(folder, self.state)})
 
     @property
     def state_folder(self) -> Path:
@@ -438,6 +461,15 @@ class Config(Section):
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""
 
+    def anchored(self, folder: Path) -> Config:
+        """Return the same with absolute paths: a map has to mean one lake and one state, wherever it is read.
+
+        Args:
+            folder: Where relative paths begin: the map's, or the working folder where there is no map.
+        """
+        lake, pipeline = self.lake.anchored(folder), self.pipeline.anchored(folder)
+        return self.model_copy(update={"lake": lake, "pipeline": pipeline})
+
 
 #: The sections whose options the environment may set, by their name in the file.
 SECTIONS: dict[str, type[Section]] = {
@@ -447,6 +479,11 @@ SECTIONS: dict[str, type[Section]] = {
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
 }
+
+
+def _from(folder: Path, path: Path | str) -> str:
+    """Return one text for one place, since the lake's tables keep it; links stay, for ConfigMaps are some."""
+    return os.path.normpath(folder.absolute() / path)
 
 
 def _share(data: dict[str, Any], parts: int) -> int:

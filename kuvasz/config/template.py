@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import re
 import urllib.parse
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import secrets
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Where relative paths begin, if nobody says otherwise.
+_HERE = Path()
+
 _MARK = re.compile(r"\$\$\{|\$\{|\}")
 
 
@@ -74,20 +78,20 @@ def refers(text: str) -> bool:
     return any(not isinstance(part, str) for part in parse(text))
 
 
-def fill(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
+def fill(text: str, environ: Mapping[str, str], *, place: str, folder: Path = _HERE) -> Filled:
     """Return a plain value, filled in.
 
     Raises:
         ValueError: A variable is unset, a file cannot be read, or the text is malformed.
         ConfigError: A file cannot be read.
     """
-    pieces, known = _resolve(parse(text), environ, place)
+    pieces, known = _resolve(parse(text), environ, place, folder)
     contents = [piece.read() if isinstance(piece, SecretFile) else piece for piece in pieces]
     known |= {content for piece, content in zip(pieces, contents, strict=True) if isinstance(piece, SecretFile)}
     return Filled(value="".join(contents), secrets=frozenset(known - {""}))
 
 
-def fill_url(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
+def fill_url(text: str, environ: Mapping[str, str], *, place: str, folder: Path = _HERE) -> Filled:
     """Return a url, filled in; its files stay references that are read at each use.
 
     What fills the user, the password or a parameter's value is taken literally and percent-encoded, so that a
@@ -107,7 +111,7 @@ def fill_url(text: str, environ: Mapping[str, str], *, place: str) -> Filled:
         before = "".join(piece if isinstance(piece, str) else "x" for piece in parts)
         after = "".join(piece if isinstance(piece, str) else "x" for piece in template[number + 1 :])
         safe = _safe_characters(before, after)
-        pieces, found = _resolve((part,), environ, place)
+        pieces, found = _resolve((part,), environ, place, folder)
         known |= found
         parts += [_quoted(piece, safe) for piece in pieces]
     known |= {part.read() for part in parts if isinstance(part, SecretFile)}
@@ -166,7 +170,9 @@ def _names(template: Template) -> frozenset[str]:
     return found
 
 
-def _resolve(template: Template, environ: Mapping[str, str], place: str) -> tuple[list[str | SecretFile], set[str]]:
+def _resolve(
+    template: Template, environ: Mapping[str, str], place: str, folder: Path
+) -> tuple[list[str | SecretFile], set[str]]:
     """Return text and files in their order, and the values of variables whose name calls them secret."""
     pieces: list[str | SecretFile] = []
     known: set[str] = set()
@@ -176,13 +182,14 @@ def _resolve(template: Template, environ: Mapping[str, str], place: str) -> tupl
             continue
         found: set[str] = set()
         if isinstance(part, File):
-            path, found = _resolve(part.path, environ, place)
-            pieces.append(SecretFile("".join(p.read() if isinstance(p, SecretFile) else p for p in path), place))
+            path, found = _resolve(part.path, environ, place, folder)
+            name = "".join(p.read() if isinstance(p, SecretFile) else p for p in path)
+            pieces.append(SecretFile(str(folder / name), place))
         elif environ.get(part.name) or (part.name in environ and part.default is None):
             pieces.append(environ[part.name])
             found = {environ[part.name]} if secrets.is_secret_name(part.name) else set()
         elif part.default is not None:
-            inner, found = _resolve(part.default, environ, place)
+            inner, found = _resolve(part.default, environ, place, folder)
             pieces += inner
         else:
             raise ValueError(_unset(part.name, environ))

@@ -29,6 +29,18 @@ class StateFolder(StateStore):
 
     @property
     @override
+    def place(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    @property
+    @override
+    def is_there(self) -> bool:
+        """See `StateStore.is_there`."""
+        return self._folder.is_dir()
+
+    @property
+    @override
     def notes(self) -> NoteFile:
         """`tables.json`."""
         return self._notes

@@ -154,6 +154,18 @@ class MemoryState(StateStore):
 
     @property
     @override
+    def place(self) -> str:
+        """See `StateStore.place`."""
+        return "memory"
+
+    @property
+    @override
+    def is_there(self) -> bool:
+        """See `StateStore.is_there`."""
+        return True
+
+    @property
+    @override
     def notes(self) -> MemoryNotes:
         """See `StateStore.notes`."""
         return self._notes

@@ -178,6 +178,14 @@ class StateStore(Protocol):
     """The store. Nothing in it is touched before it is asked for."""
 
     @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a kuvasz has ever kept anything in it."""
+
+    @property
     def notes(self) -> NoteStore:
         """What is noted of tables."""
 

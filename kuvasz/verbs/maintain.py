@@ -37,7 +37,8 @@ def run(config: Config, table: str | None, *, full: bool) -> list[dict[str, Any]
     targets = _targets(config, table)
     try:
         return remote.maintain(config, [target.name for target in targets], full=full)
-    except (remote.NotRunning, ConfigError):  # nobody runs, or it cannot be asked: Iceberg fences two writers
+    except (remote.NotRunning, remote.ForeignServer, ConfigError):
+        # Nobody runs, or it cannot be asked: Iceberg fences two writers.
         outcomes = run_once.maintain(config, targets, full=full)
     return [
         dataclasses.asdict(outcome) if isinstance(outcome, Upkeep)

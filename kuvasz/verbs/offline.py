@@ -24,11 +24,17 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
     """Note a command for the next start; answers as a running kuvasz does.
 
     Raises:
-        ConfigError: The map has no such table.
+        ConfigError: The map has no such table, or no kuvasz has ever run with its state folder.
         StateTaken: A kuvasz runs after all: it does not answer yet, or somewhere else than the configuration says.
         StateError: The state folder cannot be read or written.
     """
     wanted, store = Selection(table=table, sid=sid), state_of(config)
+    if not store.is_there:
+        raise ConfigError(
+            f"no kuvasz has run with this map: there is no state folder {store.place}",
+            hint="name the map, and what else says where its state is, as for the start; for a first start leave the"
+            " table out of the map",
+        )
     with store.own(f"notes a {verb} in it"):
         return _note(config, store.notes, verb, wanted)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,10 @@ class Refused(KuvaszError):
     """The running kuvasz did not do what it was asked."""
 
 
+class ForeignServer(Refused):
+    """Something answers where the configuration says, and did not leave its token where we may read it."""
+
+
 def status(config: Config) -> dict[str, Any]:
     """Return what the running kuvasz says of itself.
 
@@ -49,7 +55,8 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
 
     Raises:
         ConfigError: The configuration has no server.
-        NotRunning: Nobody answers, or the token is not to be found.
+        NotRunning: Nobody answers.
+        ForeignServer: Somebody answers, and the token is not to be found.
         Refused: It knows no such table, or there is nothing to be done.
     """
     given = {"table": table, "sid": sid}
@@ -60,7 +67,7 @@ def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str
     """Have the running kuvasz look after tables now; returns when it has, however long that takes.
 
     Raises:
-        ConfigError, NotRunning, Refused: See `retry`.
+        ConfigError, NotRunning, ForeignServer, Refused: See `command`.
     """
     answer = _ask(config, "/api/maintain", {"targets": targets, "full": full}, timeout_s=_DAY_S)
     found: list[dict[str, Any]] = answer["tables"]
@@ -76,8 +83,7 @@ def _ask(
         request.add_header("Authorization", f"Bearer {token}")
     if body is not None:
         if token is None:
-            place = state_of(config).address.place
-            raise NotRunning(f"no token in {place}", hint="run this where kuvasz runs, as the same user")
+            raise _without_token(config, url)
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
     # A proxy of the environment has no business between us and our own process.
@@ -89,12 +95,31 @@ def _ask(
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        reason = getattr(reason, "strerror", None) or reason
-        raise NotRunning(
-            f"no kuvasz answers at {url}: {str(reason).lower()}",
-            hint="start it with `kuvasz --config …`, or check `server.address`",
-        ) from error
+        raise _silent(url, error) from error
+
+
+def _without_token(config: Config, url: str) -> KuvaszError:
+    """Say who answers where only a kuvasz with a token could be steered."""
+    address = urllib.parse.urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), _TIMEOUT_S).close()
+    except OSError as error:
+        return _silent(url, error)
+    place = state_of(config).address.place
+    return ForeignServer(
+        f"something answers at {url}, and left no token in {place}",
+        hint="if that is kuvasz, run this as its user, with its map and where it runs; if it is another program, give"
+        " `server.address` another port",
+    )
+
+
+def _silent(url: str, error: Exception) -> NotRunning:
+    reason = getattr(error, "reason", error)
+    reason = getattr(reason, "strerror", None) or reason
+    return NotRunning(
+        f"no kuvasz answers at {url}: {str(reason).lower()}",
+        hint="start it with `kuvasz --config …`, or check `server.address`",
+    )
 
 
 def _where(config: Config) -> tuple[str, str | None]:

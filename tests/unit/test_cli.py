@@ -114,6 +114,7 @@ def test_status_without_a_server(kuvasz) -> None:
 
 def test_a_command_is_noted_where_a_running_kuvasz_could_not_be_asked(kuvasz) -> None:
     alone = ("-c", "map.yaml", "--set", "server.address=null")
+    Path(".kuvasz").mkdir()
     code, out, err = kuvasz("resync", "--table", "orders", *alone)
     assert (code, err) == (0, "")
     assert out.endswith("no kuvasz runs here: noted for its next start\n")
@@ -121,12 +122,52 @@ def test_a_command_is_noted_where_a_running_kuvasz_could_not_be_asked(kuvasz) ->
     assert (code, err.splitlines()[0]) == (2, "error: server.address is null: a running kuvasz cannot be asked")
 
 
-def test_retry_needs_the_token(kuvasz) -> None:
-    code, _, err = kuvasz("retry", "--table", "orders", "-c", "map.yaml")
+def test_where_no_kuvasz_has_ever_run_nothing_is_noted(kuvasz) -> None:
+    code, out, err = kuvasz("pause", "--table", "orders", "-c", "map.yaml", "--set", "server.address=null")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: no kuvasz has run with this map: there is no state folder {Path('.kuvasz').absolute()}\n"
+        "hint: name the map, and what else says where its state is, as for the start; for a first start leave the"
+        " table out of the map\n"
+    )
+    assert not Path(".kuvasz").exists()
+
+
+def test_who_answers_without_our_token_is_not_steered_and_nothing_is_noted(kuvasz) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        address = f"127.0.0.1:{stranger.getsockname()[1]}"
+        Path(".kuvasz").mkdir()
+        for verb in ("pause", "resume", "retry", "resync"):
+            code, out, err = kuvasz(verb, "--table", "orders", "-c", "map.yaml", "--set", f"server.address={address}")
+            assert (code, out) == (1, "")
+            assert err == (
+                f"error: something answers at http://{address}, and left no token in"
+                f" {Path('.kuvasz/server.json').absolute()}\n"
+                "hint: if that is kuvasz, run this as its user, with its map and where it runs; if it is another"
+                " program, give `server.address` another port\n"
+            )
+    assert list(Path(".kuvasz").iterdir()) == []
+
+
+def test_a_verb_finds_the_state_of_its_map_from_any_folder(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path.cwd()
+    Path(".kuvasz").mkdir()
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    code, _, err = kuvasz("pause", "--table", "orders", "-c", "../map.yaml", "--set", "server.address=null")
+    assert (code, err) == (0, "")
+    assert (home / ".kuvasz" / "tables.json").exists()
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_there_is_nothing_to_retry_while_no_kuvasz_runs(kuvasz) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    code, _, err = kuvasz("retry", "--table", "orders", "-c", "map.yaml", "--set", f"server.address={address}")
     assert code == 1
     assert err == (
-        f"error: no token in {Path('.kuvasz/server.json').absolute()}\n"
-        "hint: run this where kuvasz runs, as the same user\n"
+        f"error: no kuvasz answers at http://{address}: connection refused; there is nothing to retry\n"
+        "hint: a start tries everything again by itself: kuvasz --config …\n"
     )
 
 

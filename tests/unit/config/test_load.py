@@ -31,6 +31,27 @@ def test_default_file_environment_and_flag_in_this_order(tmp_path: Path) -> None
     assert result.origin["databases[0].urls[0].sid"] == "map.yaml:5:53"
 
 
+def test_paths_begin_at_the_maps_folder_wherever_kuvasz_is_started(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("geheim\n")
+    text = "lake: {warehouse: data/wh}\n" + SHOP.replace("geheim", "${file:password}")
+    (tmp_path / "map.yaml").write_text(text)
+    config = load.load(tmp_path / "map.yaml", {"KUVASZ_LAKE__URI": "jdbc:sqlite:../c.db?mode=rw"}).config
+    assert config.lake.warehouse == f"{tmp_path}/data/wh"
+    assert config.lake.uri == f"jdbc:sqlite:{tmp_path.parent}/c.db"
+    assert config.pipeline.state == f"{tmp_path}/.kuvasz"
+    assert config.databases[0].urls[0].url.get() == "postgresql://repl:geheim@eu1/shop"
+
+
+@pytest.mark.parametrize(
+    ("uri", "warehouse"), [("jdbc:sqlite:/c.db", "/wh"), ("jdbc:postgresql://c/iceberg", "s3://lake/wh")]
+)
+def test_places_that_are_no_relative_paths_stay_as_they_are(tmp_path: Path, uri: str, warehouse: str) -> None:
+    text = f"lake: {{uri: '{uri}', warehouse: '{warehouse}'}}\n" + SHOP
+    (tmp_path / "map.yaml").write_text(text)
+    lake = load.load(tmp_path / "map.yaml", {}).config.lake
+    assert (lake.uri, lake.warehouse) == (uri, warehouse)
+
+
 def test_a_bare_list_is_a_map(tmp_path: Path) -> None:
     text = SHOP.removeprefix("databases:\n")
     result = loaded(tmp_path, text)

@@ -18,6 +18,7 @@ def config(tmp_path: Path) -> Config:
     urls = [{"url": f"postgresql:///{sid}", "sid": sid} for sid in ("eu", "us")]
     databases = [{"database": "shop", "urls": urls, "tables": {"items": None, "others": None}}]
     document = {"pipeline": {"state": str(tmp_path / "state")}, "lake": {"namespace": "shop"}, "databases": databases}
+    (tmp_path / "state").mkdir()
     file = tmp_path / "map.yaml"
     file.write_text(json.dumps(document))
     return load(file, {}).config

@@ -94,9 +94,10 @@ def test_who_only_looks_needs_no_token(tmp_path: Path, server: Server) -> None:
     config = config_of(tmp_path, server.address)
     assert remote.status(config) == {}
     assert server.asked == [("GET", "/status", None, None)]
-    with pytest.raises(remote.NotRunning) as told:
+    with pytest.raises(remote.ForeignServer) as told:
         remote.command(config, "retry", table="items", sid=None)
-    assert told.value.message == f"no token in {tmp_path / 'state' / 'server.json'}"
+    place = tmp_path / "state" / "server.json"
+    assert told.value.message == f"something answers at http://{server.address}, and left no token in {place}"
 
 
 @pytest.mark.parametrize(
