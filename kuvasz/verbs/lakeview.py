@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
@@ -31,6 +34,15 @@ if TYPE_CHECKING:
 
 _HINT = "check `lake.uri`, `lake.properties` and the permissions"
 _JDBC_POSTGRES = "jdbc:postgresql://"
+
+#: SQLSTATE of a table that is not there (manual, appendix A).
+_UNDEFINED_TABLE = "42P01"
+
+#: From PostgreSQL 15 on nobody but its owner may make tables in `public` (release notes).
+_MAY_CREATE = (
+    "SELECT quote_ident(current_user), quote_ident(current_schema()),"
+    " has_schema_privilege(current_schema(), 'CREATE')"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +83,9 @@ class LakeView:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as error:
-            if "no such table" in str(error):  # a SQLite file without a catalog in it
+            if _is_to_be_made(error):
                 return None
-            raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
+            raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
         columns = {field.name: str(field.field_type) for field in found.schema().fields}
         known = known_columns.parse(found.properties, name)
         return LakeTableView(
@@ -119,10 +131,41 @@ def prove_catalog(config: Config) -> str:
     try:
         catalog.list_namespaces()
     except Exception as error:
-        if lake.sqlite_file is not None and "no such table" in str(error):
+        if _is_to_be_made(error):
+            _prove_schema(catalog)
             return "to be made"
-        raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
+        raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
     return "an answer"
+
+
+def _is_to_be_made(error: Exception) -> bool:
+    """Return whether a jdbc catalog has no tables yet: a start makes them."""
+    if not isinstance(error, DBAPIError):
+        return False
+    return getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(error.orig)
+
+
+def _told(error: Exception) -> str:
+    """Return what a catalog says, without SQLAlchemy's statement and links."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return (str(cause).splitlines() or [type(cause).__name__])[0]
+
+
+def _prove_schema(catalog: Catalog) -> None:
+    """Find out whether a catalog's tables may be made where its connections make them.
+
+    Raises:
+        LakeError: They may not.
+    """
+    if not isinstance(catalog, SqlCatalog) or catalog.engine.dialect.name != "postgresql":
+        return
+    with catalog.engine.connect() as connection:
+        user, schema, may_create = connection.execute(text(_MAY_CREATE)).one()
+    if not may_create:
+        raise LakeError(
+            f"the catalog cannot be made: {user} has no CREATE on schema {schema}",
+            hint=f"at the catalog's database: GRANT CREATE ON SCHEMA {schema} TO {user};",
+        )
 
 
 def prove_warehouse(config: Config) -> str:
@@ -160,7 +203,7 @@ def _open(lake: LakeConfig) -> Catalog:
     try:
         return load_catalog(lake.name, **catalog_properties(lake))
     except Exception as error:
-        raise LakeError(f"the catalog cannot be opened: {error}", hint=_HINT) from error
+        raise LakeError(f"the catalog cannot be opened: {_told(error)}", hint=_HINT) from error
 
 
 def catalog_properties(lake: LakeConfig) -> dict[str, str]:

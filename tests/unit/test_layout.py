@@ -34,7 +34,7 @@ ELSEWHERE = {
     "admin/observer.py": "integration/test_admin.py",
     "admin/server.py": "integration/test_admin.py",
     "admin/slotwatch.py": "integration/test_admin.py",
-    "verbs/lakeview.py": "integration/test_admin.py",
+    "verbs/lakeview.py": "integration/test_lakeview.py",
     # Values and interfaces, without behaviour of their own.
     "model.py": "unit/route/test_assembler.py",
     "ports.py": "contract/test_lake.py",
