@@ -28,6 +28,7 @@ class Event(enum.Enum):
     # The whole of kuvasz.
     SERVING = "serving", INFO, "serving"
     LAKE_OPENING = "lake_opening", INFO, "starting spark"
+    SPARK_SAID = "spark_said", WARNING, "spark says"
     LAKE_OPEN = "lake_open", INFO, "the lake is open"
     CAUGHT_UP = "caught_up", INFO, "caught up"
     PAUSE = "pause", INFO, "told by a person"

@@ -30,6 +30,11 @@ def set_up(log_format: str, secrets: Iterable[str]) -> None:
     root.propagate = False
 
 
+def is_set_up() -> bool:
+    """Whether our log records go anywhere: those of a verb do not."""
+    return bool(logging.getLogger("kuvasz").handlers)
+
+
 class _Stderr:
     """Whatever stderr is at the time: the live lines of the console stand in for it while they are drawn."""
 

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/say.sh
 
 stamp=.venv/.kuvasz-jars
-wanted="$(cksum <kuvasz/lake/jvm/versions.py) $(cksum <requirements/run.lock) ${JAVA_HOME:-} ${HOME:-}"
+wanted="$(cksum <kuvasz/lake/java/versions.py) $(cksum <requirements/run.lock) ${JAVA_HOME:-} ${HOME:-}"
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
   exit 0
 fi

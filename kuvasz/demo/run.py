@@ -181,7 +181,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
         try:
             process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
-            # With everything it started: it leads its own process group.
+            # The JVM ends with it, and Spark's workers with the JVM.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return process.returncode

@@ -13,6 +13,8 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced
+from kuvasz.lake.iceberg import conditions
+from kuvasz.lake.iceberg.conditions import Condition
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
@@ -27,8 +29,15 @@ if TYPE_CHECKING:
     from kuvasz.model import SourcePosition
     from kuvasz.verbs.lakeview import LakeTableView
 
+_MACHINE = "machine"
 _LAKE = "lake"
 _CLUSTER = "cluster"
+
+#: A start proves them through Spark.
+_OF_LAKE = (
+    Condition(name="catalog", needed="an answer", prove=lakeview.prove_catalog),
+    Condition(name="warehouse", needed="writable", prove=lakeview.prove_warehouse),
+)
 
 #: Sources that are looked at side by side; each waits for its own server.
 THREADS = 16
@@ -39,7 +48,7 @@ _WIDEST = 60
 
 
 def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
-    """Return all findings: the lake's, then those of each source in the map's order.
+    """Return all findings: the machine's, the lake's, then those of each source in the map's order.
 
     Args:
         config: The whole configuration.
@@ -48,6 +57,7 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
         lake, known = pool.submit(_lake, config), _Known(config, place_of)
         return [
+            *of_machine(config),
             *lake.result(),
             *(one for found in pool.map(known.source, config_sources.resolve(config)) for one in found),
         ]
@@ -235,18 +245,21 @@ def _without_members(source: Source, spec: SourceTableSpec) -> Finding:
     )  # fmt: skip
 
 
+def of_machine(config: Config) -> list[Finding]:
+    """Return what a start needs of the machine that it runs on."""
+    return [_prove(_MACHINE, one, config) for one in conditions.BEFORE_SPARK]
+
+
 def _lake(config: Config) -> list[Finding]:
-    return [
-        _prove("catalog", "an answer", lakeview.prove_catalog, config),
-        _prove("warehouse", "writable", lakeview.prove_warehouse, config),
-    ]
+    return [_prove(_LAKE, one, config) for one in _OF_LAKE]
 
 
-def _prove(check: str, needed: str, prove: Callable[[Config], str], config: Config) -> Finding:
+def _prove(where: str, condition: Condition, config: Config) -> Finding:
     try:
-        return Finding(source=_LAKE, check=check, value=prove(config), needed=needed, ok=True)
+        value = condition.prove(config)
     except KuvaszError as error:
-        return _failed(_LAKE, check, needed, error)
+        return _failed(where, condition.name, condition.needed, error)
+    return Finding(source=where, check=condition.name, value=value, needed=condition.needed, ok=True)
 
 
 def _failed(source: str, check: str, needed: str, error: KuvaszError) -> Finding:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import urllib.parse
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +23,8 @@ from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.files.data_file import file_io
 from kuvasz.lake.format import source_positions
+from kuvasz.lake.iceberg import conditions
 from kuvasz.model import SourcePosition
 from kuvasz.state.store import state_of
 
@@ -178,17 +177,7 @@ def prove_warehouse(config: Config) -> str:
     if location.startswith("file://") and not (folder := Path(location.removeprefix("file://"))).is_dir():
         _prove_folder(folder.parent, f"the warehouse {folder} cannot be made")
         return "to be made"
-    path = f"{location}/_kuvasz_probe_{uuid.uuid4().hex}"
-    try:
-        io = file_io(config.lake.properties, path)
-        with io.new_output(path).create() as stream:
-            stream.write(b"kuvasz")
-        io.delete(path)
-    except Exception as error:
-        raise LakeError(
-            f"the warehouse {location} cannot be written: {error}",
-            hint="check `lake.warehouse`, `lake.properties` and the permissions",
-        ) from error
+    conditions.prove_warehouse(config)
     return "written and removed"
 
 

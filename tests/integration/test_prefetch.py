@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kuvasz.lake.jvm import spark, versions
+from kuvasz.lake.java import jars, versions
 from kuvasz.lake.jvm.class_archive import archive_of
 
 pytestmark = pytest.mark.spark
 
 
 def test_a_start_maps_the_archive_of_classes(spark_session: SparkSession) -> None:
-    archive = archive_of(spark.class_path(versions.CORE))
+    archive = archive_of(jars.class_path(versions.CORE))
     if not archive.is_file():
         pytest.skip("`make jars` could not make an archive with this Java")
     maps = Path(f"/proc/{spark_session.sparkContext._gateway.proc.pid}/maps").read_text()

@@ -16,7 +16,7 @@ from kuvasz.config.load import load
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.spool import Spool
 from kuvasz.lake.files.data_file import file_io
-from kuvasz.lake.iceberg.engine import prove_warehouse
+from kuvasz.lake.iceberg.conditions import prove_warehouse
 from kuvasz.route.hashing import worker_of
 from tests.support.lake import Pipeline, group
 from tests.support.oracle import assert_equal, source_rows

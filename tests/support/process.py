@@ -94,6 +94,7 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kuvasz", "--config", str(self.map), "--log", "json", *arguments],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True, env=surroundings,
+            start_new_session=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()

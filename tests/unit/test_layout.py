@@ -45,7 +45,7 @@ ELSEWHERE = {
     "source/catalog/type_catalog.py": "integration/test_type_catalog.py",
     "source/catalog/type_facts.py": "integration/test_introspect.py",
     "sync/context/shared.py": "integration/test_clone.py",
-    "lake/jvm/versions.py": "contract/test_lake.py",
+    "lake/java/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
     "lake/format/evolution.py": "unit/lake/format/test_planning.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",

@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import hashlib
 import os
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.spool import Spool
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.iceberg.conditions import prove_before_spark, prove_warehouse
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.table.readers import Readers
@@ -56,9 +55,11 @@ class Engine:
         """Start Spark, reach the catalog, and prove that the warehouse can be written.
 
         Raises:
+            ConfigError: There is no Java that will do, or no AWS region.
             LakeError: They cannot be reached or written.
         """
         if self._session is None:
+            prove_before_spark(self._config)
             self._session = spark.open_session(self._config)
         properties = self._config.lake.properties
         self.jobs = Jobs(self._session)
@@ -138,23 +139,6 @@ def _stable_name(path: Path) -> str:
     return hashlib.sha256(str(path).encode()).hexdigest()[:12]
 
 
-def prove_warehouse(config: Config) -> None:
-    """Write a file into the warehouse and delete it again.
-
-    Raises:
-        LakeError: It cannot be written.
-    """
-    location = f"{config.lake.warehouse_location}/_kuvasz_probe_{uuid.uuid4().hex}"
-    try:
-        io = file_io(config.lake.properties, location)
-        with io.new_output(location).create() as stream:
-            stream.write(b"kuvasz")
-        io.delete(location)
-    except Exception as error:
-        message = f"the warehouse {config.lake.warehouse_location} cannot be written: {error}"
-        raise LakeError(message, hint="check `lake.warehouse`, `lake.properties` and the permissions") from error
-
-
 def _warm_index() -> None:
     index = PositionIndex.in_memory()
     for number in range(2):
@@ -166,4 +150,4 @@ def _warm_index() -> None:
     index.close()
 
 
-__all__ = ["Engine", "prove_warehouse", "spool_folder"]
+__all__ = ["Engine", "spool_folder"]

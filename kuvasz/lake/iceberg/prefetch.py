@@ -18,7 +18,8 @@ from pathlib import Path
 
 from kuvasz.config.load import load
 from kuvasz.lake.iceberg.engine import Engine
-from kuvasz.lake.jvm import spark, versions
+from kuvasz.lake.java import jars, versions
+from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.class_archive import archive_of, option_to_make
 
 #: Of a start on a slow disk, and of writing 130 MB.
@@ -30,7 +31,7 @@ def prefetch(*, with_aws: bool) -> None:
     chosen = [versions.CORE, versions.CORE + versions.AWS] if with_aws else [versions.CORE]
     spark.fetch(chosen[-1])
     for coordinates in chosen:
-        _archive(spark.class_path(coordinates))
+        _archive(jars.class_path(coordinates))
 
 
 def rehearse(class_path: str) -> None:
@@ -81,7 +82,7 @@ def _archive(class_path: str) -> None:
 
 
 def _is_wanted(archive: Path) -> bool:
-    paths = [spark.class_path(coordinates) for coordinates in (versions.CORE, versions.CORE + versions.AWS)]
+    paths = [jars.class_path(coordinates) for coordinates in (versions.CORE, versions.CORE + versions.AWS)]
     return archive in [archive_of(path) for path in paths]
 
 

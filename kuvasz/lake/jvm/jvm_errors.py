@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableGone, place_of, resync_of
+from kuvasz.lake.java import region
 
 
 @contextlib.contextmanager
@@ -29,7 +30,8 @@ def translated(place: str) -> Iterator[None]:
             raise gone(place.rpartition(" ")[2]) from error
         if kind.endswith("AlreadyExistsException"):
             raise SchemaError(text, hint="another process created it at the same time: start again") from error
-        raise LakeError(text, hint="check the catalog and the warehouse; it is tried again") from error
+        hint = region.HINT if "Unable to load region" in text else "check the catalog and the warehouse"
+        raise LakeError(text, hint=f"{hint}; it is tried again") from error
     except PySparkException as error:  # PySpark converts IllegalArgumentException and the like
         message = f"{place}: {' '.join(str(error).split())}"
         raise SchemaError(message, hint="report it with the table's definition") from error

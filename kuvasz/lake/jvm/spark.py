@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
-from kuvasz.lake.jvm import versions
+from kuvasz.lake.java import jars
+from kuvasz.lake.java.output import SparkOutput
 from kuvasz.lake.jvm.class_archive import archive_of, option_to_use
 
 #: Settings that may hold secrets under any name.
@@ -58,8 +59,6 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-_S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
@@ -76,38 +75,61 @@ def open_session(config: Config) -> SparkSession:
     The first start downloads the jars of `versions` (some 60 MB) into Ivy's cache; later starts find them there.
 
     Raises:
-        LakeError: Java is missing, a setting is wrong, or the cluster does not answer.
+        LakeError: The jars cannot be fetched, a setting is wrong, or the cluster does not answer.
     """
     # Executors must run the interpreter that has kuvasz installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = {"spark.master": config.spark.master, **settings(config)}
-    builder = SparkSession.builder
+    if "spark.jars.packages" in chosen:
+        print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
+    builder, output = SparkSession.builder, SparkOutput()
     for name, value in chosen.items():
         builder = builder.config(name, value)
     try:
         with _quiet_start():
-            _open_context(chosen)
+            _open_context(chosen, output)
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     except (Py4JError, PySparkException, OSError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        telling = next((line for line in lines if "Exception" in line or "JAVA" in line), lines[0] if lines else "?")
-        message = f"spark does not start with master {config.spark.master}: {telling[:300]}"
-        hint = "check `spark.master`, `spark.conf` and that Java 17 or later is there; Spark's own lines are above"
-        raise LakeError(message, hint=hint) from error
+        raise _no_start(config, str(error).splitlines(), output.said()) from error
+    output.started()
     return session
 
 
-def _open_context(chosen: Mapping[str, str]) -> None:
+def _no_start(config: Config, told: Sequence[str], said: Sequence[str]) -> LakeError:
+    """Return why Spark did not start, by what PySpark tells and what the JVM said before."""
+    unresolved = [line.strip() for line in said if "unresolved dependency" in line or "Server access error" in line]
+    if unresolved:
+        return LakeError(f"the Iceberg jars were not fetched: {unresolved[0][:300]}", hint=jars.HINT)
+    lines = [line.strip() for line in (*told, *said) if line.strip()]
+    telling = [line for line in lines if "Exception" in line or line.startswith("Error")] or lines or ["?"]
+    return LakeError(
+        f"spark does not start with master {config.spark.master}: {telling[0][:300]}",
+        hint="check `spark.master` and `spark.conf`; Spark's own lines are above",
+    )
+
+
+def _open_context(chosen: Mapping[str, str], output: SparkOutput) -> None:
     """Start the JVM without a secret: PySpark writes each setting on its command line, where all users see it."""
     if SparkContext._active_spark_context is not None:
         return
     if SparkContext._gateway is None:
         shown = [(name, value) for name, value in chosen.items() if not _may_be_secret(name)]
-        gateway = launch_gateway(SparkConf().setAll(shown))  # type: ignore[no-untyped-call]
+        gateway = _launch(SparkConf().setAll(shown), output)
     else:
         gateway = SparkContext._gateway
     SparkContext(conf=SparkConf().setAll(list(chosen.items())), gateway=gateway)
+
+
+def _launch(conf: SparkConf, output: SparkOutput) -> JavaGateway:
+    """Start the JVM in a session of its own: a signal to kuvasz's process group is for kuvasz alone.
+
+    It ends with its standard input, so it outlives nobody.
+    """
+    with output.pipe() as end:
+        process = {"start_new_session": True, "stdout": end, "stderr": end}
+        gateway: JavaGateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
+    return gateway
 
 
 def _may_be_secret(name: str) -> bool:
@@ -121,7 +143,7 @@ def settings(config: Config) -> dict[str, str]:
     chosen = dict(DEFAULTS)
     if is_local:
         chosen |= LOCAL_DEFAULTS
-    chosen |= _jars(_coordinates(config), is_local=is_local)
+    chosen |= jars.settings(jars.coordinates(config), is_local=is_local)
     chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
     chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}
     chosen |= {name: str(value) for name, value in config.spark.conf.items()}
@@ -146,53 +168,17 @@ def catalog_properties(config: Config) -> dict[str, str]:
         # SQLite has one writer: with more connections concurrent commits fail with SQLITE_BUSY.
         properties["clients"] = "1"
         lake.sqlite_file.parent.mkdir(parents=True, exist_ok=True)
-    if lake.type in {CatalogType.JDBC, CatalogType.HIVE} and _is_on_s3(config):
+    if lake.type in {CatalogType.JDBC, CatalogType.HIVE} and jars.is_on_s3(config):
         # These catalogs fall back to Hadoop's file systems, and the bundle has none for S3.
-        properties["io-impl"] = _S3_FILE_IO
+        properties["io-impl"] = jars.S3_FILE_IO
     return properties | lake.properties
 
 
 def fetch(coordinates: Sequence[str]) -> None:
     """Download jars into Ivy's cache, unless they are there."""
-    if not all(map(_cached, coordinates)):
+    if not all(map(jars.cached, coordinates)):
         builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
         builder.config("spark.ui.enabled", "false").getOrCreate().stop()
-
-
-def class_path(coordinates: Sequence[str]) -> str:
-    """Return the driver's class path, in front of Spark's jars; of what is in Ivy's cache."""
-    return os.pathsep.join(str(path) for path in map(_cached, coordinates) if path is not None)
-
-
-def _coordinates(config: Config) -> tuple[str, ...]:
-    needs_aws = _is_on_s3(config) or config.lake.type is CatalogType.GLUE
-    return versions.CORE + (versions.AWS if needs_aws else ())
-
-
-def _is_on_s3(config: Config) -> bool:
-    location, chosen = config.lake.warehouse_location, str(config.lake.properties.get("io-impl", ""))
-    return location.startswith(("s3://", "s3a://", "s3n://")) or chosen == _S3_FILE_IO
-
-
-def _jars(coordinates: tuple[str, ...], *, is_local: bool) -> dict[str, str]:
-    """Return the settings that bring the jars: from Ivy's cache if all are there, else through Ivy itself."""
-    cached = [_cached(coordinate) for coordinate in coordinates]
-    if not all(cached):
-        print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
-        return {"spark.jars.packages": ",".join(coordinates)}
-    path = {"spark.driver.extraClassPath": class_path(coordinates)}
-    # Not spark.jars where it can be spared: that copies all of them at every start.
-    return path if is_local else {"spark.jars": ",".join(map(str, cached))} | path
-
-
-def _cached(coordinate: str) -> Path | None:
-    group, artifact, version = coordinate.split(":")
-    name = f"{group}_{artifact}-{version}.jar"
-    homes = [Path.home()]
-    with contextlib.suppress(KeyError):  # an account without a name, as in some containers
-        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))  # Java does not go by the variable HOME
-    places = [home / cache / "jars" / name for home in homes for cache in (".ivy2.5.2", ".ivy2")]
-    return next((place for place in places if place.is_file()), None)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, OutcomeUnknown, SchemaError, TableGone
+from kuvasz.lake.java import region
 from kuvasz.lake.jvm.jvm_errors import translated
 
 
@@ -50,6 +51,12 @@ def test_a_java_exception_becomes_ours(name: str, kind: type[KuvaszError]) -> No
     error = raised(Py4JJavaError("", JavaException(name, "no\nat org.apache")))
     assert type(error) is kind
     assert str(error).splitlines()[0] == "load the table shop.items: no"
+
+
+def test_a_region_that_is_missing_is_told_with_the_way_to_give_it() -> None:
+    text = "Unable to load region from any of the providers in the chain"
+    error = raised(Py4JJavaError("", JavaException("software.amazon.awssdk.core.exception.SdkClientException", text)))
+    assert error.hint == f"{region.HINT}; it is tried again"
 
 
 def test_a_table_that_is_gone_is_named() -> None:

@@ -1,0 +1,62 @@
+"""What a start needs of its machine and its lake, in one list: a start proves them, and so does `kuvasz check`."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.java import jars, region, runtime
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One of them."""
+
+    name: str
+    needed: str
+    prove: Callable[[Config], str]  #: returns what was found; raises an error of ours that says what is missing
+
+
+#: Before Spark starts, in the order in which a start meets them.
+BEFORE_SPARK = (
+    Condition(name="java", needed=f"{runtime.OLDEST} or later", prove=lambda _: runtime.prove()),
+    Condition(name="jars", needed="there, or to be had", prove=jars.prove),
+    Condition(name="region", needed="known, for S3 and Glue", prove=region.prove),
+)
+
+
+def prove_before_spark(config: Config) -> None:
+    """Prove what Spark needs to start.
+
+    Raises:
+        KuvaszError: The first that is not so.
+    """
+    for condition in BEFORE_SPARK:
+        condition.prove(config)
+
+
+def prove_warehouse(config: Config) -> None:
+    """Write a file into the warehouse and delete it again.
+
+    Raises:
+        LakeError: It cannot be written.
+    """
+    location = f"{config.lake.warehouse_location}/_kuvasz_probe_{uuid.uuid4().hex}"
+    try:
+        io = file_io(config.lake.properties, location)
+        with io.new_output(location).create() as stream:
+            stream.write(b"kuvasz")
+        io.delete(location)
+    except Exception as error:
+        message = f"the warehouse {config.lake.warehouse_location} cannot be written: {error}"
+        raise LakeError(message, hint="check `lake.warehouse`, `lake.properties` and the permissions") from error
+
+
+__all__ = ["BEFORE_SPARK", "Condition", "prove_before_spark", "prove_warehouse"]

@@ -1,0 +1,1 @@
+"""What Spark's JVM needs to start, Java, jars and AWS's region, and what it says."""
