@@ -137,18 +137,19 @@ def show_types(as_json: JsonOption = False) -> None:
 
 @app.command("check")
 def check(
-    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
-) -> None:
-    """Look at all sources and the lake before anything is touched; exit 3 if something required is missing."""
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False,
+    is_brief: Annotated[bool, typer.Option("--failed", help="Show what is not ok alone.")] = False,
+) -> None:  # fmt: skip
+    """Look at machine, lake and sources before anything is touched; exit 3 or 5 if something needed is missing."""
     from kuvasz.verbs import check as verb
 
     loaded = _loaded(context, config, settings)
     found = verb.findings(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
     if as_json:
-        _print_json(verb.as_json(found), redact)
+        _print_json(verb.as_json([one for one in found if not (is_brief and one.ok)]), redact)
     else:
-        print(redact(verb.render(found)))
+        print(redact(verb.render(found, is_brief=is_brief)))
     raise typer.Exit(verb.exit_code(found))
 
 

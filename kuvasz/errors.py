@@ -64,10 +64,6 @@ class Scope(enum.Enum):
     PROCESS = "process"
 
 
-#: What to do when a source cannot go on from where the lake stands.
-RESYNC_HINT = "copy the source again: kuvasz resync --sid …, or `on_slot_lost: repair` or `resync`"
-
-
 class KuvaszError(Exception):
     """The root. ``str()`` gives the message with its hint.
 
@@ -327,6 +323,17 @@ def retry_of(table: object) -> str:
 def resume_of(table: object) -> str:
     """Return the command that lets a paused table follow again, as a shell takes it."""
     return _command("resume", table)
+
+
+def start_over(source: str) -> str:
+    """Return what to do when a source cannot go on from where the lake stands."""
+    command = f"kuvasz resync --sid {shlex.quote(source)}"
+    return f"copy the source again: {command}, or `on_slot_lost: repair` or `resync`"
+
+
+def mend_of(error: KuvaszError) -> str:
+    """Return the hint of an error as who looks once takes it: nothing is tried again; empty if there is none."""
+    return "; ".join(part for part in (error.hint or "").split("; ") if "tried again" not in part)
 
 
 def _command(verb: str, table: object) -> str:

@@ -240,7 +240,7 @@ class Assembler:
             raise errors.SourceReplaced(
                 f"{errors.place_of(self._source)}: the lake has a transaction at {lsn.render(one.commit_lsn)} that is"
                 " not in its WAL: an older backup was restored, or a standby took over that was late",
-                hint=errors.RESYNC_HINT,
+                hint=errors.start_over(self._source),
             )
         if met:  # put in its place: the status clock of the loop looks at it meanwhile
             self._expected = {at: one for at, one in self._expected.items() if at not in met}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
-from kuvasz.errors import RESYNC_HINT, SlotLost, SourceReplaced, place_of
+from kuvasz.errors import SlotLost, SourceReplaced, place_of, start_over
 
 if TYPE_CHECKING:
     from kuvasz.model import Applied, SourcePosition
@@ -43,9 +43,9 @@ def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerSt
         place: Where what kuvasz noted is.
     """
     if (why := why_replaced(standing, applied_lsn, server)) is not None:
-        return SourceReplaced(f"{place_of(source)}: {why}", hint=RESYNC_HINT)
+        return SourceReplaced(f"{place_of(source)}: {why}", hint=start_over(source))
     if (why := _why_slot(standing, applied_lsn, server)) is not None:
-        return SlotLost(f"{place_of(source)}: {why}", hint=hint(why, place))
+        return SlotLost(f"{place_of(source)}: {why}", hint=hint(source, why, place))
     return None
 
 
@@ -122,7 +122,7 @@ def witness(
             f"{place_of(source)}: its server was started anew, slot {server.slot_name} stands at"
             f" {lsn.render(confirmed_lsn)}, and nothing proves that it has what was copied as of"
             f" {lsn.render(max(unproved))}: an older backup may have been restored",
-            hint=RESYNC_HINT,
+            hint=start_over(source),
         )
     return found
 
@@ -147,13 +147,13 @@ def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> 
 _MOVED = "was advanced by someone else"
 
 
-def hint(why: str, place: str) -> str:
+def hint(source: str, why: str, place: str) -> str:
     """Return what to do when the stream is lost; what kuvasz noted of the source is at `place`."""
     if _MOVED not in why:
-        return RESYNC_HINT
+        return start_over(source)
     return (
-        f"{RESYNC_HINT}. Only if another kuvasz with a state folder of its own ran meanwhile, nothing is missing:"
-        f" then remove {place}"
+        f"{start_over(source)}. Only if another kuvasz with a state folder of its own ran meanwhile, nothing is"
+        f" missing: then remove {place}"
     )
 
 
@@ -167,4 +167,4 @@ def switches(history: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["RESYNC_HINT", "ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced"]
+__all__ = ["ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced"]

@@ -26,6 +26,7 @@ MORE_SENDERS_SQL = "ALTER SYSTEM SET max_wal_senders = {senders};"
 
 _LOCK_HINT = "another session holds a lock on the table (see pg_locks); it is tried again"
 _RESTART_HINT = "it is tried again; see the server's log if this goes on"
+_START_OVER = "copy the source again (`on_slot_lost: resync`, or kuvasz resync with its --sid)"
 _UNDECODABLE_HINT = (
     "PostgreSQL cannot decode its own write-ahead log there: update the server; if this goes on, drop the slot"
     " (SELECT pg_drop_replication_slot(...)), and on_slot_lost says how the source goes on"
@@ -53,9 +54,9 @@ def _rule(kind: type[SourceError], hint: str, *states: str, text: str | None = N
 #: The first rule that fits decides.
 _RULES = (
     _rule(SourceRefused, f"{WAL_LEVEL_SQL} then restart the server", text="requires wal_level|wal_level.*logical"),
-    _rule(SlotLost, "the missed changes are gone: copy the source again (on_slot_lost: resync, or kuvasz resync)",
+    _rule(SlotLost, f"the missed changes are gone: {_START_OVER}",
           text=r"can no longer (get changes|access) (from )?replication slot|slot .* (was|has been) invalidated"),
-    _rule(SlotLost, "the slot was dropped: copy the source again (on_slot_lost: resync, or kuvasz resync)",
+    _rule(SlotLost, f"the slot was dropped: {_START_OVER}",
           text=r'replication slot "[^"]*" does not exist'),
     _rule(SourceRefused, "the role needs: ALTER ROLE {role} REPLICATION;",
           text="permission denied to (use replication slots|start WAL sender|create replication slot)"
@@ -66,6 +67,17 @@ _RULES = (
           text="max_wal_senders"),
     _rule(SourceError, "a pooler stands between: give the url of the server itself (transaction pooling cannot"
           " carry replication or exported snapshots)", text="unsupported startup parameter|pgbouncer"),
+    _rule(SourceError, "nothing listens there: check host and port of the url, and that the server runs",
+          text="connection refused"),
+    _rule(SourceError, "check the host in the url, and the name service of this machine",
+          text="could not translate host name|name or service not known|failed to resolve host"
+               "|no address associated|temporary failure in name resolution"),
+    _rule(SourceError, "nothing answers there: check host and port of the url, firewalls, and `listen_addresses`",
+          text="connection timeout|timeout expired|timed out|no route to host|network is unreachable"),
+    _rule(SourceError, "the server has no TLS, and the url's sslmode asks for it: set ssl = on at the server",
+          text="server does not support SSL"),
+    _rule(SourceError, "the server's certificate is not the one that sslrootcert and the host's name promise",
+          text="certificate verify failed|does not match host name|root certificate"),
     _rule(SourceRefused, "check user, password and the server's pg_hba.conf", "28P01", "28000"),
     _rule(SourceRefused, "check user, password and the server's pg_hba.conf",
           text=r"authentication failed|no pg_hba\.conf entry|no password supplied"

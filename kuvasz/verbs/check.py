@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced
+from kuvasz.config.model import OnSlotLost
+from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced, mend_of
 from kuvasz.lake.iceberg import conditions
 from kuvasz.lake.iceberg.conditions import Condition
-from kuvasz.source import conninfo
+from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import check_source
 from kuvasz.sync.rules import eligibility, identity, keyless, members
+from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _MACHINE = "machine"
 _LAKE = "lake"
 _CLUSTER = "cluster"
+_STREAM = "stream"
 
 #: A start proves them through Spark.
 _OF_LAKE = (
@@ -64,14 +67,19 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
 
 
 def exit_code(found: Sequence[Finding]) -> int:
-    """Return 5 if a source is another one than the lake has rows of, 3 if something required is missing, else 0."""
-    if any(finding.is_blocking and finding.check == _CLUSTER for finding in found):
+    """Return 5 if a source cannot go on from the lake's rows, 3 if something required is missing, else 0."""
+    if any(finding.is_blocking and finding.check in {_CLUSTER, _STREAM} for finding in found):
         return SourceReplaced.exit_code
     return FAILED if any(finding.is_blocking for finding in found) else 0
 
 
-def render(found: Sequence[Finding]) -> str:
-    """Return a row per finding, and below it what mends those that are not ok."""
+def render(found: Sequence[Finding], *, is_brief: bool = False) -> str:
+    """Return a row per finding, and below it what mends those that are not ok.
+
+    Args:
+        found: All findings.
+        is_brief: Have no rows of those that are ok.
+    """
     rows = [
         (
             finding.source,
@@ -82,15 +90,19 @@ def render(found: Sequence[Finding]) -> str:
             finding.needed,
         )
         for finding in found
+        if not (is_brief and finding.ok)
     ]
-    lines = text.table(("source", "table", "check", "", "found", "needed"), rows).split("\n")
+    lines = text.table(("source", "table", "check", "", "found", "needed"), rows).split("\n") if rows else []
     wrong = [finding for finding in found if not finding.ok]
     if wrong:
-        lines += ["", "to mend:"]
+        lines += ["", "to mend (SQL: in the source's database, as the owner of what it names or a superuser):"]
         for finding in wrong:
             lines += [f"  {_place(finding)}: {finding.check}: {finding.value}", f"    {finding.fix}"]
     blocking = sum(finding.is_blocking for finding in found)
-    lines += ["", f"{len(found)} checks, {blocking} failed, {len(wrong) - blocking} to be considered"]
+    lines += [
+        *([""] if lines else []),
+        f"{len(found)} checks, {blocking} failed, {len(wrong) - blocking} to be considered",
+    ]
     return text.lines(lines)
 
 
@@ -123,7 +135,10 @@ class _Known:
     def source(self, source: Source) -> list[Finding]:
         """Return the findings of one source: if it is another one than the lake has rows of, that alone."""
         try:
-            return _stranger(source, self._positions) or _source(self._config, source, self._place_of)
+            found = _beside_lake(source, self._positions)
+            if any(finding.check == _CLUSTER for finding in found):
+                return found
+            return found + _source(self._config, source, self._place_of)
         except KuvaszError as error:  # a secret file that is gone
             return [_failed(source.object_name, "url", "a url", error)]
 
@@ -143,17 +158,26 @@ class _Known:
             return {}
 
 
-def _stranger(source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]) -> list[Finding]:
+def _beside_lake(source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]) -> list[Finding]:
+    """Return why a source cannot go on from the rows that the lake has of it."""
     known = identity.of_source(source, positions)
     if not known:
         return []
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
             system_id = str(introspect.server(connection).system_identifier)
+            slot = slots.describe(connection, source.object_name)
     except SourceError:  # the check of the source says so
         return []
-    error = identity.stranger(source.name, system_id, known)
-    return [] if error is None else [_failed(source.object_name, _CLUSTER, "the one of the lake's rows", error)]
+    if (stranger := identity.stranger(source.name, system_id, known)) is not None:
+        return [_failed(source.object_name, _CLUSTER, "the one of the lake's rows", stranger)]
+    if (lost := without_slot(source, slot, is_known=True)) is None:
+        return []
+    finding = _failed(source.object_name, _STREAM, "a slot that goes on from the lake's rows", lost)
+    if source.on_slot_lost is OnSlotLost.STOP:
+        return [finding]
+    told = f"`on_slot_lost: {source.on_slot_lost}` does it by itself"
+    return [dataclasses.replace(finding, severity=Severity.ADVICE, fix=told)]
 
 
 def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
@@ -263,7 +287,7 @@ def _prove(where: str, condition: Condition, config: Config) -> Finding:
 
 
 def _failed(source: str, check: str, needed: str, error: KuvaszError) -> Finding:
-    return Finding(source=source, check=check, value=error.message, needed=needed, ok=False, fix=error.hint or "")
+    return Finding(source=source, check=check, value=error.message, needed=needed, ok=False, fix=mend_of(error))
 
 
 def _verdict(finding: Finding) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, mend_of
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.verbs import text
 from kuvasz.verbs.check import THREADS
@@ -71,17 +71,21 @@ def _clean(source: Source) -> list[Step]:
                 return [slot, first]
             return [slot, first, _drop(source.name, "publication", more, lambda: publication.drop(connection, more))]
     except KuvaszError as error:
-        return [
-            Step(source=source.name, what="slot", name=name, outcome="left", error=error.message, hint=error.hint)
-        ]
+        return [_left(source.name, "slot", name, error)]
 
 
 def _drop(source: str, what: str, name: str, drop: Callable[[], bool]) -> Step:
     try:
         outcome = "dropped" if drop() else "was not there"
     except KuvaszError as error:
-        return Step(source=source, what=what, name=name, outcome="left", error=error.message, hint=error.hint)
+        return _left(source, what, name, error)
     return Step(source=source, what=what, name=name, outcome=outcome)
+
+
+def _left(source: str, what: str, name: str, error: KuvaszError) -> Step:
+    in_use = "stop kuvasz, or who else reads the slot, and run this again"
+    hint = in_use if "is active for PID" in error.message else mend_of(error)
+    return Step(source=source, what=what, name=name, outcome="left", error=error.message, hint=hint or None)
 
 
 def left(config: Config) -> list[str]:

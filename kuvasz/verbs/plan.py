@@ -8,17 +8,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kuvasz import errors, typemap
+from kuvasz import typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost
+from kuvasz.errors import KuvaszError, LakeError, SchemaError, SourceRefused
 from kuvasz.evolve.changes import compare
 from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect
+from kuvasz.source.check.preflight import check_source
 from kuvasz.sync.rules import eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
+from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.rules.targets import narrowed, target_of
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text, typetable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
     from kuvasz.source.catalog.table import SourceTable
+    from kuvasz.source.check.finding import Finding
     from kuvasz.verbs.lakeview import LakeTableView
 
 CHANGES_DUE = 4
@@ -129,7 +132,8 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
             plan = dataclasses.replace(plan, tables=tuple(tables))
             plan = dataclasses.replace(plan, statements=_publications(connection, plan.slot, usable))
             state = slots.describe(connection, plan.slot)
-        return _with_slot(plan, source, state, lake)
+        plan = _with_slot(plan, source, state, lake)
+        return _with_refusals(plan, _refusals(url, source))
     except KuvaszError as error:
         return dataclasses.replace(plan, error=error.message, hint=error.hint, error_code=error.exit_code)
 
@@ -181,6 +185,36 @@ def _publications(
     return tuple(statements)
 
 
+def _refusals(url: str, source: Source) -> list[Finding]:
+    """Return what the pre-flight finds that would stop a start, but for what a plan finds itself."""
+    tables = [spec.table for spec in source.tables]
+    inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
+    found = check_source(url, source.database, source.sid, tables, inserts_do=inserts_do)
+    return [finding for finding in found if finding.is_blocking]
+
+
+def _with_refusals(plan: SourcePlan, refusals: Sequence[Finding]) -> SourcePlan:
+    """Return a plan whose tables, and which itself, has the first error that a start would meet."""
+    of_tables = {str(finding.table): finding for finding in reversed(refusals) if finding.table is not None}
+    tables = tuple(
+        dataclasses.replace(table, action="error", error=_told(finding), hint=finding.fix)
+        if table.action != "error" and (finding := of_tables.get(table.table)) is not None
+        else table
+        for table in plan.tables
+    )
+    plan = dataclasses.replace(plan, tables=tables)
+    refused = next((finding for finding in refusals if finding.table is None), None)
+    if refused is None:
+        return plan
+    return dataclasses.replace(
+        plan, error=_told(refused), hint=refused.fix or None, error_code=SourceRefused.exit_code
+    )
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.check}: {finding.value}, needed is {finding.needed}"
+
+
 def _with_slot(
     plan: SourcePlan, source: Source, state: slots.SlotState | None, lake: Mapping[str, LakeTableView | None]
 ) -> SourcePlan:
@@ -188,16 +222,8 @@ def _with_slot(
         (view := lake[spec.identifier]) is not None and source.name_of(spec) in view.positions
         for spec in source.tables
     )
-    if state is None and is_known:
-        raise SlotLost(
-            f"{errors.place_of(source.name)}: slot {plan.slot} is gone, but the lake has rows of it",
-            hint="the missed changes are gone: copy the source again",
-        )
-    if state is not None and (why := state.why_foreign or state.why_lost):
-        raise SlotLost(
-            f"{errors.place_of(source.name)}: slot {plan.slot} cannot be used: {why}",
-            hint=f"drop it (SELECT pg_drop_replication_slot('{plan.slot}')) and copy the source again",
-        )
+    if (lost := without_slot(source, state, is_known=is_known)) is not None:
+        raise lost
     return dataclasses.replace(plan, is_new_slot=state is None)
 
 

@@ -128,10 +128,10 @@ def _members(source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
 
 def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[Source, SourceTableSpec]]:
     every = [(source, spec) for source in config_sources.resolve(config) for spec in source.tables]
-    mine = [(source, spec) for source, spec in every if sid is None or source.sid == sid]
+    mine = [(source, spec) for source, spec in every if sid is None or sid in {source.sid, source.name}]
     if not mine:
-        known = sorted({source.sid for source, _ in every if source.sid is not None})
-        raise ConfigError(f"--sid {sid}: the map has no such sid", hint=f"it has {', '.join(known) or 'none'}")
+        known = sorted({source.sid or source.name for source, _ in every})
+        raise ConfigError(f"--sid {sid}: the map has no such source", hint=f"it has {', '.join(known) or 'none'}")
     found = [(source, spec) for source, spec in mine if table is None or table in _called(spec)]
     if not found:
         known = sorted({spec.identifier for _, spec in mine})

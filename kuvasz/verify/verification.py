@@ -50,6 +50,7 @@ from kuvasz.errors import (
     TableError,
     place_of,
     resync_of,
+    start_over,
 )
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.events import Fault
@@ -295,7 +296,7 @@ class Verification:
         if known and known != now:
             raise SlotLost(
                 f"{self._place(spec)}: cluster {now} answers, but the lake holds rows of cluster {known}",
-                hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+                hint=f"check the url; if the cluster was replaced: {start_over(self._source.name)}",
             )
 
     def _place(self, spec: SourceTableSpec) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, mend_of
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
@@ -79,4 +79,4 @@ class PreflightReport:
             with failure.translated(self.location, f"check {check}"):
                 body()
         except KuvaszError as error:
-            self.add(check, error.message, needed, ok=False, fix=error.hint or "")
+            self.add(check, error.message, needed, ok=False, fix=mend_of(error))

@@ -38,11 +38,8 @@ _DEFAULT_TIMEOUT_S = 10.0
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 # The walsender looks the publication up as of the WAL it decodes, so one made later does not count.
-_PUBLICATION_HINT = (
-    "it was dropped, and one made anew lacks the changes in between: copy the source again (on_slot_lost: resync, or"
-    " kuvasz resync)"
-)
-_RESYNC_HINT = "the missed changes are gone: copy the source again (on_slot_lost: resync, or kuvasz resync)"
+_PUBLICATION_HINT = "it was dropped, and one made anew lacks the changes in between: "
+_GONE_HINT = "the missed changes are gone: "
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +249,7 @@ class Connection:
             f'"{self._publication}"' in text and _field(result, pq.DiagnosticField.SQLSTATE) == "55000"
         ):
             told = f'{self._source}: publication "{self._publication}" does not exist: {_one_line(text)}'
-            self._skipped = errors.SlotLost(told, hint=_PUBLICATION_HINT)
+            self._skipped = errors.SlotLost(told, hint=_PUBLICATION_HINT + errors.start_over(self._source))
 
     def _flush(self) -> None:
         try:
@@ -321,7 +318,7 @@ class Connection:
         state = _field(result, pq.DiagnosticField.SQLSTATE)
         text = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
         told = f"{errors.place_of(self._source)}: cannot {doing}: {_one_line(text)}"
-        known = _known_refusal(state, text, told, self._publication)
+        known = _known_refusal(state, text, told, self._source, self._publication)
         return known or failure.of(state or None, text, place=errors.place_of(self._source), doing=doing)
 
     def _broken(self, error: psycopg.Error | None) -> errors.SourceError:
@@ -342,18 +339,22 @@ class Connection:
         return None
 
 
-def _known_refusal(state: str, text: str, told: str, publication: str) -> errors.SourceError | None:
+def _known_refusal(state: str, text: str, told: str, source: str, publication: str) -> errors.SourceError | None:
     """Return what an error of the walsender means; None if it is nothing special (manual, appendix A)."""
     if state == "42704" and publication and f'"{publication}"' in text and "slot" not in text:
-        return errors.SlotLost(told, hint=_PUBLICATION_HINT)
+        return errors.SlotLost(told, hint=_PUBLICATION_HINT + errors.start_over(source))
     if state == "42704":
-        return errors.SlotLost(told, hint="the slot was dropped: copy the source again (on_slot_lost: resync)")
+        return errors.SlotLost(told, hint=f"the slot was dropped: {errors.start_over(source)}")
     if state in {"55000", "58P01"} and ("slot" in text or "WAL" in text or "wal" in text):
-        return errors.SlotLost(told, hint=_RESYNC_HINT)
+        return errors.SlotLost(told, hint=_GONE_HINT + errors.start_over(source))
     if state == "55006":
         found = re.search(r"PID (\d+)", text)
         pid = found[1] if found else "…"
-        hint = f"end the other reader, or: SELECT pg_terminate_backend({pid}); kuvasz waits and tries again"
+        # Its own walsender lives on for a moment after a copy or a lost connection.
+        hint = (
+            "it is kuvasz's own of a moment ago, which ends by itself: wait; if this goes on, another reader has the"
+            f" slot: stop it, or SELECT pg_terminate_backend({pid})"
+        )
         return errors.SourceError(told, hint=hint)
     return None
 

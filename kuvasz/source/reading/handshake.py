@@ -69,7 +69,7 @@ class Handshake:
         if expected is not None and identity.system_id != expected:
             raise errors.SourceReplaced(
                 f"{errors.place_of(self._source)}: cluster {identity.system_id} answers, not {expected}",
-                hint="check the url; if the cluster was replaced, copy the source again (kuvasz resync)",
+                hint=f"check the url; if the cluster was replaced: {errors.start_over(self._source)}",
             )
         if self._record is not None:
             await self._compare(connection, identity, self._record)

@@ -14,7 +14,7 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import RESYNC_HINT, SlotLost, SourceError, SourceReplaced, place_of
+from kuvasz.errors import SlotLost, SourceError, SourceReplaced, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
@@ -157,7 +157,9 @@ class Slot:
             return error
         applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
         why = continuity.why_replaced(self._standing.standing, applied_lsn, server)
-        return None if why is None else SourceReplaced(f"{place_of(self._source)}: {why}", hint=RESYNC_HINT)
+        return (
+            None if why is None else SourceReplaced(f"{place_of(self._source)}: {why}", hint=start_over(self._source))
+        )
 
     def _compare(
         self,
@@ -172,7 +174,7 @@ class Slot:
         if error is None and publication.load(connection, self.name) is None:
             since = lsn.render(standing.confirmed_lsn or applied_lsn)
             why = f"publication {self.name} was dropped: changes after {since} may be missing"
-            error = SlotLost(f"{place_of(self._source)}: {why}", hint=RESYNC_HINT)
+            error = SlotLost(f"{place_of(self._source)}: {why}", hint=start_over(self._source))
         if error is not None:
             raise error
 

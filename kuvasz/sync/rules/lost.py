@@ -1,4 +1,4 @@
-"""What becomes of a table whose source's stream was lost, with `on_slot_lost: repair`. Pure.
+"""Whether a source's stream is lost, and what becomes of a table then, with `on_slot_lost: repair`. Pure.
 
 A clone is compared with a new snapshot and made equal, and so are the open versions of a history, whatever the map
 makes of their rows. What an append or changelog table missed is nowhere to be found any more: it stops, and goes on
@@ -8,12 +8,16 @@ with the gap if a person says so. All of them then remember the gap (`kuvasz.por
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 from kuvasz import lsn
-from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, place_of, resync_of, retry_of
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.errors import ChangesLost, SlotLost, place_of, resync_of, retry_of, start_over
 from kuvasz.model import TableType
 from kuvasz.ports import Gap
+
+if TYPE_CHECKING:
+    from kuvasz.source.slots import SlotState
 
 
 class GapRemedy(enum.Enum):
@@ -21,6 +25,25 @@ class GapRemedy(enum.Enum):
 
     COMPARE = "compare"
     ACCEPT = "accept"  #: its rows stay, what it missed stays missing
+
+
+def without_slot(source: Source, slot: SlotState | None, *, is_known: bool) -> SlotLost | None:
+    """Return the error of a stream that cannot go on in its slot; None if it can, or has not begun yet.
+
+    Args:
+        source: Of the map.
+        slot: Of its name; None if there is none.
+        is_known: Whether the lake has rows of the source.
+    """
+    place, name = place_of(source.name), source.object_name
+    if slot is None:
+        told = f"{place}: slot {name} is gone, but the lake has rows of it"
+        hint = f"the missed changes are gone: {start_over(source.name)}"
+        return SlotLost(told, hint=hint) if is_known else None
+    if why := slot.why_foreign or slot.why_lost:
+        hint = f"drop it (SELECT pg_drop_replication_slot('{name}')), then {start_over(source.name)}"
+        return SlotLost(f"{place}: slot {name} cannot be used: {why}", hint=hint)
+    return None
 
 
 def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> GapRemedy:
@@ -47,4 +70,4 @@ def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> 
     return GapRemedy.ACCEPT
 
 
-__all__ = ["GapRemedy", "cure"]
+__all__ = ["GapRemedy", "cure", "without_slot"]

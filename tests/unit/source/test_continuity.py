@@ -157,8 +157,10 @@ def test_without_a_note_the_lake_says_what_is_missing() -> None:
 def test_only_an_advanced_slot_may_be_a_mistake_of_ours() -> None:
     why = why_lost(KNOWN, APPLIED, slot(confirmed_flush_lsn=0x101))
     assert why is not None
-    assert "then remove /x/file" in continuity.hint(why, "/x/file")
-    assert continuity.hint("slot kuvasz_shop is gone", "/x/file") == continuity.RESYNC_HINT
+    assert "then remove /x/file" in continuity.hint("shop_eu", why, "/x/file")
+    assert continuity.hint("shop_eu", "slot kuvasz_shop is gone", "/x/file") == (
+        "copy the source again: kuvasz resync --sid shop_eu, or `on_slot_lost: repair` or `resync`"
+    )
 
 
 def test_reads_a_timelines_history() -> None:

@@ -36,7 +36,12 @@ from kuvasz.source import failure
         (None, 'FATAL:  database "nix" does not exist', SourceRefused, "database's name"),
         (None, "FATAL: unsupported startup parameter: options", SourceError, "pooler"),
         (None, "FATAL: number of requested standby connections exceeds max_wal_senders", SourceError, "max_wal"),
-        (None, "connection refused", SourceError, "tried again"),
+        (None, "connection to server at 127.0.0.1, port 1 failed: Connection refused", SourceError, "host and port"),
+        (None, "failed to resolve host 'nix': [Errno -2] Name or service not known", SourceError, "name service"),
+        (None, "connection timeout expired", SourceError, "firewalls"),
+        (None, "server does not support SSL, but SSL was required", SourceError, "ssl = on"),
+        (None, "SSL error: certificate verify failed", SourceError, "sslrootcert"),
+        (None, "server closed the connection unexpectedly", SourceError, "tried again"),
     ],
 )
 def test_what_an_answer_means(state, message, kind, hint):

@@ -40,7 +40,8 @@ def test_a_person_sees_a_row_each_and_below_it_what_mends_the_rest() -> None:
     assert "kuvasz_shop wal_level ok logical logical" in lines
     assert "kuvasz_shop public.items select FAILED no right to read it SELECT" in lines
     assert "kuvasz_shop public.items name advice renamed SELECT" in lines
-    assert found.split("to mend:\n")[1] == (
+    heading = "to mend (SQL: in the source's database, as the owner of what it names or a superuser):\n"
+    assert found.split(heading)[1] == (
         "  kuvasz_shop public.items: select: no right to read it\n"
         '    GRANT SELECT ON TABLE "public"."items" TO "rep";\n'
         "  kuvasz_shop public.items: name: renamed\n"
@@ -48,6 +49,14 @@ def test_a_person_sees_a_row_each_and_below_it_what_mends_the_rest() -> None:
         "\n"
         "3 checks, 1 failed, 1 to be considered"
     )
+
+
+def test_a_person_with_many_sources_sees_what_is_wrong_alone() -> None:
+    lines = check.render([OK, REFUSED, ADVICE], is_brief=True).splitlines()
+    rows = [line.split() for line in lines[: lines.index("")]]
+    assert [row[2] for row in rows[2:]] == ["select", "name"]
+    assert lines[-1] == "3 checks, 1 failed, 1 to be considered"
+    assert check.render([OK], is_brief=True) == "1 checks, 0 failed, 0 to be considered"
 
 
 def test_nothing_is_to_be_mended_where_all_is_well() -> None:
@@ -58,7 +67,7 @@ def test_nothing_is_to_be_mended_where_all_is_well() -> None:
 
 def test_what_is_long_is_cut_in_its_row_and_whole_below() -> None:
     long = dataclasses.replace(REFUSED, value="x" * 61)
-    row, below = check.render([long]).split("to mend:")
+    row, below = check.render([long]).split("to mend (")
     assert f"{'x' * 59}…" in row
     assert "x" * 60 not in row
     assert "x" * 61 in below

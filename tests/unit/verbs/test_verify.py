@@ -56,6 +56,8 @@ def test_what_differs_still_is_worse_than_what_failed(found: list[Report], code:
     [
         (None, None, ["shop_eu items", "shop_eu prices", "shop_us items", "shop_us prices", "crm people"]),
         (None, "us", ["shop_us items", "shop_us prices"]),
+        (None, "shop_us", ["shop_us items", "shop_us prices"]),
+        (None, "crm", ["crm people"]),
         ("items", "eu", ["shop_eu items"]),
         ("public.items", "eu", ["shop_eu items"]),
         ("shop.items", "eu", ["shop_eu items"]),
@@ -73,7 +75,7 @@ def test_a_table_is_named_as_the_source_or_the_lake_calls_it(
 @pytest.mark.parametrize(
     ("table", "sid", "message", "hint"),
     [
-        (None, "ap", "--sid ap: the map has no such sid", "it has eu, us"),
+        (None, "ap", "--sid ap: the map has no such source", "it has crm, eu, us"),
         ("prices", "eu", "--table prices: the map has no such table", "it has shop.costs, shop.items"),
         ("people", "us", "--table people: the map has no such table", "it has shop.costs, shop.items"),
     ],
