@@ -116,7 +116,10 @@ def load(
     for setting in (*settings, *flags):
         builder.put(setting)
     config = builder.config().anchored(folder)
-    return Loaded(config=config, origins=builder.origins, secrets=frozenset(builder.secrets), path=path)
+    # A password that is a name as well is hidden by its place in a url: anywhere else, and in the SQL that mends
+    # something above all, it is the name that is meant.
+    hidden = frozenset(builder.secrets) - sources.identifiers(config)
+    return Loaded(config=config, origins=builder.origins, secrets=hidden, path=path)
 
 
 def template_names(value: object) -> frozenset[str]:

@@ -41,9 +41,10 @@ _URL_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.\-]*://[^\s:/?#@'\"]*):(?:[^\s?'\"]
 #: ``password=…`` and ``sslpassword=…`` in a url's query or in libpq's keyword form, quoted or not.
 _PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\",;)]+)", re.IGNORECASE)
 
-#: Such secrets are replaced only where they stand alone: hiding each "a" would hide the log, and the password
-#: ``postgres`` would take a part of every url with it. Within urls their shape gives them away anyway.
-_COMMON = re.compile(r".{1,3}|[a-z]{1,8}", re.DOTALL)
+#: Such secrets are replaced only where they stand alone: hiding each "a" would hide the log, the password
+#: ``postgres`` would take a part of every url with it, and ``shop_eu`` of a slot's name. Within urls their shape
+#: gives them away.
+_COMMON = re.compile(r".{1,3}|[a-z][a-z0-9_]*", re.DOTALL)
 
 _RECORD_ATTRIBUTES = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime"}
 

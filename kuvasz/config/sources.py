@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import urllib.parse
 from typing import TYPE_CHECKING
 
 from kuvasz.config import names
@@ -157,6 +158,24 @@ def targets(config: Config) -> tuple[MappedTarget, ...]:
         )
         for first, *others in feeds.values()
     )
+
+
+def identifiers(config: Config) -> frozenset[str]:
+    """Return the names that texts about a map's sources and tables are made of: roles, databases, tables, sids."""
+    found = {names.DEFAULT_SCHEMA, "postgres", "kuvasz", config.lake.name, config.lake.namespace}
+    for source in resolve(config):
+        found |= {source.name, source.object_name, source.database, source.sid or "", *_in_url(source.url.get())}
+        for spec in source.tables:
+            found |= {spec.table.schema, spec.table.name, spec.namespace, spec.target}
+    return frozenset(found - {""})
+
+
+def _in_url(url: str) -> set[str]:
+    """Return role, hosts and database of a url, as they stand in it and decoded."""
+    account, _, place = url.partition("://")[2].partition("?")[0].rpartition("@")
+    hosts, _, database = place.partition("/")
+    found = {account.partition(":")[0], database, *(host.partition(":")[0] for host in hosts.split(","))}
+    return found | {urllib.parse.unquote(name) for name in found}
 
 
 def target_name(lake: LakeConfig, key: str, table: TableConfig) -> tuple[str, str]:

@@ -97,6 +97,8 @@ def conninfo(url: str) -> str:
         ConfigError: The url cannot be read.
     """
     given = _parse(url)
+    # Urls of other programs ask for it: a session of that kind takes no ordinary statements. `kuvasz check` says so.
+    given.pop("replication", None)
     options = _options(given.get("options"), MANNERS)
     return make_conninfo(**{**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options})
 
@@ -117,6 +119,11 @@ def replication_conninfo(url: str, *, decoding_memory: str = "256MB") -> str:
     return make_conninfo(
         **{**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options, "replication": "database"}
     )
+
+
+def asks_for_replication(url: str) -> bool:
+    """Return whether a url has the parameter `replication`, which is ignored."""
+    return "replication" in _parse(url)
 
 
 def plain_conninfo(replication: str) -> str:

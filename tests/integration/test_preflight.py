@@ -62,6 +62,11 @@ def test_a_way_to_a_remote_server_that_others_may_listen_on_is_worth_a_word(sour
     assert "sslmode=verify-full" in found.fix
 
 
+def test_a_url_that_asks_for_replication_is_told_and_works(source, connection):
+    findings = check(f"{source.url}?replication=database", "t")
+    assert (the(findings, "url").is_blocking, the(findings, "wal_level").ok) == (False, True)
+
+
 def test_tables_with_something_amiss(source, connection):
     connection.execute("""
         CREATE TABLE "Orders" (id int PRIMARY KEY); CREATE TABLE keyless (v int);

@@ -151,6 +151,11 @@ class ServerCheck:
         )  # fmt: skip
 
     def _session(self) -> None:
+        if conninfos.asks_for_replication(self._url):
+            self._report.add(
+                "url", "it has the parameter replication", "none", ok=False, severity=Severity.ADVICE,
+                fix="take it out: kuvasz opens the sessions that it needs by itself, and ignores it",
+            )  # fmt: skip
         row = self._connection.execute(_SESSION).fetchone()
         pid, *settings = row or (0,)
         is_direct = pid == self._connection.info.backend_pid

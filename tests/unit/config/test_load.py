@@ -52,6 +52,15 @@ def test_places_that_are_no_relative_paths_stay_as_they_are(tmp_path: Path, uri:
     assert (lake.uri, lake.warehouse) == (uri, warehouse)
 
 
+def test_a_password_that_is_a_name_too_hides_no_name(tmp_path: Path) -> None:
+    text = SHOP.replace("repl:geheim", "streamer:streamer").replace("eu1/shop", "eu1/d?password=geheim2")
+    result = loaded(tmp_path, text)
+    assert result.secrets == {"geheim2"}
+    assert "postgresql://streamer:***@eu1/d?password=***" in effective.yaml(result)
+    for name in ("shop", "eu", "eu1", "orders", "public", "shop_eu", "kuvasz_shop_eu"):
+        assert loaded(tmp_path, SHOP.replace("geheim", name)).secrets == frozenset()
+
+
 def test_a_bare_list_is_a_map(tmp_path: Path) -> None:
     text = SHOP.removeprefix("databases:\n")
     result = loaded(tmp_path, text)

@@ -108,6 +108,11 @@ def test_a_common_word_is_replaced_only_where_it_stands_alone() -> None:
     assert secrets.redact(text, ["postgres"]) == "postgresql://***:***@h/d says ***"
 
 
+def test_a_secret_that_could_be_a_name_leaves_longer_names_alone() -> None:
+    text = "slot kuvasz_shop_eu of shop_eu, with shop_eu"
+    assert secrets.redact(text, ["shop_eu"]) == "slot kuvasz_shop_eu of ***, with ***"
+
+
 def test_a_short_secret_is_replaced_only_where_it_stands_alone() -> None:
     assert secrets.redact("a table says a, not ab", ["a"]) == "*** table says ***, not ab"
 

@@ -40,6 +40,14 @@ def test_copy_and_stream_print_values_alike():
     assert stream.endswith(fixed)
 
 
+def test_a_url_that_asks_for_replication_gives_ordinary_sessions_all_the_same():
+    url = "postgresql://u@h/d?replication=database&sslmode=require"
+    given = conninfo_to_dict(conninfo.conninfo(url))
+    assert ("replication" in given, given["sslmode"]) == (False, "require")
+    assert conninfo_to_dict(conninfo.replication_conninfo(url))["replication"] == "database"
+    assert (conninfo.asks_for_replication(url), conninfo.asks_for_replication(URL)) == (True, False)
+
+
 def test_a_replication_session_decodes_in_memory_and_waits_for_locks():
     given = conninfo_to_dict(conninfo.replication_conninfo(URL, decoding_memory="1GB"))
     assert given["replication"] == "database"
