@@ -37,6 +37,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+#: Columns of lines that are not for a terminal.
+_UNFOLDED = 10_000
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="The map file.", envvar="KUVASZ_CONFIG", show_default=False),
@@ -202,7 +205,7 @@ def status(
     as_json: JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every second until Ctrl-C.")] = False,
 ) -> None:
-    """Show what the running kuvasz does: sources, tables, positions, lag, errors."""
+    """Show what the running kuvasz does: sources, tables, positions, lag, errors; exit 1 or 5 if any is in error."""
     from rich.console import Console
     from rich.live import Live
 
@@ -214,8 +217,10 @@ def status(
         if as_json:
             _print_json(answer)
         else:
-            Console(highlight=False, soft_wrap=True).print(remote.render(answer))
-        return
+            # What is read by a program, or kept in a file, is not folded at 80 columns.
+            width = None if sys.stdout.isatty() else _UNFOLDED
+            Console(highlight=False, soft_wrap=True, width=width).print(remote.render(answer))
+        raise typer.Exit(remote.exit_code(answer))
     if as_json:
         while True:
             print(json.dumps(answer), flush=True)

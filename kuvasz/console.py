@@ -106,7 +106,9 @@ def _sources(view: View, rates: Rates) -> Table:
         newest = max((table.last_commit_us for table in tables), default=0)
         rate = rates.of(source.name, sum(table.rows for table in tables))
         failed = [table for table in tables if table.state is State.ERROR]
-        state = Text(source.state, style="bold red" if source.state == "error" else "green")
+        # What a source had of its stream is closed by then, as if it had not begun.
+        said = "stopped" if view.phase == "stopping" and source.state == "starting" else source.state
+        state = Text(said, style="bold red" if said == "error" else "green")
         age = (
             ""
             if not newest
@@ -120,7 +122,7 @@ def _sources(view: View, rates: Rates) -> Table:
             if len(tables) <= 4
             else f"{len(tables)} tables, {len(failed)} in error",
             f"{rate:,.0f} rows/s",
-            f"confirmed {lsn.render(source.confirmed_lsn)}",
+            f"confirmed {lsn.render(source.confirmed_lsn or source.confirmable_lsn)}",
             age,
         )
     return grid

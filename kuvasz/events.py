@@ -31,10 +31,10 @@ class Event(enum.Enum):
     SPARK_SAID = "spark_said", WARNING, "spark says"
     LAKE_OPEN = "lake_open", INFO, "the lake is open"
     CAUGHT_UP = "caught_up", INFO, "caught up"
-    PAUSE = "pause", INFO, "told by a person"
-    RESUME = "resume", INFO, "told by a person"
-    RETRY = "retry", INFO, "told by a person"
-    RESYNC = "resync", INFO, "told by a person"
+    PAUSE = "pause", INFO, "a person pauses a table"
+    RESUME = "resume", INFO, "a person resumes a table"
+    RETRY = "retry", INFO, "a person retries a table"
+    RESYNC = "resync", INFO, "a person resyncs a table"
 
     # A source and its stream.
     STREAM_BEGUN = "reader.streaming", INFO, "stream of a source begins"

@@ -39,6 +39,9 @@ _log = EventLog(__name__)
 #: Seconds that answers under way get when kuvasz stops.
 _STOP_S = 2.0
 
+#: Characters of a name that the log shows.
+_LONGEST_PERSON = 100
+
 _COMMANDS = ", ".join(f"POST /api/{verb.name}" for verb in VERBS)
 _PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS} and POST /api/maintain"
 
@@ -143,7 +146,8 @@ class AdminServer:
 
     def _command(self, verb: Verb) -> Handler:
         async def command(request: web.Request) -> web.Response:
-            wanted = Selection.of(await _body(request))
+            body = await _body(request)
+            wanted = Selection.of(body)
             states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
             if not states:
                 known = ", ".join(sorted({state.target for state in self._app.states.snapshot()})[:20])
@@ -152,7 +156,7 @@ class AdminServer:
             if not fit:
                 return _refusal(409, f"{wanted.describe()} is {verb.why_not}", "see `kuvasz status`")
             for state in fit:
-                _log.tell(verb.event, source=state.database, table=state.label)
+                _log.tell(verb.event, source=state.database, table=state.label, by=_person(request, body))
                 # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
                 getattr(self._app.sync(state.source).commands, verb.name)(state.key)
             tables = [{"source": state.database, "target": state.label} for state in fit]
@@ -239,6 +243,11 @@ async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
             else None
         )
         return _refusal(error.status, f"{request.method} {request.path}: {error.reason.lower()}", hint)
+
+
+def _person(request: web.Request, body: Mapping[str, Any]) -> str:
+    """Return who asks: as the verbs say of themselves, else from where. Whoever asks has the token."""
+    return str(body.get("by") or request.remote or "?")[:_LONGEST_PERSON]
 
 
 def _verdict(reasons: list[str]) -> web.Response:

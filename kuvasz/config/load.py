@@ -21,7 +21,7 @@ from kuvasz.config.problem import OptionOrigin, Path, Problem
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kuvasz.config.environment import Setting
     from kuvasz.config.file import Document
@@ -170,11 +170,13 @@ class _Builder:
         try:
             config = Config.model_validate(filled)
         except ValidationError as error:
-            self.problems += [found for found in translate.problems(error) if not self._is_unfilled(found.path)]
+            wrong = translate.problems(error)
+            self.problems += [found for found in wrong if not self._is_unfilled(found.path)]
+            self.problems += _between_the_rest(filled, wrong)
         except ConfigError as error:  # a secret file that went away in between
             self.problems.append(Problem(path=(), message=error.message))
-        if config is not None and not self._unfilled:
-            self.problems += check.problems(config)
+        if config is not None:
+            self.problems += [found for found in check.problems(config) if not self._is_unfilled(found.path)]
         self.secrets |= secret_values(filled)
         if config is None or self.problems:
             text = problem.render(self.problems, self.origins)
@@ -214,6 +216,34 @@ class _Builder:
     def _forget(self, path: Path) -> None:
         for other in [other for other in self.origins if other[: len(path)] == path]:
             del self.origins[other]
+
+
+def _between_the_rest(filled: object, wrong: Sequence[Problem]) -> list[Problem]:
+    """Return what is wrong between the parts of a configuration that are right, so that one round shows all.
+
+    Options that are wrong are left out, and nothing is said of what stands beside them: it may follow from that.
+    """
+    rest = copy.deepcopy(filled)
+    for found in filter(lambda one: one.path, wrong):
+        place = _at(rest, found.path[:-1])
+        if isinstance(place, dict):
+            place.pop(found.path[-1], None)
+    try:
+        config = Config.model_validate(rest)
+    except (ValidationError, ConfigError):
+        return []
+    beside = {found.path[:-1] for found in wrong}
+    return [found for found in check.problems(config) if found.path not in beside and found.path[:-1] not in beside]
+
+
+def _at(value: object, path: Path) -> object:
+    """Return what stands at a path; None if nothing does."""
+    for part in path:
+        if isinstance(value, dict):
+            value = value.get(part)
+        else:
+            value = value[part] if isinstance(value, list) and isinstance(part, int) else None
+    return value
 
 
 def secret_values(filled: object) -> set[str]:

@@ -40,6 +40,14 @@ def render_table(table: TableName) -> str:
     return name if table.schema == DEFAULT_SCHEMA else f"{quote_part(table.schema)}.{name}"
 
 
+def missing(table: TableName) -> str:
+    """Return what to do about a table of the map that is not there."""
+    told = "create it, or take it out of the map"
+    if not set("*?%") & set(table.name):
+        return told
+    return f"{told}: names are taken as they are; `partitions_regex` has several tables go into one target"
+
+
 def split_name(text: str) -> tuple[str, ...]:
     """Return the parts of a dotted name, unquoted.
 

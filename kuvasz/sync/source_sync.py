@@ -113,7 +113,8 @@ class SourceSync:
                 if isinstance(error, SlotLost):
                     await self._lost(error)
                     continue
-                _log.tell(Event.SOURCE_FAILED, source=self.source.name, error=str(error))
+                if not self._lifetime.is_ending:  # a copy that is given up for a stop has not failed
+                    _log.tell(Event.SOURCE_FAILED, source=self.source.name, error=str(error))
             if time.monotonic() - begin > LAST_S:
                 backoff.reset()
             if not self._lifetime.is_ending:

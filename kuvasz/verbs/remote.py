@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import getpass
 import json
 import socket
 import urllib.error
@@ -14,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, SlotLost
 from kuvasz.shown import escapes, terminal
 from kuvasz.state.store import state_of
 from kuvasz.verbs import text
@@ -59,8 +60,16 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
         ForeignServer: Somebody answers, and the token is not to be found.
         Refused: It knows no such table, or there is nothing to be done.
     """
-    given = {"table": table, "sid": sid}
+    given = {"table": table, "sid": sid, "by": _person()}
     return _ask(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
+
+
+def _person() -> str:
+    """Return who gives a command, for the log of the kuvasz that carries it out."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # an account without a name, as in some containers
+        return socket.gethostname()
 
 
 def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str, Any]]:
@@ -145,6 +154,15 @@ def _refusal(error: urllib.error.HTTPError) -> Refused:
         return Refused(answer["error"], hint=answer["hint"])
     except (ValueError, KeyError, TypeError):
         return Refused(f"kuvasz answers {error.code} {error.reason}")
+
+
+def exit_code(answer: dict[str, Any]) -> int:
+    """Return 5 if a source waits for a person, 1 if a source or a table is in error otherwise, else 0."""
+    states = {source["state"] for source in answer["sources"]}
+    if "error" in states:
+        return SlotLost.exit_code
+    tables = {table["state"] for source in answer["sources"] for table in source["tables"]}
+    return int("waiting" in states or "error" in tables)
 
 
 def render(answer: dict[str, Any]) -> Group:

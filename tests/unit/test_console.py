@@ -59,6 +59,15 @@ def test_the_start_is_told() -> None:
     assert "starting spark" not in drawn()
 
 
+def test_the_last_frame_of_a_clean_stop_says_so() -> None:
+    ended = source(state="starting", confirmed_lsn=0, confirmable_lsn=0x16B374D848)
+    (line,) = drawn(table(), sources=(ended,), phase="stopping").strip().splitlines()
+    assert "stopped" in line
+    assert "starting" not in line
+    assert "confirmed 16/B374D848" in line
+    assert "error" in drawn(sources=(source(state="error"),), phase="stopping")
+
+
 def test_rates_are_smoothed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import typemap
+from kuvasz.config import names as map_names
 from kuvasz.model import LakeType, Wire
 from kuvasz.source import inserts, publication, sql
 from kuvasz.source.catalog import introspect
@@ -70,7 +71,7 @@ class TableCheck:
         tables = introspect.list_tables(self._connection, partitions=True)
         alike = [str(table) for table in tables if table.name.lower() == name.name.lower()]
         hint = f"; did you mean {', '.join(alike)}?" if alike else ""
-        fix = f"create it, or take it out of the map{hint}"
+        fix = f"{map_names.missing(name)}{hint}"
         self._report.add("table", "missing", "exists", ok=False, table=name, fix=fix)
 
     def _table(self, table: SourceTable) -> None:

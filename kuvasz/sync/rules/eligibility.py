@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError, place_of
 from kuvasz.source.catalog.table import SourceTable
@@ -33,13 +34,22 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
         table: As the catalog describes it; None if there is no such table.
     """
     if table is None or (spec.member and spec.member != str(table.relation.oid)):
-        return Unfit(why="there is no such table", hint="create it, or take it out of the map")
+        return Unfit(why="there is no such table", hint=names.missing(spec.table))
     if table.why_unsupported:
         hint = "take it out of the map" if table.is_logged else "ALTER TABLE … SET LOGGED, or take it out of the map"
         return Unfit(why=table.why_unsupported, hint=hint, verb=" cannot be replicated")
     if not table.relation.key and (why := keyless.why_not(table, spec.config)):
-        return Unfit(why=why, hint=table.mend or None)
+        reason, _, mend = why.partition("; ")
+        return Unfit(why=reason, hint=_ways(spec, table, mend))
     return why_unmapped(spec, table)
+
+
+def _ways(spec: SourceTableSpec, table: SourceTable, mend: str) -> str | None:
+    """Return all that helps a table without a key: at the source, and in the map."""
+    if spec.config.key is not None:
+        return mend or None
+    in_map = "`key: [columns]`" if table.is_whole_row else "`type: append`, which takes its INSERTs alone,"
+    return f"{mend}{' or ' if mend else ''}{in_map} in the map"
 
 
 def why_unmapped(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:

@@ -61,6 +61,30 @@ def test_a_password_that_is_a_name_too_hides_no_name(tmp_path: Path) -> None:
         assert loaded(tmp_path, SHOP.replace("geheim", name)).secrets == frozenset()
 
 
+def test_all_kinds_of_faults_are_told_in_one_round(tmp_path: Path) -> None:
+    text = """
+        lake: {uri: mysql://c}
+        pipeline: {comit_interval: 1s}
+        databases:
+        - database: shop
+          urls:
+          - {url: "postgresql://${NOBODY}@eu1/shop", sid: eu}
+          - {url: "postgresql://us1/shop", sid: us}
+          tables:
+            orders: {type: clonee}
+            items: {columns: [a], exclude: [b]}
+    """
+    assert faults(tmp_path, text) == [
+        "map.yaml:2:13: lake.uri: a jdbc catalog needs a uri that begins with jdbc:sqlite: or jdbc:postgresql:",
+        "map.yaml:3:12: pipeline.comit_interval: unknown key 'comit_interval': did you mean 'commit_interval'?",
+        "map.yaml:7:11: databases[0].urls[0].url: the environment variable NOBODY is not set"
+        " (a default is written ${NOBODY:-…})",
+        "map.yaml:10:20: databases[0].tables.orders.type: must be clone, append, history or changelog,"
+        " not 'clonee': did you mean 'clone'?",
+        "map.yaml:11:27: databases[0].tables.items.exclude: cannot be given together with columns",
+    ]
+
+
 def test_a_bare_list_is_a_map(tmp_path: Path) -> None:
     text = SHOP.removeprefix("databases:\n")
     result = loaded(tmp_path, text)

@@ -84,3 +84,11 @@ def test_every_object_name_is_one_that_a_slot_may_have(database: str, sid: str |
 def test_a_table_is_called_as_the_lake_or_its_source_has_it() -> None:
     assert names.called("shop.items", "public.goods") == {"shop.items", "items", "public.goods", "goods"}
     assert names.called("shop.items", TableName(schema="crm", name="goods")) == {"shop.items", "items", "crm.goods"}
+
+
+def test_a_table_that_is_missing_under_a_pattern_is_told_that_names_are_literal() -> None:
+    told = "create it, or take it out of the map"
+    assert names.missing(names.parse_table("items")) == told
+    assert names.missing(names.parse_table("*")) == (
+        f"{told}: names are taken as they are; `partitions_regex` has several tables go into one target"
+    )

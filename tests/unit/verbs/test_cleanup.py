@@ -126,3 +126,14 @@ def test_a_person_sees_what_was_done_and_what_is_left(config: Config) -> None:
     )
     found = cleanup.as_json(steps, left)
     assert (found["left"], found["steps"][1]["outcome"]) == (left, "dropped")
+
+
+def test_a_slot_that_is_read_asks_for_a_second_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(*_: object) -> bool:
+        told = 'drop slot "s": ERROR: replication slot "s" is active for PID 7'
+        raise SourceError(told, hint="the other session must end first; it is tried again")
+
+    monkeypatch.setattr(conninfo, "connect", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(slots, "drop", drop)
+    hints = {step.hint for step in cleanup.run(config, is_sure=True)}
+    assert hints == {"stop kuvasz, or who else reads the slot, and run this again"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,13 +80,17 @@ def config(tmp_path: Path, server: Server) -> Config:
     return found
 
 
-def test_commands_bring_the_token_and_what_was_given_alone(config: Config, server: Server) -> None:
+def test_commands_bring_the_token_who_gives_them_and_what_was_given_alone(
+    config: Config, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    monkeypatch.setattr(socket, "gethostname", lambda: "laptop")
     server.answer = (202, '{"verb": "pause", "tables": []}')
     assert remote.command(config, "pause", table="items", sid=None) == {"verb": "pause", "tables": []}
     server.answer = (200, '{"tables": [{"target": "shop.items"}]}')
     assert remote.maintain(config, ["shop.items"], full=True) == [{"target": "shop.items"}]
     assert server.asked == [
-        ("POST", "/api/pause", "Bearer geheim", {"table": "items"}),
+        ("POST", "/api/pause", "Bearer geheim", {"table": "items", "by": "ann@laptop"}),
         ("POST", "/api/maintain", "Bearer geheim", {"targets": ["shop.items"], "full": True}),
     ]
 
@@ -212,3 +217,20 @@ def test_files_are_shown_where_they_are_looked_after() -> None:
     assert "shop.items 12 files of 1.0 MB 10% dead rows 3 with deletes 2.0 kB rewritten for 1.0 kB changed" in shown(
         maintenance=[one]
     )
+
+
+@pytest.mark.parametrize(
+    ("sources", "code"),
+    [
+        ([], 0),
+        ([("streaming", ["streaming", "paused"]), ("starting", ["new"])], 0),
+        ([("streaming", ["streaming", "error"])], 1),
+        ([("waiting", ["streaming"]), ("streaming", ["streaming"])], 1),
+        ([("error", ["streaming"]), ("waiting", ["error"])], 5),
+    ],
+)
+def test_a_script_sees_that_something_is_in_error(sources: list[tuple[str, list[str]]], code: int) -> None:
+    answer = {
+        "sources": [{"state": state, "tables": [{"state": one} for one in tables]} for state, tables in sources]
+    }
+    assert remote.exit_code(answer) == code
