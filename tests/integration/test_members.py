@@ -10,6 +10,7 @@ import pytest
 from kuvasz.admin.metrics import Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.config.model import MetricsScope
+from kuvasz.config.names import object_name
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.verbs import check, offline, plan, verify
@@ -18,6 +19,7 @@ from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, EmbeddedPostgres, create_database, drop_database
 from tests.support.process import Process
+from tests.support.two_tables import confirmed
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -192,6 +194,46 @@ def test_a_member_that_is_away_between_two_looks(
             run(database, "UPDATE events_1 SET n = 7 WHERE id = 1")
             settle(pipeline)
             pipeline.assert_equal("events", every(database, "events_1", "events_2"))
+
+
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_the_only_member_is_away_while_kuvasz_runs(
+    database: Database, lake_folder: LakeFolder, quick: None, *, is_renamed: bool
+) -> None:
+    """Its target has no member, so nobody loads it."""
+    month(database, 1, range(10), "CREATE TABLE other (id int PRIMARY KEY)")
+    publication = object_name("shop", "eu")
+    run(database, f"CREATE PUBLICATION {publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    here = lake_folder.config(group({"eu": database}, MAP | {"other": None}))
+    with Pipeline(here, lake_folder) as pipeline:
+        wait_until(lambda: len(members(pipeline)) == 2, "the member is known")
+        pipeline.wait_streaming()
+    away = here
+    if is_renamed:
+        run(database, "ALTER TABLE events_1 RENAME TO away")
+    else:
+        none = {"events": {"partitions_regex": "nothing_[0-9]+"}, "other": None}
+        away = lake_folder.config(group({"eu": database}, none))
+    with Pipeline(away, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        run(database, f"UPDATE {'away' if is_renamed else 'events_1'} SET n = 99 WHERE id < 5")
+        pipeline.wait_applied(database)
+        assert set(members(pipeline)) == {"other"}
+        wait_confirmed(database)
+    if is_renamed:
+        run(database, "ALTER TABLE away RENAME TO events_1")
+    with Pipeline(here, lake_folder) as pipeline:
+        wait_until(lambda: len(members(pipeline)) == 2, "the member is back")
+        run(database, "UPDATE events_1 SET n = 7 WHERE id = 5")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("events", every(database, "events_1"))
+
+
+def wait_confirmed(database: Database) -> None:
+    """Have the source let go of everything up to now."""
+    ((now,),) = database.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+    wait_until(lambda: confirmed(database) >= now, "the source lets go of its WAL")
 
 
 def test_a_table_of_its_own_that_is_called_like_a_member(

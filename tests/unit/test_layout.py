@@ -24,7 +24,6 @@ ELSEWHERE = {
     "sync/watch/patrol.py": "integration/test_patrol.py",
     "verify/verification.py": "integration/test_verify.py",
     "verify/report.py": "unit/verbs/test_verify.py",
-    "sync/watch/member_watch.py": "integration/test_members.py",
     "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
     "demo/__main__.py": "unit/demo/test_run.py",

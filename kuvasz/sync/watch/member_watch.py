@@ -35,7 +35,10 @@ class MemberWatch:
         self._routes = context.shared.routes
         self._source_tables = context.source_tables
         self._gone: set[tuple[str, str]] = set()  # (target, name)
-        self.has_any = any(spec.is_collapse for spec in self._map.tables)
+        self._collapsed = {spec.identifier for spec in self._map.tables if spec.is_collapse}
+        #: targets of which the catalog has yet to say whose rows they have: without a member nobody loads them
+        self._unasked = set(self._collapsed)
+        self.has_any = bool(self._collapsed)
 
     def refresh(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         """Take over which tables the collapses of the map take in now.
@@ -80,6 +83,7 @@ class MemberWatch:
         for spec in seen.left:
             self._tell(Event.MEMBER_GONE, spec)
             self._gone.add((spec.identifier, now.name_of(spec)))
+            self._unasked.add(spec.identifier)
 
     def forget_gone(self) -> None:
         """Let go of who is gone. Should one come back, it has missed changes: it has no position, and is copied."""
@@ -89,15 +93,16 @@ class MemberWatch:
             self._routes.unbind(now.name, target, int(names.member_of(name)))
             self._states.remove(target, name)
             self._progress.release(name, target)  # each time: what was under way may have held again
-        for target in {spec.identifier for spec in self._map.tables if spec.is_collapse}:
+        for target in self._collapsed:
             for name in self._names(target, now):
                 if (target, name) not in mine:
                     self._routes.unbind(now.name, target, int(names.member_of(name)))
                     self._context.settle(target)  # else what is under way would be refused, and the target stop
                     self._lake.forget(target, name, is_gone=True)
+            self._unasked.discard(target)
 
     def _names(self, target: str, now: Source) -> list[str]:
-        known = self._lake.positions(target)
+        known = self._lake.recorded(target) if target in self._unasked else self._lake.positions(target)
         return [name for name in known if names.source_of(name) == now.name and names.member_of(name)]
 
     def note(self, spec: SourceTableSpec) -> None:
