@@ -163,21 +163,9 @@ class App:
         begin = time.monotonic()
         _log.tell(Event.LAKE_OPENING)
         self.lake.open()
-        self._let_go_unmapped()
+        self._sources.let_go_unmapped()
         seconds = round(time.monotonic() - begin, 1)
         _log.tell(Event.LAKE_OPEN, seconds=seconds)
-
-    def _let_go_unmapped(self) -> None:
-        """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
-
-        Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted.
-        """
-        feeds = {source.name: {spec.identifier for spec in source.tables} for source in self._sources.mapped}
-        for target, source in self.lake.unmapped(feeds):
-            # Members of a group have files of their own, which nobody compares: they are copied again.
-            self.lake.forget(target, source, to_repair=not names.member_of(source))
-            self.lot.drop(target, names.source_of(source))
-            _log.tell(Event.TABLE_UNMAPPED, source=source, table=target)
 
     async def _watch(self, *, until_caught_up: bool) -> None:
         """Wait until told to stop, until there is nothing left to do, or until a worker dies."""

@@ -99,7 +99,9 @@ class Event(enum.Enum):
     TABLE_FAILED = "table_failed", ERROR, "a table stops"
     TABLE_UNFORESEEN = "table_unforeseen", ERROR, "a table cannot be looked at", _TRACEBACK
     TABLE_UNMAPPED = "table_unmapped", WARNING, "a table is not in the map any more: its changes are not kept"
+    TABLE_BACK = "table_back", WARNING, "a table is in the map again, and missed changes meanwhile"
     NOTE_FAILED = "note_failed", WARNING, "the state of a table could not be kept"
+    FEEDS_FAILED = "feeds_failed", WARNING, "which tables the sources feed could not be kept"
     WITNESS_FAILED = "witness_failed", WARNING, "the positions of a table could not be kept"
 
     # Changes that wait on local disk.

@@ -388,12 +388,15 @@ class Lake(Protocol):
             SourceError, LakeError: As `copy`.
         """
 
-    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
-        """Return targets with the name of a source each that has a position there and feeds them no more.
+    def unmapped(
+        self, feeds: Mapping[str, Collection[str]], others: Collection[str] = ()
+    ) -> Sequence[tuple[str, str]]:
+        """Return targets with the name of a source each that has a position there and did not feed them all along.
 
         Args:
-            feeds: Source -> the targets that it feeds. Other sources are not looked at, and no other namespaces than
-                those of the targets and the lake's own.
+            feeds: Feeder (`kuvasz.config.names.feeder_of`) -> the targets that it fed all along. Names of other
+                feeders are not looked at, and no other namespaces than those of the targets and the lake's own.
+            others: Targets that are looked at, too, whoever feeds them.
 
         Raises:
             LakeError: Catalog or storage failed.

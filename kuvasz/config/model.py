@@ -243,9 +243,10 @@ class PipelineConfig(Section):
     equal values get other pseudonyms, and rows whose key is masked are no longer found."""
 
     state: kinds.Text = ".kuvasz"
-    """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, and the
-    changes of tables that do not follow (`park_bytes`). All but the last can be rebuilt; without them such a table
-    has to be copied again, which is noticed. One kuvasz at a time: a second one is refused."""
+    """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, the changes
+    of tables that do not follow (`park_bytes`), and small files that say what is paused and prove that nothing is
+    missing. The indexes can be rebuilt; a table whose changes are gone has to be copied again, which is noticed. One
+    kuvasz at a time: a second one is refused."""
 
     @property
     def most_waiting_bytes(self) -> int:

@@ -12,6 +12,9 @@ DEFAULT_SCHEMA = "public"
 #: What every object that kuvasz makes at a source begins with.
 PREFIX = "kuvasz_"
 
+#: Stands for all members of a source; a member's own is an OID.
+MEMBERS = "*"
+
 #: PostgreSQL's NAMEDATALEN - 1 (manual, section 4.1.1 "Identifiers and Key Words").
 MAX_NAME_BYTES = 63
 
@@ -113,6 +116,11 @@ def source_of(name: str) -> str:
 def member_of(name: str) -> str:
     """Return which of several tables `member_name` was made for; empty for a source's own name."""
     return name.partition("/")[2]
+
+
+def feeder_of(name: str) -> str:
+    """Return what feeds a target under a name of `member_name`: a source, or, as ``source/*``, a collapse of its."""
+    return member_name(source_of(name), MEMBERS if member_of(name) else "")
 
 
 def source_name(database: str, sid: str | None = None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from kuvasz.state.address_file import AddressFile
+from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.note_file import NoteFile
 from kuvasz.state.ports import StateStore
@@ -25,6 +26,7 @@ class StateFolder(StateStore):
         self._folder = folder
         self._notes = NoteFile(folder)
         self._witness = WitnessFiles(folder)
+        self._feeds = FeedFile(folder)
         self._address = AddressFile(folder)
 
     @property
@@ -50,6 +52,12 @@ class StateFolder(StateStore):
     def witness(self) -> WitnessFiles:
         """`positions/`, one file per table."""
         return self._witness
+
+    @property
+    @override
+    def feeds(self) -> FeedFile:
+        """`feeds.json`."""
+        return self._feeds
 
     @property
     @override

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from typing_extensions import override
 
@@ -15,6 +15,7 @@ from kuvasz.state.ports import (
     SourceRecord,
     StateStore,
     StoredAddress,
+    StoredFeeds,
     StoredRecord,
     TableKey,
     Witness,
@@ -58,6 +59,23 @@ class MemoryWitness(Witness):
     def drop(self, table: str, source: str) -> None:
         """See `Witness.drop`."""
         self._positions.pop((table, source), None)
+
+
+class MemoryFeeds(StoredFeeds):
+    """Which targets each source fed."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[str, frozenset[str]] = {}
+
+    @override
+    def known(self) -> Mapping[str, frozenset[str]]:
+        """See `StoredFeeds.known`."""
+        return dict(self._feeds)
+
+    @override
+    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+        """See `StoredFeeds.keep`."""
+        self._feeds |= {feeder: frozenset(targets) for feeder, targets in feeds.items()}
 
 
 class MemoryRecord(StoredRecord):
@@ -148,6 +166,7 @@ class MemoryState(StateStore):
     def __init__(self) -> None:
         self._notes = MemoryNotes()
         self._witness = MemoryWitness()
+        self._feeds = MemoryFeeds()
         self._address = MemoryAddress()
         self._records: dict[str, SourceRecord] = {}
         self._owners: dict[Ownership, str] = {}
@@ -178,6 +197,12 @@ class MemoryState(StateStore):
 
     @property
     @override
+    def feeds(self) -> MemoryFeeds:
+        """See `StateStore.feeds`."""
+        return self._feeds
+
+    @property
+    @override
     def address(self) -> MemoryAddress:
         """See `StateStore.address`."""
         return self._address
@@ -193,4 +218,6 @@ class MemoryState(StateStore):
         return MemoryOwnership(self._owners, does)
 
 
-__all__ = ["MemoryAddress", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState", "MemoryWitness"]
+__all__ = [
+    "MemoryAddress", "MemoryFeeds", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState", "MemoryWitness",
+]  # fmt: skip

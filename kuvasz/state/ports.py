@@ -13,7 +13,7 @@ a network is to answer within milliseconds, or from what it has at hand.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
@@ -72,6 +72,23 @@ class Witness(Protocol):
 
     def drop(self, table: str, source: str) -> None:
         """Forget a source's position, before the table does."""
+
+
+class StoredFeeds(Protocol):
+    """Which targets each source fed when it was last begun with. Nothing raises.
+
+    What was confirmed since was applied, parked or held for these and for no others: a target that is not among them
+    has a gap. A feeder is a source or all members of one (`kuvasz.config.names.feeder_of`).
+    """
+
+    def known(self) -> Mapping[str, frozenset[str]]:
+        """Return feeder -> its targets; of one that is missing nothing is known."""
+
+    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+        """Keep that, in place of what was known of the same feeders, before anything of them is confirmed.
+
+        It is durable when this returns, or nothing is known any more.
+        """
 
 
 NONE = Applied(0)
@@ -194,6 +211,10 @@ class StateStore(Protocol):
         """The positions of all lake tables as they were once."""
 
     @property
+    def feeds(self) -> StoredFeeds:
+        """Which targets each source fed."""
+
+    @property
     def address(self) -> StoredAddress:
         """Where the running kuvasz answers."""
 
@@ -209,6 +230,6 @@ class StateStore(Protocol):
 
 
 __all__ = [
-    "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore", "StoredAddress", "StoredRecord",
-    "TableKey", "Witness",
+    "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore", "StoredAddress", "StoredFeeds",
+    "StoredRecord", "TableKey", "Witness",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from kuvasz.config.sources import Source
 from kuvasz.errors import ConfigError, KuvaszError, Retry, first_of
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.rules.feeders import feeders
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
@@ -33,6 +34,25 @@ class Sources:
     def of(self, name: str) -> SourceSync:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""
         return self._by_name[names.source_of(name)]
+
+    def let_go_unmapped(self) -> None:
+        """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
+
+        Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted;
+        blocks, before any source begins.
+
+        Raises:
+            LakeError: The lake cannot be told.
+        """
+        shared, feeds = self._shared, self._shared.state.feeds
+        fed = feeders(self.mapped, feeds.known())
+        for target, source in shared.lake.unmapped(fed.lasting, fed.changed):
+            # Members of a group have files of their own, which nobody compares: they are copied again.
+            shared.lake.forget(target, source, to_repair=not names.member_of(source))
+            shared.lot.drop(target, names.source_of(source))
+            event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
+            _log.tell(event, source=source, table=target)
+        feeds.keep(fed.now)
 
     def begin(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Have each source replicated by a task."""

@@ -29,6 +29,7 @@ from tests.support.changes import (
 from tests.support.worlds import World
 
 OTHER = "shop.others"
+ELSEWHERE = "archive.items"
 
 
 # Rows
@@ -637,13 +638,20 @@ def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
 def test_a_source_that_feeds_a_target_no_more_is_told(world: World) -> None:
     world.prepare("eu", "us", "eu/7")
     world.prepare("eu", name=OTHER)
-    assert world.lake.unmapped({"eu": {TARGET, OTHER}, "us": {TARGET}}) == []
-    found = world.lake.unmapped({"eu": {OTHER}, "us": {TARGET}})
+    assert world.lake.unmapped({"eu": {TARGET, OTHER}, "eu/*": {TARGET}, "us": {TARGET}}) == []
+    assert world.lake.unmapped({"eu": {TARGET, OTHER}, "eu/*": (), "us": {TARGET}}, {TARGET}) == [(TARGET, "eu/7")]
+    found = world.lake.unmapped({"eu": {OTHER}, "eu/*": {OTHER}, "us": {TARGET}})
     assert sorted(found) == [(TARGET, "eu"), (TARGET, "eu/7")]
     assert world.lake.unmapped({"ap": {TARGET, OTHER}}) == [], "other sources are someone else's"
     for name, source in found:
         world.lake.forget(name, source, to_repair=True)
-    assert world.lake.unmapped({"eu": {OTHER}, "us": {TARGET}}) == []
+    assert world.lake.unmapped({"eu": {OTHER}, "eu/*": {OTHER}, "us": {TARGET}}) == []
+
+
+def test_a_source_is_told_in_a_namespace_that_it_feeds_no_more(world: World) -> None:
+    world.prepare("eu", name=ELSEWHERE)
+    assert world.lake.unmapped({"eu": {TARGET}}, {ELSEWHERE}) == [(ELSEWHERE, "eu")]
+    assert world.lake.unmapped({"eu": {TARGET, ELSEWHERE}}, {ELSEWHERE}) == []
 
 
 def test_what_is_parked_of_a_source_is_known_until_it_is_replayed_or_forgotten(world: World) -> None:

@@ -79,6 +79,15 @@ def test_a_witness_takes_a_position_that_lies_before_the_last(place: Place) -> N
     assert place.open().witness.known("shop.items") == {"eu": 9}, "a source that begins anew"
 
 
+def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
+    assert place.open().feeds.known() == {}
+    place.open().feeds.keep({"eu": {"shop.items", "shop.others"}, "eu/*": set(), "us": {"shop.items"}})
+    feeds = place.open().feeds
+    feeds.keep({"eu": ["archive.items"], "eu/*": ["shop.events"]})
+    expected = {"eu": {"archive.items"}, "eu/*": {"shop.events"}, "us": {"shop.items"}}
+    assert feeds.known() == place.open().feeds.known() == expected, "other sources stay as they are"
+
+
 def test_a_killed_process_leaves_what_it_was_about_to_confirm(place: Place) -> None:
     record = place.open().record("shop_eu")
     assert record.standing == SourceRecord()

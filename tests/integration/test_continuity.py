@@ -11,7 +11,7 @@ from kuvasz.config.names import object_name
 from kuvasz.state.tables import State
 from kuvasz.verbs import check, plan, verify
 from tests.support.lake import LakeFolder, Pipeline, group
-from tests.support.oracle import open_table, source_rows
+from tests.support.oracle import assert_equal, lake_rows_pyiceberg, open_table, source_rows
 from tests.support.postgres import Database
 from tests.support.two_tables import confirmed, lake_counts
 from tests.support.waiting import wait_until
@@ -194,6 +194,31 @@ def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
         assert_same(pipeline, database, "items", "items")
         change(database, "items", 2)
         assert_same(pipeline, database, "items", "items")
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_target_in_a_namespace_that_the_map_names_no_more_and_then_again(
+    database: Database, lake_folder: LakeFolder, *, is_moved: bool
+) -> None:
+    """Under a publication of kuvasz's own, if it is another target of the same table that takes its place."""
+    fill(database)
+    if not is_moved:
+        publish_all(database)
+    tables = {"items": {"target": "archive.items"}, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+    away = {"items": None, "others": None} if is_moved else {"others": None}
+    with pipeline_of(lake_folder, database, away) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "items", 1)
+        pass_by(pipeline, database)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        change(database, "items", 2)
+        pipeline.wait_applied(database)
+        there = lake_rows_pyiceberg(lake_folder.pyiceberg, "archive.items", catalog=lake_folder.catalog)
+        assert_equal(source_rows(database.url, "items", sid="eu"), there, key=("id",))
+        assert pipeline.app.states.get("archive.items", EU).copies == 0, "what is missing is found by comparison"
 
 
 @pytest.mark.parametrize("publish", [publish_all, lambda _: None], ids=["all tables", "our own"])

@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from kuvasz.app import App
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.past import Past
 from kuvasz.model import SourcePosition
+from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import Targets
+from kuvasz.sync.sources import Sources
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
+from kuvasz.sync.watch.member_watch import MemberWatch
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ def no_gap(patch: pytest.MonkeyPatch) -> None:
 
 
 CONTINUITY = "tests/integration/test_continuity.py::"
+MEMBERS = "tests/integration/test_members.py::"
 LOST = "tests/integration/test_slot_lost.py::"
 REWOUND = "tests/contract/test_rewound.py::"
 
@@ -67,8 +70,20 @@ MUTATIONS = {
         tests=(f"{CONTINUITY}test_a_table_out_of_the_publication_for_a_while_is_made_right",),
     ),
     "unmapped": Mutation(
-        forget=lambda patch: patch.setattr(App, "_let_go_unmapped", nothing),
+        forget=lambda patch: patch.setattr(Sources, "let_go_unmapped", nothing),
         tests=(f"{CONTINUITY}test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told",),
+    ),
+    "feeds": Mutation(
+        forget=lambda patch: patch.setattr(FeedFile, "_write", nothing),
+        tests=(f"{CONTINUITY}test_a_target_in_a_namespace_that_the_map_names_no_more_and_then_again",),
+    ),
+    "members": Mutation(
+        forget=lambda patch: patch.setattr(MemberWatch, "forget_gone", nothing),
+        tests=(f"{MEMBERS}test_the_only_member_is_away_while_kuvasz_runs",),
+    ),
+    "names of members": Mutation(
+        forget=lambda patch: patch.setattr(MemberWatch, "note", nothing),
+        tests=(f"{MEMBERS}test_members_come_go_and_are_renamed",),
     ),
     "gap": Mutation(
         forget=no_gap, tests=(f"{CONTINUITY}test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap",)

@@ -178,18 +178,23 @@ class IcebergLake(Lake):
         self._tables.forget_position(target, source, to_repair=to_repair, is_gone=is_gone)
 
     @override
-    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+    def unmapped(
+        self, feeds: Mapping[str, Collection[str]], others: Collection[str] = ()
+    ) -> Sequence[tuple[str, str]]:
         """See `kuvasz.ports.Lake.unmapped`."""
-        targets = {target for fed in feeds.values() for target in fed}
-        namespaces = {self._config.lake.namespace, *(target.rpartition(".")[0] for target in targets)}
-        fed_by_all = {target for target in targets if all(target in fed for fed in feeds.values())}
+        fed: dict[str, set[str]] = {}
+        for feeder, targets in feeds.items():
+            fed.setdefault(names.source_of(feeder), set()).update(targets)
+        fed_by_all = set.intersection(*fed.values()) if fed else set()
+        looked_at = {*others, *(target for targets in fed.values() for target in targets)}
+        namespaces = {self._config.lake.namespace, *(target.rpartition(".")[0] for target in looked_at)}
         there = {name for namespace in namespaces for name in self.engine.catalog.tables(namespace)}
-        asked = sorted(there - fed_by_all)
+        asked = sorted(there - (fed_by_all - set(others)))
         return [
             (target, source)
             for target, stored in zip(asked, self.engine.pool.map(self._tables.stored, asked), strict=True)
             for source in sorted(stored)
-            if target not in feeds.get(names.source_of(source), (target,))
+            if target not in feeds.get(names.feeder_of(source), (target,))
         ]
 
     # The two stages

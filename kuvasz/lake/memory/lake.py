@@ -155,13 +155,15 @@ class MemoryLake(Lake):
                 self.notes.park(target, source, None)
 
     @override
-    def unmapped(self, feeds: Mapping[str, Collection[str]]) -> Sequence[tuple[str, str]]:
+    def unmapped(
+        self, feeds: Mapping[str, Collection[str]], others: Collection[str] = ()
+    ) -> Sequence[tuple[str, str]]:
         """See `kuvasz.ports.Lake.unmapped`."""
         return [
             (target, source)
             for target, table in self._tables.items()
             for source in table.positions
-            if target not in feeds.get(names.source_of(source), (target,))
+            if target not in feeds.get(names.feeder_of(source), (target,))
         ]
 
     # The two stages

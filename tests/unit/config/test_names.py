@@ -92,3 +92,9 @@ def test_a_table_that_is_missing_under_a_pattern_is_told_that_names_are_literal(
     assert names.missing(names.parse_table("*")) == (
         f"{told}: names are taken as they are; `partitions_regex` has several tables go into one target"
     )
+
+
+def test_members_of_a_source_are_fed_by_its_collapses() -> None:
+    assert [names.feeder_of(name) for name in ("shop_eu", "shop_eu/16401", "shop_eu/*")] == [
+        "shop_eu", "shop_eu/*", "shop_eu/*",
+    ]  # fmt: skip

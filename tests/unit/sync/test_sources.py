@@ -90,3 +90,18 @@ def test_all_are_told_to_stop(world: World) -> None:
     world.sources.quiesce()
     assert world.sync._lifetime.is_ending
     world.sources.stop()
+
+
+def test_a_target_that_was_not_followed_since_the_last_start_has_a_gap(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.copy(world.items)
+    world.copy(world.others)
+    world.shared.state.feeds.keep({"shop": {"shop.others", "shop.gone"}, "shop/*": ()})
+    world.sources.let_go_unmapped()
+    assert (set(world.lake.positions("shop.items")), set(world.lake.positions("shop.others"))) == (set(), {"shop"})
+    assert world.lake.notes.gap("shop.items", "shop") is not None
+    assert "a table is in the map again, and missed changes meanwhile" in caplog.text
+    world.copy(world.items)
+    world.sources.let_go_unmapped()
+    assert set(world.lake.positions("shop.items")) == {"shop"}, "from that start on it was followed"

@@ -1,0 +1,77 @@
+"""Which targets each source fed when kuvasz was last started, in one file of the state folder, `feeds.json`.
+
+It is written at a start whose map says otherwise than the file. Without it a target that left the map is found by the
+namespaces that the map names, and one that is in the map again is believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from typing_extensions import override
+
+from kuvasz.events import Event, EventLog
+from kuvasz.state.ports import StoredFeeds
+
+_log = EventLog(__name__)
+
+FILE = "feeds.json"
+
+
+class FeedFile(StoredFeeds):
+    """The file.
+
+    Args:
+        folder: The state folder; made when there is something to keep.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+
+    @override
+    def known(self) -> Mapping[str, frozenset[str]]:
+        """See `StoredFeeds.known`; of a file that cannot be read nothing is."""
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+            return {feeder: frozenset(targets) for feeder, targets in found["feeds"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    @override
+    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+        """See `StoredFeeds.keep`. After a crash the file is the old one or the new one."""
+        before = self.known()
+        after = {**before, **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
+        if after == before:
+            return
+        try:
+            self._write(after)
+        except OSError as error:
+            _log.tell(Event.FEEDS_FAILED, file=str(self._file), error=str(error))
+            with contextlib.suppress(OSError):
+                self._file.unlink()  # an older one would lie
+
+    def _write(self, feeds: Mapping[str, Collection[str]]) -> None:
+        fresh = self._file.with_suffix(".new")
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w", encoding="utf-8") as stream:
+            json.dump({"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(self._file)
+        _sync(self._file.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["FILE", "FeedFile"]
