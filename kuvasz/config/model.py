@@ -283,6 +283,10 @@ class MaintenanceConfig(Section):
     interval: Annotated[kinds.Duration, kinds.durations("50ms", "1d")] = 60.0
     """Every table is looked at this often."""
 
+    merge_interval: Annotated[kinds.Duration, kinds.durations("50ms", "1d")] = 0.5
+    """A table that `min_files` files came to is looked at this soon, to merge what is small; later where that takes
+    more than a quarter of the time."""
+
     target_file_size: Annotated[kinds.Size, kinds.sizes("64kB", "4GB")] = 128 * _MB
     """Files are merged until they are about this large."""
 

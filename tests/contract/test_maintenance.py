@@ -35,7 +35,7 @@ from tests.support.worlds import IcebergWorld
 pytestmark = pytest.mark.spark
 
 #: Only what a test asks for.
-QUIET = {"interval": "1d"}
+QUIET = {"interval": "1d", "merge_interval": "1d"}
 
 
 #: Position deletes differ from deletion vectors in how they are written, not in when: the whole suite has both.

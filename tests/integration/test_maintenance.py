@@ -63,6 +63,25 @@ def test_a_table_stays_in_shape_while_its_stream_goes_on(database: Database, lak
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
+def test_small_files_are_merged_by_their_number_and_not_by_the_clock(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute(ITEMS)
+    config = lake_folder.config(
+        group({"eu": database}, {"items": None}), {"interval": "1d", "merge_interval": "50ms"}
+    )
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(30):
+            database.execute("INSERT INTO items VALUES (%s, 1, 'new'), (%s, 2, 'new')", (number, 100 + number))
+            database.execute("UPDATE items SET n = n + 1 WHERE id = %s", (number // 2,))
+            pipeline.wait_applied(database)
+        wait_until(lambda: _upkeep(pipeline).rewrites > 1, "files were merged, more than once")
+        wait_until(lambda: len(pipeline.app.lake.table("shop.items").index.files) < 16, "there are few files")
+        assert _upkeep(pipeline).error is None
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+
+
 def _upkeep(pipeline: Pipeline):
     return pipeline.app.lake.maintenance.upkeep().get("shop.items") or _Unseen()
 

@@ -1,11 +1,12 @@
 """Which files of a table are worth being written anew, and together with which others. Pure.
 
 Size-tiered: a file belongs to a tier by the bytes of its live rows, each tier `_FANOUT` times the one below it, and
-files of one tier are merged when there are `min_files` of them, with all smaller ones. So a row is moved about once
-per tier on its way from a small commit to a whole file, whatever the size of the table: 50 kB to 128 MB is four
-tiers. Levels, the other way, keep fewer files but move a row up to ten times per level. A whole file, half the
-target or more, is left alone until `max_dead_share` of its rows are dead; then writing it anew costs
-`(1 - share) / share` live rows for each dead one. Both sums are bounded by what changed, never by the table.
+files of one tier are merged when there are `min_files` of them, with all smaller ones; the smallest ones earlier
+where all tiers together have many. So a row is moved about once per tier on its way from a small commit to a whole
+file, whatever the size of the table: 50 kB to 128 MB is four tiers. Levels, the other way, keep fewer files but move
+a row up to ten times per level. A whole file, half the target or more, is left alone until `max_dead_share` of its
+rows are dead; then writing it anew costs `(1 - share) / share` live rows for each dead one. Both sums are bounded by
+what changed, never by the table.
 
 Only files of one key are merged: a file must hold rows of one source and partition alone, because a TRUNCATE drops
 whole files. Where the order of rows counts, only neighbours in age are.
@@ -14,7 +15,7 @@ whole files. Where the order of rows counts, only neighbours in age are.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 
 #: Of one tier's size to the next one's.
@@ -22,6 +23,9 @@ _FANOUT = 8
 
 #: Tiers below the highest: seven times a factor of eight is one of two million.
 _TIERS = 7
+
+#: Small files of one key that are left for later, whatever tiers they are in: a scan opens each of them.
+_MOST_SMALL = 16
 
 #: Files in one group: each is opened by one task, and its dead rows are held in memory meanwhile.
 _MOST_FILES = 2000
@@ -64,35 +68,38 @@ class Policy:
     min_files: int
     max_dead_share: float
 
-    def plan(self, files: Iterable[FileFacts], *, full: bool = False) -> list[FileGroup]:
+    def plan(self, files: Iterable[FileFacts], *, full: bool = False, only_small: bool = False) -> list[FileGroup]:
         """Return the groups to rewrite, those that free the most first; each becomes one file.
 
         Args:
             files: All live files of a table.
             full: Also merge what the thresholds would leave, and leave no dead row anywhere.
+            only_small: Write no file anew for its dead rows alone.
         """
         by_key: dict[Hashable, list[FileFacts]] = defaultdict(list)
         for file in files:
             by_key[file.key].append(file)
+        worn = set() if only_small else self._worn(by_key.values(), full=full)
         groups = []
         for mine in by_key.values():
-            for due in _unbroken(mine, self._due(mine, full=full)):
-                groups += [group for group in self._packed(due) if self._is_worth(group, full=full)]
+            for due in _unbroken(mine, worn | self._due(mine, full=full)):
+                groups += [group for group in self._packed(due) if _is_worth(group, worn)]
         return sorted(groups, key=lambda group: (-group.dead_share, -len(group.files)))
 
     def _due(self, files: Sequence[FileFacts], *, full: bool) -> set[int]:
-        small = [file for file in files if file.live_bytes < self.target_bytes / 2]
-        if not full:
-            small = self._due_tiers(small)
-        return {file.number for file in small} | {file.number for file in files if self._is_worn(file, full=full)}
+        small = [file for file in files if self._is_small(file)]
+        return {file.number for file in (small if full else self._due_tiers(small))}
+
+    def _is_small(self, file: FileFacts) -> bool:
+        return file.live_bytes < self.target_bytes / 2
 
     def _due_tiers(self, small: Sequence[FileFacts]) -> list[FileFacts]:
-        """Return the files of the highest tier that is full, and of all below it."""
-        tiers: dict[int, int] = defaultdict(int)
-        for file in small:
-            tiers[self._tier(file)] += 1
-        highest = max((tier for tier, count in tiers.items() if count >= self.min_files), default=-1)
-        return [file for file in small if self._tier(file) <= highest]
+        """Return the files of the highest tier that is full, and of all below it; more where many would be left."""
+        tiers = Counter(map(self._tier, small))
+        due = max((tier for tier, count in tiers.items() if count >= self.min_files), default=-1)
+        while sum(count for tier, count in tiers.items() if tier > due) > max(_MOST_SMALL, self.min_files):
+            due += 1
+        return [file for file in small if self._tier(file) <= due]
 
     def _tier(self, file: FileFacts) -> int:
         """Return 0 for the smallest files; the highest tier ends at half the target."""
@@ -102,6 +109,9 @@ class Policy:
             limit /= _FANOUT
             tier -= 1
         return tier
+
+    def _worn(self, keys: Iterable[Iterable[FileFacts]], *, full: bool) -> set[int]:
+        return {file.number for files in keys for file in files if self._is_worn(file, full=full)}
 
     def _is_worn(self, file: FileFacts, *, full: bool) -> bool:
         if full:
@@ -121,8 +131,9 @@ class Policy:
                 filled = file.live_bytes
         return [FileGroup(files=tuple(group)) for group in groups]
 
-    def _is_worth(self, group: FileGroup, *, full: bool) -> bool:
-        return len(group.files) > 1 or any(self._is_worn(file, full=full) for file in group.files)
+
+def _is_worth(group: FileGroup, worn: Container[int]) -> bool:
+    return len(group.files) > 1 or group.files[0].number in worn
 
 
 def _unbroken(files: Iterable[FileFacts], due: Container[int]) -> Iterator[list[FileFacts]]:

@@ -1,10 +1,10 @@
 """Keeps the tables of a lake in shape beside the stream: compaction, expiry of snapshots, removal of orphans.
 
-One thread looks at every table in turn, once per `maintenance.interval`; what it finds worth writing anew is written
-by Spark jobs of one task each, at most as many side by side as there are cores but one, in a scheduler pool of their
-own, so that the stream's jobs always find a core. What is due is said by
-`kuvasz.lake.maintenance.compaction_policy`, how files are exchanged under a stream by
-`kuvasz.lake.maintenance.replace_files`.
+One thread looks at every table in turn, once per `maintenance.interval`, and between these looks at those that many
+files came to, for what is small. What it finds worth writing anew is written by Spark jobs of one task each, at most
+as many side by side as there are cores but one, in a scheduler pool of their own, so that the stream's jobs always
+find a core. What is due is said by `kuvasz.lake.maintenance.compaction_policy`, how files are exchanged under a
+stream by `kuvasz.lake.maintenance.replace_files`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ _OVERDUE = 1.2
 
 #: The branch of states without delete files.
 CLEAN = "clean"
+
+#: For each second in which small files were merged, so many others pass: the stream has most of the machine.
+_REST = 3.0
 
 #: Seconds a stop waits for what is being committed.
 _STOP_S = 10.0
@@ -128,8 +131,15 @@ class Maintainer:
     # The thread
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._config.interval):
-            self.look()
+        look_at, wait_s = time.monotonic() + self._config.interval, 0.0
+        while not self._stop.wait(max(wait_s, min(self._config.merge_interval, self._config.interval))):
+            begin = time.monotonic()
+            if begin >= look_at:
+                self.look()
+                look_at, wait_s = time.monotonic() + self._config.interval, 0.0
+            else:
+                self.merge_small()
+                wait_s = min(_REST * (time.monotonic() - begin), look_at - begin)
 
     def look(self) -> None:
         """Look at every table once, and do what is due."""
@@ -138,15 +148,26 @@ class Maintainer:
                 return
             self._visit(table)
 
-    def _visit(self, table: LakeTable) -> None:
+    def merge_small(self) -> None:
+        """Merge the small files of the tables that so many came to since they were looked at last."""
+        for table in self._tables():
+            seen = self._seen.setdefault(table.name, _Seen())
+            if self._stop.is_set():
+                return
+            if table.commits.changed_files - seen.files >= self._config.min_files and seen.error is None:
+                self._visit(table, only_small=True)
+
+    def _visit(self, table: LakeTable, *, only_small: bool = False) -> None:
         """Do what is due. Nothing that fails here may stop anything else."""
         with self._turn:
             seen = self._seen.setdefault(table.name, _Seen())
+            seen.files = table.commits.changed_files
             try:
                 if table.era.error is None:
-                    self._compact(table, seen, full=False)
-                self._expire(table, seen, is_asked=False)
-                self._orphans.visit(table)
+                    self._compact(table, seen, full=False, only_small=only_small)
+                if not only_small:
+                    self._expire(table, seen, is_asked=False)
+                    self._orphans.visit(table)
                 seen.error = None
             except KuvaszError as error:
                 self._failed(table, seen, error)
@@ -164,13 +185,14 @@ class Maintainer:
 
     # Compaction
 
-    def _compact(self, table: LakeTable, seen: _Seen, *, full: bool) -> None:
+    def _compact(self, table: LakeTable, seen: _Seen, *, full: bool, only_small: bool = False) -> None:
         if not full and table.index.snapshot_id == seen.planned and table.index.snapshot_id is not None:
             return
         with held(table):
             table.follow()
-            groups = self._policy.plan(facts(table), full=full)
-            seen.planned = snapshot_id = table.index.snapshot_id
+            groups = self._policy.plan(facts(table), full=full, only_small=only_small)
+            snapshot_id = table.index.snapshot_id
+            seen.planned = None if only_small else snapshot_id
         alone = [[group] for group in groups]
         due = alone if table.definition.keeps_order else batches(groups, self._policy.target_bytes)
         chosen = due if full else one_pass(due, self._policy.target_bytes)
@@ -309,7 +331,8 @@ class Maintainer:
 class _Seen:
     """What is remembered of a table from one pass to the next."""
 
-    planned: int | None = None  #: snapshot at the last plan
+    planned: int | None = None  #: snapshot at the last plan of everything
+    files: int = 0  #: that had come when the table was looked at last
     expired: int | None = None  #: snapshot at the last expiry
     changed_at: float = 0.0  #: unix seconds at which that snapshot was first seen
     overdue_at: float = 0.0  #: unix seconds at which the oldest snapshot will have been kept too long

@@ -56,6 +56,7 @@ class Commits:
         self.in_flight: set[str] = set()  #: paths that are being written for a commit of the stream
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files since the start, by the stream and by copies
+        self.changed_files = 0  #: those files
         self.rewritten_bytes = 0  #: the same by maintenance
 
     def make(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> int | None:
@@ -139,6 +140,7 @@ class Commits:
             self.rewritten_bytes += size
         else:
             self.changed_bytes += size
+            self.changed_files += len(changeset.added)
         self._positions.update(positions)
         self._past.note()
         self._definition.remove(changeset.obsolete)

@@ -117,6 +117,28 @@ def test_batches_hold_many_small_groups_or_a_large_one() -> None:
     assert [[g.live_bytes for g in batch] for batch in batches(groups, 120)] == [[100, 10, 10], [200], [10]]
 
 
+@pytest.mark.parametrize("size", [2_000, 20_000, 300_000])
+def test_small_files_that_come_one_by_one_are_never_many(size: int) -> None:
+    files: list[FileFacts] = []
+    changed = rewritten = 0
+    for number in range(4000):
+        files.append(facts(number, size, rows=size))
+        changed += size
+        if number % 8 == 7:
+            for group in POLICY.plan(files, only_small=True):
+                files = [file for file in files if file not in group.files]
+                files.append(facts(group.files[-1].number, group.live_bytes, rows=group.live_bytes))
+                rewritten += group.live_bytes
+        assert sum(file.live_bytes < POLICY.target_bytes / 2 for file in files) <= 24
+    assert rewritten < 5 * changed
+
+
+def test_what_is_small_is_merged_and_what_is_worn_waits_for_a_look_at_everything() -> None:
+    files = [facts(0, 128 * MB, dead=400), facts(1, 128 * MB, dead=400), *(facts(n, 50_000) for n in range(2, 10))]
+    assert numbers(POLICY.plan(files, only_small=True)) == [tuple(range(2, 10))]
+    assert (0,) in numbers(POLICY.plan(files))
+
+
 class Table:
     """A table under a stream: sizes and counts only."""
 
