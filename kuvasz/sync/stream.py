@@ -53,7 +53,6 @@ class Stream:
         preparation: Preparation,
     ) -> None:
         self._context = context
-        self._source = context.source.name
         self._shared = context.shared
         self._source_tables = context.source_tables
         self._requests = context.requests
@@ -70,7 +69,7 @@ class Stream:
         """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""
         # Before a hold is released: until the next connection nothing counts as received beyond the confirmable LSN.
         self._epoch += 1
-        self._shared.progress.restarted(self._source, self._epoch)
+        self._shared.progress.restarted(self._context.source.name, self._epoch)
         for spec in self._source_tables.source.tables:
             if self._source_tables.is_streaming(spec):
                 if self.is_parked(spec):  # it is to be replayed first, from where it is then
@@ -133,7 +132,7 @@ class Stream:
         types = TypeCatalog(self._context.url)
         reader = Reader(
             Upstream(
-                source=self._source,
+                source=self._context.source.name,
                 conninfo=conninfo.replication_conninfo(self._context.url),
                 slot=self._slot.name,
                 publications=publications,
