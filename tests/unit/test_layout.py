@@ -23,7 +23,6 @@ ELSEWHERE = {
     "sync/watches.py": "integration/test_patrol.py",
     "sync/watch/patrol.py": "integration/test_patrol.py",
     "verify/verification.py": "integration/test_verify.py",
-    "verify/report.py": "unit/verbs/test_verify.py",
     "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
     "demo/__main__.py": "unit/demo/test_run.py",
@@ -32,7 +31,6 @@ ELSEWHERE = {
     "demo/shop.py": "unit/demo/test_load.py",
     "admin/observer.py": "integration/test_admin.py",
     "admin/server.py": "integration/test_admin.py",
-    "admin/slotwatch.py": "integration/test_admin.py",
     "verbs/lakeview.py": "integration/test_lakeview.py",
     # Values and interfaces, without behaviour of their own.
     "model.py": "unit/route/test_assembler.py",
@@ -40,7 +38,6 @@ ELSEWHERE = {
     "parking/ports.py": "contract/test_parking_logs.py",
     "state/memory.py": "contract/test_state.py",
     "state/ports.py": "contract/test_state.py",
-    "lake/copies/order.py": "contract/test_lake.py",
     "source/catalog/type_catalog.py": "integration/test_type_catalog.py",
     "source/catalog/type_facts.py": "integration/test_introspect.py",
     "sync/context/shared.py": "integration/test_clone.py",
@@ -53,12 +50,7 @@ ELSEWHERE = {
     "worker/write_loop.py": "unit/worker/test_worker.py",
     "sync/tables/replays.py": "unit/sync/tables/test_parking.py",
     "sync/tables/source_logs.py": "unit/sync/tables/test_parking.py",
-    "fold/siphash_rows.py": "unit/fold/test_keys.py",
-    "index/records.py": "unit/index/test_positions.py",
-    "index/run.py": "unit/index/test_positions.py",
-    "index/store.py": "unit/index/test_positions.py",
     "route/lane.py": "unit/route/test_assembler.py",
-    "modes/dispatch.py": "contract/test_table_types.py",
     "lake/commit/history.py": "integration/test_history.py",
     "lake/copies/recopy.py": "integration/test_history.py",
     # Made for Spark and a catalog: tried on them.
@@ -108,10 +100,8 @@ ELSEWHERE = {
     "source/reading/facts.py": "integration/test_reader.py",
     "source/reading/ends.py": "integration/test_reader.py",
     "source/reading/handshake.py": "integration/test_reader.py",
-    "source/reading/gulps.py": "integration/test_reader.py",
     "source/reading/reader.py": "integration/test_reader.py",
     "source/check/server_check.py": "integration/test_preflight.py",
-    "source/catalog/table.py": "integration/test_introspect.py",
     "source/window.py": "integration/test_verify.py",
 }  # fmt: skip
 

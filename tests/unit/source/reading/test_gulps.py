@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import SourceError
+from kuvasz.source.reading import gulps
+from kuvasz.source.reading.facts import ReaderFacts
+from kuvasz.source.reading.gulps import Gulps
+from kuvasz.source.reading.options import ReaderOptions
+
+OPTIONS = ReaderOptions(gulp_bytes=1000, gulp_s=0.5, longest_gulp_s=0.5, quiet_bytes=100)
+
+
+class World:
+    """Gulps, a clock that stands still, and a connection that says how much it holds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(gulps, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.connection: Any = SimpleNamespace(gathered_bytes=0)
+        self.facts = ReaderFacts()
+        nobody: Any = SimpleNamespace(inboxes=(), progress=None, budget=None)
+        unused: Any = None
+        self.gulps = Gulps("eu", OPTIONS, unused, nobody, self.facts, unused, on_described=lambda: None)
+
+    def hear(self, added: int, held: int) -> None:
+        self.connection.gathered_bytes = held
+        self.gulps.hear(self.connection, added)
+
+    def is_due(self, added: int) -> bool:
+        return self.gulps.is_due(self.connection, added)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_nothing_is_never_due(world: World) -> None:
+    world.now += 1000
+    assert not world.is_due(0)
+
+
+def test_it_is_due_when_nothing_more_is_coming(world: World) -> None:
+    world.hear(500, 500)
+    assert not world.is_due(500)
+    assert world.is_due(99)
+
+
+def test_it_is_due_when_it_is_large(world: World) -> None:
+    world.hear(500, 500)
+    world.hear(499, 999)
+    assert not world.is_due(500)
+    world.hear(1, 1000)
+    assert world.is_due(500)
+
+
+def test_it_is_due_when_its_first_bytes_are_old(world: World) -> None:
+    world.hear(200, 200)
+    world.now += 0.4
+    world.hear(200, 400)
+    assert not world.is_due(200)
+    world.now += 0.1
+    assert world.is_due(200), "the later bytes do not make it younger"
+
+
+def test_what_came_is_noted_and_ends_an_error(world: World) -> None:
+    world.facts.error = SourceError("no answer")
+    world.hear(200, 200)
+    world.hear(50, 250)
+    assert (world.facts.bytes, world.facts.last_message_at, world.facts.error) == (250, 100.0, None)
