@@ -40,10 +40,12 @@ app = typer.Typer(
 #: Columns of lines that are not for a terminal.
 _UNFOLDED = 10_000
 
-ConfigOption = Annotated[
+#: Before the verb; the environment stands in for it here alone, so that it never outranks what was written.
+GlobalConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="The map file.", envvar="KUVASZ_CONFIG", show_default=False),
 ]
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="The map file.", show_default=False)]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option: pipeline.workers=4.", show_default=False)
 ]
@@ -61,7 +63,7 @@ class _Globals:
 @app.callback(invoke_without_command=True)
 def run(
     context: typer.Context,
-    config: ConfigOption = None,
+    config: GlobalConfigOption = None,
     settings: SetOption = None,
     log_format: Annotated[str, typer.Option("--log", help="auto, plain or json.")] = "auto",
     until_caught_up: Annotated[
@@ -356,7 +358,7 @@ def _loaded(context: typer.Context, config: Path | None = None, settings: Sequen
         overrides[name] = value
     if path is None and "databases" not in overrides and not os.environ.get("KUVASZ_DATABASES"):
         raise ConfigError(
-            "there is no map", hint="name it: kuvasz --config config/map.yaml; `kuvasz --help` has more"
+            "there is no map", hint="name it: kuvasz --config map.yaml, or KUVASZ_CONFIG; `kuvasz --help` has more"
         )
     return load.load(path, None, overrides)
 

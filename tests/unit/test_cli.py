@@ -35,7 +35,7 @@ def kuvasz(capsys: pytest.CaptureFixture[str]):
 
 def test_without_a_map_it_says_how_to_name_one(kuvasz) -> None:
     for arguments in ((), ("config",), ("check",), ("status",)):
-        hint = "hint: name it: kuvasz --config config/map.yaml; `kuvasz --help` has more\n"
+        hint = "hint: name it: kuvasz --config map.yaml, or KUVASZ_CONFIG; `kuvasz --help` has more\n"
         assert kuvasz(*arguments) == (2, "", f"error: there is no map\n{hint}")
 
 
@@ -62,6 +62,14 @@ def test_global_options_stand_before_or_after_the_verb_and_the_later_wins(kuvasz
     code, out, _ = kuvasz(*arguments)
     options = {option["path"]: (option["value"], option["origin"]) for option in json.loads(out)}
     assert (code, options["pipeline.workers"]) == (0, (5, "flag"))
+
+
+def test_a_map_on_the_command_line_wins_over_the_environment(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("other.yaml").write_text(f"pipeline: {{workers: 7}}\n{SHOP}")
+    monkeypatch.setenv("KUVASZ_CONFIG", "map.yaml")
+    for arguments in (("-c", "other.yaml", "config"), ("config", "-c", "other.yaml")):
+        assert "workers: 7" in kuvasz(*arguments)[1]
+    assert "workers: 2" in kuvasz("config")[1]
 
 
 def test_config_hides_secrets_and_names_origins(kuvasz) -> None:
