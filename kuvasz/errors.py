@@ -315,6 +315,13 @@ def resync_of(table: object) -> str:
     return _command("resync", table)
 
 
+def rewound(table: str, source: str, why: str) -> LakeRewound:
+    """Return the error of a table that someone set back in the lake."""
+    message = f"{place_of(source, table)}: someone set the table back in the lake: {why}"
+    hint = f"copy it again: {resync_of(table)}; or `on_lake_rewound: repair` compares and mends it"
+    return LakeRewound(message, hint=hint)
+
+
 def retry_of(table: object) -> str:
     """Return the command that has a table tried again, as a shell takes it."""
     return _command("retry", table)

@@ -3,6 +3,8 @@
     header | record | record | …        header: magic, id, when it began, bytes known to be on the disk
                                         record: bytes, CRC-32, kind, payload
 
+A record behind the last group says that all of it is in the lake; the next group is written over it.
+
 What one delivery held for the table is a *group*: its relations where they are new, its segments and truncations, and
 a mark that ends it. A group holds whole transactions, or a part of one that outgrew the memory; such parts count once
 the transaction has ended, and are cut off when it begins again (after a reconnect). A transaction that is here
@@ -45,7 +47,7 @@ _END = struct.Struct("<Q?")  #: through, whether the last transaction goes on
 
 _NO_LIMIT = 1 << 62
 
-_IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END = b"R", b"S", b"T", b"E"
+_IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END, _IS_FINISH = b"R", b"S", b"T", b"E", b"F"
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -68,6 +70,7 @@ class ParkingLog(TableLog):
         self._source = source
         self._descriptor = -1
         self._size = 0
+        self.is_finished = False
         self._open_lsn = 0  #: of the transaction that has not ended; 0: there is none
         self._relations = RelationNumbers()
 
@@ -131,7 +134,8 @@ class ParkingLog(TableLog):
             self._count(group.changes, group.end, is_open=group.is_open)
         if self._size < durable:
             raise LogDamaged(f"{self._path} is damaged at byte {self._size} of {durable}")
-        if size > self.end:
+        self.is_finished = self._size == self.end and self._record(self.end, size) == (_IS_FINISH, b"")
+        if size > self.end and not self.is_finished:
             self._cut_to(self.end)
 
     @override
@@ -190,6 +194,18 @@ class ParkingLog(TableLog):
         return found
 
     @override
+    def finish(self) -> None:
+        """See `TableLog.finish`. The disk has it when this returns."""
+        mark: list[_Buffer] = []
+        _add(mark, _IS_FINISH)
+        try:
+            os.pwrite(self._descriptor, b"".join(mark), self._size)
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.is_finished = True
+
+    @override
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor >= 0:
@@ -216,6 +232,7 @@ class ParkingLog(TableLog):
 
     def _write(self, buffers: Sequence[_Buffer]) -> None:
         failpoints.hit("before_park", OSError)
+        self.is_finished = False
         # What is before this group is on the disk; later nothing may be missing of it.
         os.pwrite(self._descriptor, _DURABLE.pack(self._size), _DURABLE_AT)
         data = memoryview(b"".join(buffers))
@@ -318,6 +335,14 @@ class ParkingLog(TableLog):
         )
 
 
+def is_begun(path: Path) -> bool:
+    """Whether anything can be in a log: it is there, and longer than what is written as it is made."""
+    try:
+        return path.stat().st_size > _HEADER.size
+    except OSError:
+        return False
+
+
 def remove(path: Path) -> None:
     """Remove a log, if there is one.
 
@@ -370,4 +395,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["ParkingLog", "remove"]
+__all__ = ["ParkingLog", "is_begun", "remove"]

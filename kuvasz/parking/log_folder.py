@@ -50,6 +50,19 @@ class LogFolder(LogStore):
         return found
 
     @override
+    def unfinished_lsn(self, target: str, source: str) -> int:
+        """See `LogStore.unfinished_lsn`."""
+        path = self._path(target, source)
+        if not log.is_begun(path):
+            return 0
+        found = ParkingLog(path, source)
+        try:
+            found.load()
+            return 0 if found.is_finished else found.last_lsn
+        finally:
+            found.close()
+
+    @override
     def remove(self, target: str, source: str) -> None:
         """See `LogStore.remove`."""
         log.remove(self._path(target, source))

@@ -46,6 +46,8 @@ class _Parked:
 class ParkingLogs:
     """The logs.
 
+    Large because three parties meet in it, each with calls of its own.
+
     Args:
         store: Where they are.
         most_bytes: Of one log; 0: nothing is parked.
@@ -98,6 +100,27 @@ class ParkingLogs:
         found = self._store.load(target, source, log_id)
         self.replays.reset(target, source)
         self._parked[target, source] = _Parked(log=found)
+
+    def unfinished_lsn(self, target: str, source: str) -> int:
+        """Return that of a table's log, or of one that an earlier process left; see `LogStore`.
+
+        Raises:
+            LogDamaged: It is not whole.
+        """
+        found = self._parked.get((target, source))
+        if found is None:
+            return self._store.unfinished_lsn(target, source)
+        return 0 if found.log.is_finished else found.log.last_lsn
+
+    def finish(self, target: str, source: str) -> None:
+        """Note that everything in a log is in the lake.
+
+        Raises:
+            StateError: It cannot be noted.
+        """
+        found = self._parked[target, source]
+        with found.lock:
+            found.log.finish()
 
     def drop(self, target: str, source: str) -> None:
         """Remove a log, if there is one: nothing in it is needed any more.

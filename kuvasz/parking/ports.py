@@ -44,6 +44,7 @@ class TableLog(Protocol):
     since: float  #: unix seconds of its beginning
     first_lsn: int  #: commit LSN of the oldest transaction; 0: there is none
     last_lsn: int  #: commit LSN of the newest whole one; 0: there is none
+    is_finished: bool  #: as `finish` has noted
 
     @property
     def place(self) -> str:
@@ -91,6 +92,13 @@ class TableLog(Protocol):
             LogDamaged: They are not what was written.
         """
 
+    def finish(self) -> None:
+        """Note that everything in it is in the lake, until more is appended; it is durable when this returns.
+
+        Raises:
+            StateError: It cannot be noted.
+        """
+
     def close(self) -> None:
         """Let go of it; it stays where it is."""
 
@@ -110,6 +118,13 @@ class LogStore(Protocol):
 
         Raises:
             LogDamaged: It is not there, not whole, or another one.
+        """
+
+    def unfinished_lsn(self, target: str, source: str) -> int:
+        """Return `TableLog.last_lsn` of whatever log is there; 0 if there is none, or it is finished.
+
+        Raises:
+            LogDamaged: It is not whole.
         """
 
     def remove(self, target: str, source: str) -> None:

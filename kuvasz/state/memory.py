@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 from typing_extensions import override
 
 from kuvasz.errors import StateTaken
+from kuvasz.model import SourcePosition
 from kuvasz.state.ports import (
+    FormerPosition,
     Note,
     NoteStore,
     Ownership,
@@ -44,6 +46,7 @@ class MemoryWitness(Witness):
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], int] = {}
+        self._given_up: dict[tuple[str, str], FormerPosition] = {}
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
@@ -54,11 +57,24 @@ class MemoryWitness(Witness):
     def note(self, table: str, positions: Mapping[str, int]) -> None:
         """See `Witness.note`."""
         self._positions |= {(table, source): position for source, position in positions.items()}
+        for source in positions:
+            self._given_up.pop((table, source), None)
 
     @override
     def drop(self, table: str, source: str) -> None:
         """See `Witness.drop`."""
         self._positions.pop((table, source), None)
+
+    @override
+    def give_up(self, table: str, source: str, position: SourcePosition) -> None:
+        """See `Witness.give_up`."""
+        given = FormerPosition(position.history, position.lsn)
+        self._given_up[table, source] = max(given, self._given_up.get((table, source), given))
+
+    @override
+    def given_up(self, table: str) -> Mapping[str, FormerPosition]:
+        """See `Witness.given_up`."""
+        return {source: given for (name, source), given in self._given_up.items() if name == table}
 
 
 class MemoryFeeds(StoredFeeds):

@@ -15,9 +15,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
-from kuvasz.model import Applied
+from kuvasz.model import Applied, SourcePosition
 
 #: A table and the source whose rows are meant: (target, source).
 TableKey: TypeAlias = tuple[str, str]
@@ -58,6 +58,13 @@ class NoteStore(Protocol):
         """
 
 
+class FormerPosition(NamedTuple):
+    """A position that a table has dropped, as far as it tells one that comes back from a new one: that is greater."""
+
+    history: int  #: as `SourcePosition.history`
+    lsn: int
+
+
 class Witness(Protocol):
     """The positions of all lake tables as they were once, by which a lake that was set back is seen. From any thread.
 
@@ -72,6 +79,15 @@ class Witness(Protocol):
 
     def drop(self, table: str, source: str) -> None:
         """Forget a source's position, before the table does."""
+
+    def give_up(self, table: str, source: str, position: SourcePosition) -> None:
+        """Note that a table has dropped a source's position, until the next one is noted: it must not come back.
+
+        Of several the greatest counts.
+        """
+
+    def given_up(self, table: str) -> Mapping[str, FormerPosition]:
+        """Return source -> the greatest position that `give_up` was told."""
 
 
 class StoredFeeds(Protocol):
@@ -230,6 +246,6 @@ class StateStore(Protocol):
 
 
 __all__ = [
-    "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore", "StoredAddress", "StoredFeeds",
-    "StoredRecord", "TableKey", "Witness",
+    "FormerPosition", "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore",
+    "StoredAddress", "StoredFeeds", "StoredRecord", "TableKey", "Witness",
 ]  # fmt: skip

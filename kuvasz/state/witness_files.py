@@ -7,6 +7,7 @@ that the lake was once as far as it says. Without the folder nothing is lost but
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import threading
@@ -17,11 +18,22 @@ from typing_extensions import override
 
 from kuvasz import lsn
 from kuvasz.events import Event, EventLog
-from kuvasz.state.ports import Witness
+from kuvasz.model import SourcePosition
+from kuvasz.state.ports import FormerPosition, Witness
 
 _log = EventLog(__name__)
 
 FOLDER = "positions"
+
+NEVER = FormerPosition(-1, 0)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _TableWitness:
+    """What is noted of one table, by source."""
+
+    positions: dict[str, int] = dataclasses.field(default_factory=dict)
+    given_up: dict[str, FormerPosition] = dataclasses.field(default_factory=dict)
 
 
 class WitnessFiles(Witness):
@@ -34,49 +46,74 @@ class WitnessFiles(Witness):
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
         self._lock = threading.Lock()
-        self._known: dict[str, dict[str, int]] = {}
+        self._seen: dict[str, _TableWitness] = {}
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
         """See `Witness.known`."""
         with self._lock:
-            return dict(self._of(table))
+            return dict(self._of(table).positions)
 
     @override
     def note(self, table: str, positions: Mapping[str, int]) -> None:
         """See `Witness.note`."""
         with self._lock:
-            known = self._of(table)
-            if any(known.get(source) != position for source, position in positions.items()):
-                known.update(positions)
+            seen = self._of(table)
+            is_new = any(seen.positions.get(source) != position for source, position in positions.items())
+            if is_new or not seen.given_up.keys().isdisjoint(positions):
+                seen.positions.update(positions)
+                seen.given_up = {source: given for source, given in seen.given_up.items() if source not in positions}
                 self._write(table)
 
     @override
     def drop(self, table: str, source: str) -> None:
         """See `Witness.drop`."""
         with self._lock:
-            if self._of(table).pop(source, None) is not None:
+            if self._of(table).positions.pop(source, None) is not None:
                 self._write(table)
 
-    def _of(self, table: str) -> dict[str, int]:
-        if table not in self._known:
-            self._known[table] = self._read(table)
-        return self._known[table]
+    @override
+    def give_up(self, table: str, source: str, position: SourcePosition) -> None:
+        """See `Witness.give_up`."""
+        with self._lock:
+            given, known = FormerPosition(position.history, position.lsn), self._of(table).given_up
+            if known.get(source, NEVER) < given:
+                known[source] = given
+                self._write(table)
 
-    def _read(self, table: str) -> dict[str, int]:
+    @override
+    def given_up(self, table: str) -> Mapping[str, FormerPosition]:
+        """See `Witness.given_up`."""
+        with self._lock:
+            return dict(self._of(table).given_up)
+
+    def _of(self, table: str) -> _TableWitness:
+        if table not in self._seen:
+            self._seen[table] = self._read(table)
+        return self._seen[table]
+
+    def _read(self, table: str) -> _TableWitness:
         try:
             found = json.loads(self._file(table).read_text(encoding="utf-8"))
-            return {source: lsn.parse(text) for source, text in found["positions"].items()}
+            return _TableWitness(
+                {source: lsn.parse(text) for source, text in found["positions"].items()},
+                {source: FormerPosition(int(history), lsn.parse(text))
+                 for source, (history, text) in found.get("given_up", {}).items()},
+            )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
+            return _TableWitness()
 
     def _write(self, table: str) -> None:
-        file = self._file(table)
+        file, seen = self._file(table), self._seen[table]
         fresh = file.with_suffix(".new")
-        positions = {source: lsn.render(position) for source, position in self._known[table].items()}
+        noted = {
+            "table": table,
+            "positions": {source: lsn.render(position) for source, position in seen.positions.items()},
+            "given_up": {source: (given.history, lsn.render(given.lsn)) for source, given in seen.given_up.items()},
+        }
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps({"table": table, "positions": positions}), encoding="utf-8")
+            fresh.write_text(json.dumps(noted), encoding="utf-8")
             fresh.replace(file)
         except OSError as error:  # an older witness is one all the same
             _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))

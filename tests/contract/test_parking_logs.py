@@ -57,6 +57,26 @@ def test_a_log_is_found_again_by_its_id_alone(place: Place) -> None:
             place.open().load(target, source, log.id)
 
 
+def test_what_a_log_has_that_is_not_in_the_lake_is_known_without_its_id(place: Place) -> None:
+    assert place.open().unfinished_lsn(T, S) == 0, "there is none"
+    log = place.create()
+    assert place.open().unfinished_lsn(T, S) == 0, "nothing is in it"
+    append(log, [Sender().segment([(1000, [insert(1)]), (1100, [insert(2)])])], 1108)
+    assert (place.open().unfinished_lsn(T, S), log.is_finished) == (1100, False)
+    log.finish()
+    assert (place.open().unfinished_lsn(T, S), log.is_finished) == (0, True)
+    append(log, [Sender().segment([(1200, [insert(3)])])], 1208)
+    assert (place.open().unfinished_lsn(T, S), log.is_finished) == (1200, False)
+    log.finish()
+    again = place.load(log)
+    assert (len(again.read(0, ROOM)), again.last_lsn) == (2, 1200)
+    append(again, [Sender().segment([(1300, [insert(4)])])], 1308)
+    assert place.open().unfinished_lsn(T, S) == 1300
+    again.close()
+    place.open().remove(T, S)
+    assert place.open().unfinished_lsn(T, S) == 0
+
+
 def test_a_new_log_is_in_place_of_the_old_one(place: Place) -> None:
     log, eu = place.create(), Sender()
     append(log, [eu.one(insert(1))], 1108)

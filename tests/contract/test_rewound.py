@@ -172,6 +172,30 @@ def test_a_table_without_positions_that_is_set_back_while_kuvasz_is_down(
     next_one.lake.close()
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_position_that_was_dropped_does_not_come_back(
+    world: IcebergWorld, lake_folder: LakeFolder, *, is_loaded: bool
+) -> None:
+    """Its table left the map, or is copied again: what comes meanwhile is confirmed without it."""
+    _, snapshot, _ = fill(world)
+    metadata = metadata_of(world)
+    if not is_loaded:
+        world.lake.close()
+        world = IcebergWorld(lake_folder)
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    world.lake.close()
+    restore(world, snapshot, metadata)
+    next_one = IcebergWorld(lake_folder)
+    for _ in range(2):
+        with pytest.raises(LakeRewound, match=r"source eu, .* had been given up and is there again"):
+            next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    next_one.lake.prepare(target(), feed("us"), ITEMS)
+    next_one.lake.forget(TARGET, "eu", to_repair=True)
+    next_one.lake.prepare(target(), feed("eu"), ITEMS)
+    assert next_one.lake.notes.gap(TARGET, "eu") is not None
+    next_one.lake.close()
+
+
 def maintain(world: IcebergWorld) -> None:
     world.lake.maintenance.run(TARGET, full=True)
 

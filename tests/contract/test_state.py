@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import StateTaken
+from kuvasz.model import SourcePosition
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
 from kuvasz.state.ports import Note, ServerAddress, SourceRecord, StateStore
@@ -77,6 +78,19 @@ def test_a_witness_takes_a_position_that_lies_before_the_last(place: Place) -> N
     place.open().witness.note("shop.items", {"eu": 10})
     place.open().witness.note("shop.items", {"eu": 9})
     assert place.open().witness.known("shop.items") == {"eu": 9}, "a source that begins anew"
+
+
+def test_a_witness_remembers_what_was_given_up_until_there_is_something_new(place: Place) -> None:
+    witness = place.open().witness
+    assert witness.given_up("shop.items") == {}
+    for lsn, history in ((10, 1), (90, 0), (9, 1)):
+        witness.give_up("shop.items", "eu", SourcePosition(lsn=lsn, history=history))
+    witness.give_up("shop.items", "us", SourcePosition(lsn=20))
+    again = place.open().witness
+    assert (again.given_up("shop.items"), again.given_up("shop.others")) == ({"eu": (1, 10), "us": (0, 20)}, {})
+    assert again.known("shop.items") == {}
+    again.note("shop.items", {"eu": 11})
+    assert place.open().witness.given_up("shop.items") == {"us": (0, 20)}
 
 
 def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from kuvasz.config.model import OnLakeRewound
+from kuvasz.config.model import Config, OnLakeRewound
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
 from kuvasz.worker import lake_patrol
@@ -44,12 +44,16 @@ def change(database: Database, number: int) -> None:
 
 def assert_equal(pipeline: Pipeline, database: Database) -> None:
     """Errors may come and go meanwhile, but for nobody to do anything about."""
-    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-    wait_until(lambda: pipeline.app.progress.confirmable("shop") >= now, "all is in the lake, or parked")
+    wait_let_go(pipeline, database)
     wait_until(lambda: not pipeline.errors() and not pipeline.lacks("shop"), "nothing is wrong, and nothing parked")
     pipeline.wait_streaming()
     for name in ("items", "others"):
         pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+def wait_let_go(pipeline: Pipeline, database: Database) -> None:
+    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    wait_until(lambda: pipeline.app.progress.confirmable("shop") >= now, "all is in the lake, or parked")
 
 
 def roll_back(lake: LakeFolder) -> None:
@@ -107,10 +111,7 @@ def test_a_table_of_which_nothing_comes_does_not_stream_on(
 def test_what_is_missing_is_repaired(
     filled: Database, lake_folder: LakeFolder, what: str, *, is_running: bool
 ) -> None:
-    config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
-    config = config.model_copy(
-        update={"lake": config.lake.model_copy(update={"on_lake_rewound": OnLakeRewound.REPAIR})}
-    )
+    config = repairing(lake_folder, filled)
     catalog, copy = lake_folder.folder / "catalog.db", lake_folder.folder / "catalog.old"
     restore = {"table": lambda: roll_back(lake_folder), "catalog": lambda: put_back(copy, catalog)}[what]
     with Pipeline(config, lake_folder) as pipeline:
@@ -132,6 +133,42 @@ def test_what_is_missing_is_repaired(
             assert_equal(pipeline, filled)
             change(filled, 4)
             assert_equal(pipeline, filled)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_catalog_from_before_a_table_was_parked(
+    filled: Database, lake_folder: LakeFolder, *, is_running: bool
+) -> None:
+    """Its position is the same, and what is parked is known to nobody but the log."""
+    config = repairing(lake_folder, filled)
+    catalog, copy = lake_folder.folder / "catalog.db", lake_folder.folder / "catalog.old"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(filled, 0)
+        pipeline.wait_applied(filled)
+        shutil.copyfile(catalog, copy)
+        pipeline.tell("pause", "shop.items", "shop")
+        change(filled, 1)
+        wait_let_go(pipeline, filled)
+        if is_running:
+            put_back(copy, catalog)
+            pipeline.tell("resume", "shop.items", "shop")
+            change(filled, 2)
+            assert_equal(pipeline, filled)
+    if not is_running:
+        put_back(copy, catalog)
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_state("shop", "shop.others", State.STREAMING)
+            pipeline.tell("resume", "shop.items", "shop")
+            change(filled, 2)
+            assert_equal(pipeline, filled)
+
+
+def repairing(lake: LakeFolder, database: Database) -> Config:
+    config = lake.config(group({None: database}, {"items": None, "others": None}))
+    return config.model_copy(
+        update={"lake": config.lake.model_copy(update={"on_lake_rewound": OnLakeRewound.REPAIR})}
+    )
 
 
 def put_back(copy: str, catalog: str) -> None:

@@ -18,6 +18,7 @@ from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.past import Past
 from kuvasz.model import SourcePosition
+from kuvasz.parking.log import ParkingLog
 from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
@@ -62,6 +63,7 @@ def no_gap(patch: pytest.MonkeyPatch) -> None:
 CONTINUITY = "tests/integration/test_continuity.py::"
 MEMBERS = "tests/integration/test_members.py::"
 LOST = "tests/integration/test_slot_lost.py::"
+PARKING = "tests/unit/sync/tables/test_parking.py::"
 REWOUND = "tests/contract/test_rewound.py::"
 
 MUTATIONS = {
@@ -103,6 +105,14 @@ MUTATIONS = {
     "witness in the state folder": Mutation(
         forget=lambda patch: patch.setattr(WitnessFiles, "note", nothing),
         tests=(f"{REWOUND}test_the_next_start_finds_it",),
+    ),
+    "positions given up": Mutation(
+        forget=lambda patch: patch.setattr(WitnessFiles, "give_up", nothing),
+        tests=(f"{REWOUND}test_a_position_that_was_dropped_does_not_come_back",),
+    ),
+    "finished logs": Mutation(
+        forget=lambda patch: patch.setattr(ParkingLog, "finish", nothing),
+        tests=(f"{PARKING}test_a_log_that_is_finished_may_be_left_behind",),
     ),
     "snapshot of a position": Mutation(
         forget=lambda patch: patch.setattr(Past, "check", nothing),

@@ -190,7 +190,10 @@ class Tables:
             if table is None:
                 self._witness.drop(name, source)
                 if found is not None:
+                    dropped = source_positions.parse(found.properties, name).get(source)
                     Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
+                    if dropped is not None:
+                        self._witness.give_up(name, source, dropped)
                 return
         with table.lock.asking():
             if found is None:  # a table that was loaded before does not say so twice

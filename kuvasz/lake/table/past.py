@@ -6,7 +6,8 @@ that a table stands elsewhere:
 - The property `kuvasz.anchor` names our newest commit, and the summary of its snapshot does, too. If the newest one
   named by the current snapshot and its ancestors is another, the table was rolled back, or replaced. Ancestors that
   were expired end the search: what cannot be seen is no rewind.
-- An older catalog, or metadata file, agrees with itself. But its positions lie before those that `Witness` has seen.
+- An older catalog, or metadata file, agrees with itself. But its positions lie before those that `Witness` has seen,
+  or are those that a commit of ours had dropped.
 
 What is found is noted for each source in the property `kuvasz.rewound.<source>`, because the next commit of another
 source would hide it. Whatever drops the position takes the note with it.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
-from kuvasz.errors import LakeRewound, place_of, resync_of
+from kuvasz.errors import rewound
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.commit_builder import ANCHOR_PROPERTY
@@ -72,6 +73,11 @@ class Past:
         if self._witness is not None:
             self._witness.drop(self._name, source)
 
+    def give_up(self, source: str, position: SourcePosition) -> None:
+        """Note that the lake has dropped a source's position, in a commit of ours: it must not come back."""
+        if self._witness is not None:
+            self._witness.give_up(self._name, source, position)
+
     def check(self) -> None:
         """Find out whether the table was set back since its last commit of ours.
 
@@ -87,7 +93,7 @@ class Past:
         self._index.clear()  # rows that were dead may live again
         self._table.set_properties({REWOUND_PREFIX + source: why for source, why in back.items()})
         _log.tell(Event.LAKE_REWOUND, table=self._name, sources=back)
-        raise _rewound(self._name, *next(iter(back.items())))
+        raise rewound(self._name, *next(iter(back.items())))
 
     def refuse_all(self, sources: Iterable[str]) -> None:
         """Refuse a commit for any source of which the table was set back, whoever has seen it first.
@@ -97,7 +103,7 @@ class Past:
         """
         for source in sources:
             if source in self._back:
-                raise _rewound(self._name, source, self._back[source])
+                raise rewound(self._name, source, self._back[source])
 
     def refuse(self, source: str) -> None:
         """Refuse a source of which the table was set back, until its position is dropped.
@@ -107,7 +113,7 @@ class Past:
         """
         why = self._table.properties.get(REWOUND_PREFIX + source)
         if why is not None:
-            raise _rewound(self._name, source, why)
+            raise rewound(self._name, source, why)
 
     def _find(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the sources whose rows may be missing, with why."""
@@ -127,13 +133,17 @@ class Past:
                 back[source] = f"its position was {before} and is {now} now"
             elif source not in found and source in self._positions:
                 back[source] = f"its position was {lsn.render(at)} and is gone"
-        return back
+        return self._find_given_up(found) | back
 
-
-def _rewound(table: str, source: str, why: str) -> LakeRewound:
-    message = f"{place_of(source, table)}: someone set the table back in the lake: {why}"
-    hint = f"copy it again: {resync_of(table)}; or `on_lake_rewound: repair` compares and mends it"
-    return LakeRewound(message, hint=hint)
+    def _find_given_up(self, found: Mapping[str, SourcePosition]) -> dict[str, str]:
+        """Return the sources whose positions had been dropped and are there again; a new one lies behind them."""
+        given_up = self._witness.given_up(self._name) if self._witness is not None else {}
+        return {
+            source: f"its position {lsn.render(found[source].lsn)} had been given up and is there again"
+            for source, given in given_up.items()
+            # One that this process dropped itself is believed by nobody: the copy that it waits for replaces it.
+            if source in found and source in self._positions and (found[source].history, found[source].lsn) <= given
+        }
 
 
 __all__ = ["Past"]

@@ -108,7 +108,9 @@ class LakeTable:
         if is_gone:
             self.columns.forget(source)
         self.open.abandon(source)
-        self.positions.pop(source, None)
+        dropped = self.positions.pop(source, None)
+        if dropped is not None:
+            self.past.give_up(source, dropped)
         self.era.drop(source)
 
     def close(self) -> None:

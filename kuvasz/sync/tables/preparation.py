@@ -233,10 +233,11 @@ class Preparation:
         self._troubles.mended(spec)
 
     def _admit(self, spec: SourceTableSpec) -> None:
-        """Find what is parked of a table; have it copied again if that is gone and the map says so.
+        """Find what is parked of a table; have it copied again, or compared, if that is gone and the map says so.
 
         Raises:
             ParkedLost: It is gone.
+            LakeRewound: It is there, and the lake was set back to before it was parked.
         """
         try:
             if not spec.member:
@@ -246,6 +247,8 @@ class Preparation:
                 raise
             _log.tell(Event.COPIED_AGAIN_LOST, source=self._map.name, table=spec.identifier, error=str(error))
             self._resets.forget(spec)
+        except LakeRewound as error:
+            self._mend_rewound(spec, error)
 
 
 __all__ = ["Preparation"]

@@ -11,7 +11,7 @@ import uuid
 
 from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import LakeError, ParkedLost, place_of, resume_of, resync_of
+from kuvasz.errors import LakeError, ParkedLost, place_of, resume_of, resync_of, rewound
 from kuvasz.model import SourcePosition
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.state.ports import StoredRecord
@@ -75,6 +75,7 @@ class SourceLogs:
 
         Raises:
             ParkedLost: It should be, and is not there.
+            LakeRewound: It is, and the lake knows nothing of that any more.
             LakeError, StateError: That cannot be found out.
         """
         target, name = spec.identifier, self._name
@@ -85,6 +86,8 @@ class SourceLogs:
                 # A copy brings all of it.
                 if noted is not None:
                     self._lake.notes.park(target, name, None)
+                if position is not None:
+                    self._refuse_rewound(spec, position)
                 self.drop(target)
             elif self._lot.id_of(target, name) != noted:
                 try:
@@ -93,6 +96,22 @@ class SourceLogs:
                     self._lost.add(target)
                     raise self._why_lost(spec, position, error) from error
                 self._lost.discard(target)
+
+    def _refuse_rewound(self, spec: SourceTableSpec, position: SourcePosition) -> None:
+        """Refuse a table that has a log with more than the lake has, of which the lake has no note.
+
+        A log is noted before anything is parked in it, and finished before the note goes: so the note was there once.
+
+        Raises:
+            LakeRewound: It is such a one.
+        """
+        try:
+            parked_lsn = self._lot.unfinished_lsn(spec.identifier, self._name)
+        except LogDamaged as error:
+            raise rewound(spec.identifier, self._name, f"it had parked changes once, and {error}") from error
+        if parked_lsn >= position.lsn:  # as `SourcePosition` says, that transaction is still to be applied
+            why = f"its changes up to {lsn.render(parked_lsn)} were parked, and it knows nothing of that"
+            raise rewound(spec.identifier, self._name, why)
 
     def check(self, spec: SourceTableSpec) -> None:
         """Say so if a table's log is gone; its source is held from then on."""
@@ -170,6 +189,7 @@ class SourceLogs:
         """
         with self._lock:
             failpoints.hit("before_unpark", LakeError)
+            self._lot.finish(target, self._name)
             self._lake.notes.park(target, self._name, None)
             failpoints.hit("after_unpark", LakeError)
             self.drop(target)

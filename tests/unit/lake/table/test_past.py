@@ -169,3 +169,32 @@ def test_what_another_process_noted_is_refused_as_well(world: World) -> None:
     world.table.properties["kuvasz.rewound.us"] = "its position was 0/200 and is gone"
     with pytest.raises(LakeRewound, match=r"source us, .* its position was 0/200 and is gone"):
         world.past.refuse("us")
+
+
+def test_a_position_that_was_dropped_and_is_there_again_is_seen_by_the_next_process(world: World) -> None:
+    dropped = {"eu": SourcePosition(lsn=0x100, history=1), "us": world.positions["us"]}
+    world.past.forget("eu")
+    world.past.give_up("eu", dropped["eu"])
+    del world.positions["eu"]
+    world.show({"us": dropped["us"]})
+    world.past.check()
+    world.begin(world.positions).check()
+    world.show(dropped)
+    world.past.check()  # of a table that is copied again by this process, which replaces it
+    with pytest.raises(LakeRewound, match=r"source eu, .* its position 0/100 had been given up and is there again"):
+        world.begin(dropped).check()
+    assert list(world.noted) == ["kuvasz.rewound.eu"]
+
+
+@pytest.mark.parametrize("now", [SourcePosition(lsn=0x101, history=1), SourcePosition(lsn=0x10, history=2)])
+def test_a_position_after_one_that_was_dropped_is_a_new_one(world: World, now: SourcePosition) -> None:
+    """Also if its process was killed before it could note it, and of a source that was restored."""
+    world.past.forget("eu")
+    world.past.give_up("eu", SourcePosition(lsn=0x100, history=1))
+    fresh = {"eu": now, "us": world.positions["us"]}
+    world.show(fresh)
+    past = world.begin(fresh)
+    past.check()
+    assert world.witness.given_up(NAME) == {"eu": (1, 0x100)}
+    past.note()
+    assert world.witness.given_up(NAME) == {}

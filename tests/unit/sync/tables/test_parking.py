@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import LakeError, ParkedLost, TableError
+from kuvasz.errors import LakeError, LakeRewound, ParkedLost, TableError
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Delivery, Segment, SourcePosition, TableName, TableType
@@ -357,6 +357,52 @@ def test_a_log_that_is_gone_is_told_though_the_slot_is_fine(tmp_path: Path) -> N
             assert error.hint.endswith(command)
             world.commit()
             await life.let_go()  # holding the source would save nothing
+
+    asyncio.run(run())
+
+
+def test_a_lake_that_knows_nothing_of_a_log_was_set_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    spec: Any = SPECS[0]
+
+    async def run() -> None:
+        async with Life(world) as life:
+            life.pause(TARGET)
+            world.commit()
+            await life.let_go()
+
+    asyncio.run(run())
+    world.lake.notes.park(TARGET, EU, None)  # as in a catalog from before
+    for _ in range(2):
+        with pytest.raises(LakeRewound) as told:
+            Life(world).logs.admit(spec)
+        assert told.value.message == (
+            "source eu, table shop.items: someone set the table back in the lake: its changes up to 0/44C were"
+            " parked, and it knows nothing of that"
+        )
+    (file,) = (tmp_path / "parked").rglob("*.log")
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+    with pytest.raises(LakeRewound, match=f"it had parked changes once, and {file} is no parking log"):
+        Life(world).logs.admit(spec)
+    world.lake.forget(TARGET, EU)
+    Life(world).logs.admit(spec)
+    assert not file.exists(), "a copy brings all of it"
+
+
+def test_a_log_that_is_finished_may_be_left_behind(tmp_path: Path) -> None:
+    """Its changes may have cancelled out, and then the position stays where it was."""
+    world = World(tmp_path)
+    logs = ParkingLogs(LogFolder(tmp_path), 1 << 20, lambda *_: None, lambda *_: None)
+    logs.create(TARGET, EU)
+    logs.begin(TARGET, EU, 1)
+    logs.park(TARGET, EU, 1, [Sender(EU).segment([(2000, [insert(1)])])], 2008, is_open=False)
+    logs.finish(TARGET, EU)
+    logs.close()
+
+    async def run() -> None:
+        async with Life(world) as life:
+            assert not life.failed
+            assert not list((tmp_path / "parked").rglob("*.log"))
 
     asyncio.run(run())
 
