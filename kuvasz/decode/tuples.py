@@ -126,7 +126,7 @@ def _broken(array: UInt8s, begin: int, end: int, index: int, said: str) -> Decod
     shown = array[begin : min(end, begin + HEAD_BYTES)].tobytes().hex(" ")
     return DecodeError(
         f"row message {index} of {end - begin} bytes {said}; it begins {shown}",
-        hint="check that nothing between source and kuvasz alters the stream; restart the table to read it again",
+        hint="check that nothing between source and kuvasz alters the stream; `kuvasz retry` reads it again",
     )
 
 

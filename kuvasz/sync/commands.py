@@ -26,7 +26,7 @@ class Commands:
         self._approvals = approvals
 
     def pause(self, key: str) -> None:
-        """Have a table stay where it is, and its changes at the source; the others go on."""
+        """Have a table stay where it is: what comes for it is parked, or kept by its source; the others go on."""
         spec = self._source_tables.spec(key)
         is_there = self._source_tables.position(spec) is not None
         hold = functools.partial(self._source_tables.hold, spec) if is_there else None

@@ -83,7 +83,7 @@ class Slot:
         if state is not None and state.why_foreign:
             raise SlotLost(
                 f"{place_of(self._source)}: slot {self.name} cannot be used: {state.why_foreign}",
-                hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')) and start again",
+                hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')), then {start_over(self._source)}",
             )
         if needed:
             self._compare(connection, [position for _, position in needed], server)

@@ -7,6 +7,7 @@ import dataclasses
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError, place_of
+from kuvasz.source import sql
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import redacted_key, why_not_taken, wrong_type
@@ -36,7 +37,10 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
     if table is None or (spec.member and spec.member != str(table.relation.oid)):
         return Unfit(why="there is no such table", hint=names.missing(spec.table))
     if table.why_unsupported:
-        hint = "take it out of the map" if table.is_logged else "ALTER TABLE … SET LOGGED, or take it out of the map"
+        hint = "take it out of the map"
+        if not table.is_logged:
+            which = "each of them" if table.leaves else sql.qualified(spec.table)
+            hint = f"ALTER TABLE {which} SET LOGGED, or take it out of the map"
         return Unfit(why=table.why_unsupported, hint=hint, verb=" cannot be replicated")
     if not table.relation.key and (why := keyless.why_not(table, spec.config)):
         reason, _, mend = why.partition("; ")
