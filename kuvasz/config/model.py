@@ -291,7 +291,7 @@ class MaintenanceConfig(Section):
     """Files are merged until they are about this large."""
 
     min_files: Annotated[kinds.Whole, kinds.between(2, 10000)] = 8
-    """So many files of about one size, of one source and partition, are merged into one."""
+    """So many files of about one size, of one partition, of one source or of several each, are merged into one."""
 
     max_dead_percent: Annotated[kinds.Whole, kinds.between(1, 100)] = 30
     """A file is written anew when so many of its rows, in percent, are deleted or replaced."""

@@ -37,6 +37,7 @@ class Cells:
     length: Int32s  #: bytes of text, or `NULL` or `UNCHANGED`
     computed: tuple[pa.Array, ...] = ()  #: columns that expressions gave, one value per row; see `modes.transform`
     unknown: tuple[npt.NDArray[np.bool_], ...] = ()  #: per computed column: rows where it is what it was before
+    whose: Int32s | None = None  #: per row: of which of several sources it is; None: all are of one
 
     @property
     def column_count(self) -> int:

@@ -18,7 +18,7 @@ from kuvasz.errors import DecodeError
 from kuvasz.model import Operations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -74,9 +74,22 @@ class RowChanges:
 
 def operations(data: UInt8s, lengths: UInt32s) -> Operations:
     """Count row messages by their tags."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    counts = np.bincount(data[ends - lengths], minlength=256)
-    return Operations(inserts=int(counts[INSERT]), updates=int(counts[UPDATE]), deletes=int(counts[DELETE]))
+    (counted,) = operations_of(data, lengths, (len(lengths),))
+    return counted
+
+
+def operations_of(data: UInt8s, lengths: UInt32s, ends: Sequence[int]) -> tuple[Operations, ...]:
+    """Count row messages by their tags, those of each of several sources.
+
+    Args:
+        data: The messages, one after another.
+        lengths: Bytes of each.
+        ends: Per source: the number of messages up to its last one, ascending.
+    """
+    begins = np.cumsum(lengths, dtype=np.int64) - lengths
+    whose = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    counts = np.bincount(whose * 256 + data[begins], minlength=256 * len(ends)).reshape(-1, 256)
+    return tuple(map(Operations._make, counts[:, [INSERT, UPDATE, DELETE]].tolist()))
 
 
 def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_count: int) -> RowChanges:
@@ -285,5 +298,5 @@ def _fill(
 
 __all__ = [
     "DELETE", "INSERT", "KEY", "NULL", "OLD", "UNCHANGED", "UPDATE",
-    "Cells", "RowChanges", "fill_unchanged", "operations", "split_changes",
+    "Cells", "RowChanges", "fill_unchanged", "operations", "operations_of", "split_changes",
 ]  # fmt: skip

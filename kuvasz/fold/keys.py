@@ -21,7 +21,7 @@ neighbours in the position index.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from kuvasz.fold.siphash_rows import PRESENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kuvasz.model import Int64s, UInt8s, UInt64s
+    from kuvasz.model import Int32s, Int64s, UInt8s, UInt64s
 
 SEED_BYTES = 16
 
@@ -70,12 +70,28 @@ class Keys:
         return Keys(hi=np.zeros(count, np.uint64), lo=np.zeros(count, np.uint64))
 
 
-def hash_keys(columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], *, sid: str | None, seed: bytes) -> Keys:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sids:
+    """The identifiers of n rows that are of several sources."""
+
+    names: tuple[str | None, ...]
+    of: Int32s  #: per row: which of the names
+
+    @classmethod
+    def of_column(cls, column: pa.Array[Any] | pa.ChunkedArray[Any]) -> Self:
+        """Return those that a column of strings holds."""
+        codes = _whole(column).dictionary_encode(null_encoding="encode")
+        return cls(names=tuple(codes.dictionary.to_pylist()), of=codes.indices.to_numpy(zero_copy_only=False))
+
+
+def hash_keys(
+    columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], *, sid: str | Sids | None, seed: bytes
+) -> Keys:
     """Return the keys of n rows.
 
     Args:
         columns: The key columns in key order, at least one, each of n values.
-        sid: The source's identifier where it is part of the key.
+        sid: The source's identifier where it is part of the key, or that of each row.
         seed: 16 random bytes, one value for the life of the table.
 
     Raises:
@@ -109,8 +125,10 @@ def _checked_length(columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], see
 # --- One integer column
 
 
-def _integer_keys(column: pa.Array[Any] | pa.ChunkedArray[Any], count: int, sid: str | None, seed: bytes) -> Keys:
-    hi = np.full(count, siphash.hash64(seed, _framed(sid)), np.uint64)
+def _integer_keys(
+    column: pa.Array[Any] | pa.ChunkedArray[Any], count: int, sid: str | Sids | None, seed: bytes
+) -> Keys:
+    hi = _per_row(sid, count, lambda name: siphash.hash64(seed, _framed(name)))
     lo = np.empty(count, np.uint64)
     for start, array in _chunks(column):
         part = slice(start, start + len(array))
@@ -118,9 +136,18 @@ def _integer_keys(column: pa.Array[Any] | pa.ChunkedArray[Any], count: int, sid:
         if array.null_count:
             # NULL must not be 0; the second frame keeps its hi apart from that of any sid.
             is_null = array.is_null().to_numpy(zero_copy_only=False)
-            hi[part][is_null] = siphash.hash64(seed, _framed(sid) + _framed(None))
+            nulls = _per_row(sid, count, lambda name: siphash.hash64(seed, _framed(name) + _framed(None)))
+            hi[part][is_null] = nulls[part][is_null]
             lo[part][is_null] = 0
     return Keys(hi=hi, lo=lo)
+
+
+def _per_row(sid: str | Sids | None, count: int, head: Callable[[str | None], int | list[int]]) -> UInt64s:
+    """Return what comes of each row's sid, as an array of `count` such heads."""
+    if isinstance(sid, Sids) and sid.names:
+        return np.array([head(name) for name in sid.names], np.uint64)[sid.of]
+    one = np.array(head(None if isinstance(sid, Sids) else sid), np.uint64)
+    return np.broadcast_to(one, (count, *one.shape)).copy()
 
 
 def _framed(text: str | None) -> bytes:
@@ -134,15 +161,17 @@ def _framed(text: str | None) -> bytes:
 # --- Any columns: one SipHash state per row (v0..v3 and the count of bytes so far)
 
 
-def _begin(count: int, sid: str | None, seed: bytes) -> UInt64s:
+def _begin(count: int, sid: str | Sids | None, seed: bytes) -> UInt64s:
     """Return the states of `count` rows after the sid, shape (count, 5)."""
+    return _per_row(sid, count, lambda name: _state_after(name, seed))
+
+
+def _state_after(sid: str | None, seed: bytes) -> list[int]:
     head = _framed(sid)
     words = siphash.initial(seed, is_wide=True)
     for at in range(0, len(head), 8):
         siphash.absorb(words, int.from_bytes(head[at : at + 8], "little"), 1)
-    state = np.empty((count, 5), np.uint64)
-    state[:] = np.array([*words, len(head)], np.uint64)
-    return state
+    return [*words, len(head)]
 
 
 def _absorb(state: UInt64s, column: pa.Array[Any] | pa.ChunkedArray[Any], seed: bytes) -> None:
@@ -176,6 +205,12 @@ def _plain_type(kind: _Array) -> _Array:
             kind = kind.value_type
         else:
             return kind
+
+
+def _whole(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> _Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _chunks(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> Iterator[tuple[int, _Array]]:

@@ -17,6 +17,7 @@ from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s
+from kuvasz.modes import owners
 from kuvasz.modes.clone import Aside, ChunkOutcome, never_sent, take_key_from_old
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
@@ -56,6 +57,7 @@ def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:
         written=place[holder],
         aside=None if len(unresolved) == 0 else aside_of(shape, changes, folded, kept, place[unresolved], rows),
         deleted=int(np.count_nonzero(folded.written < 0)),
+        whose=owners.of_keys(changes, folded),
     )
 
 

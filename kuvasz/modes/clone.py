@@ -20,6 +20,7 @@ from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s, UInt32s
+from kuvasz.modes import owners
 from kuvasz.modes.row_rules import Evaluated, attach_copied
 from kuvasz.modes.shape import Shape
 
@@ -59,6 +60,7 @@ class ChunkOutcome:
     delta: Int32s | None = (
         None  #: per key, of a table without one: how many copies of the row there are more or fewer
     )
+    whose: Int32s | None = None  #: per key: its owner, if the chunk is of several sources
 
 
 def apply_changes(
@@ -89,6 +91,7 @@ def apply_changes(
             written=folded.written,
             aside=None,
             deleted=int(np.count_nonzero(folded.written < 0)),
+            whose=owners.of_keys(changes, folded),
         )
     waits = np.isin(keep, unresolved)
     order = np.empty(len(keep), np.int32)
@@ -101,6 +104,7 @@ def apply_changes(
         written=written.astype(np.int32),
         aside=_aside(shape, changes, folded, keep[waits]) if waits.any() else None,
         deleted=int(np.count_nonzero(written < 0)),
+        whose=owners.of_keys(changes, folded),
     )
 
 

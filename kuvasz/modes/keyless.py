@@ -15,7 +15,7 @@ import pyarrow as pa
 from kuvasz.decode import tuples
 from kuvasz.decode.tuples import DELETE, INSERT, OLD, RowChanges
 from kuvasz.errors import DecodeError, place_of
-from kuvasz.fold.keys import Keys
+from kuvasz.fold.keys import Keys, Sids
 from kuvasz.model import Int32s, Int64s
 from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.shape import OWN_COLUMN, Shape
@@ -59,14 +59,23 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
         aside=None,
         deleted=int(np.count_nonzero(delta < 0)),
         delta=delta[matters].astype(np.int32),
+        whose=_owners_of(changes, came)[firsts[matters]] if shape.owners else None,
     )
+
+
+def _owners_of(changes: RowChanges, came: Int32s) -> Int32s:
+    """Return the owners of the rows that came, then of all old ones."""
+    assert changes.new.whose is not None
+    assert changes.old.whose is not None
+    return np.concatenate([changes.new.whose[came], changes.old.whose])
 
 
 def row_keys(shape: Shape, rows: pa.Table) -> Keys:
     """Return the hashes of whole rows; columns of kuvasz's own are not part of a row."""
     own = {binding.name for binding in shape.bindings if binding.column == OWN_COLUMN}
     names = [name for name in hashed_columns(rows.schema, has_sid=shape.sid is not None) if name not in own]
-    return shape.hash([rows.column(name).combine_chunks() for name in names], rows.num_rows)
+    sids = Sids.of_column(rows.column("sid")) if shape.owners else None
+    return shape.hash([rows.column(name).combine_chunks() for name in names], rows.num_rows, sids)
 
 
 def hashed_columns(schema: pa.Schema, *, has_sid: bool) -> list[str]:

@@ -15,9 +15,10 @@ from kuvasz.decode.refusals import HAS_BOUNDS, way_out
 from kuvasz.decode.tuples import Cells, RowChanges
 from kuvasz.errors import DecodeError, place_of, resync_of
 from kuvasz.fold import keys
-from kuvasz.fold.keys import Keys
+from kuvasz.fold.keys import Keys, Sids
 from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
-from kuvasz.modes import defaults
+from kuvasz.modes import defaults, owners
+from kuvasz.modes.owners import Owner
 from kuvasz.modes.row_rules import REDACTED, Evaluated, Transform, attach, mask, resolve
 
 #: `Binding.column` of the field that holds the sid, of one that the source lacks, of one that the mode fills, and of
@@ -63,12 +64,15 @@ class Shape:
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
     copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
     family: bytes = b""  #: the same for all shapes of a table; empty: their seed is
+    owners: tuple[Owner, ...] = ()  #: of a chunk of several sources; `source`, `table` and `sid` are the first one's
 
     def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> RowChanges:
         """Take row messages apart; with expressions, join what Spark made of them."""
         changes = tuples.split_changes(data, lengths, self.column_count)
         for column in self._unread():
             changes.new.length[column] = NULL  # nothing waits for what was not sent of it
+        if self.owners:
+            changes = owners.attach(self.owners, changes)
         if self.transform is None or evaluated is None:
             return changes
         resolve(self.transform, changes)
@@ -88,13 +92,14 @@ class Shape:
 
     def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
         """Return the 128-bit keys of tuples."""
-        return self.hash([self.read(cells, index, rows) for index in self.key], _count(cells, rows))
+        arrays = [self.read(cells, index, rows) for index in self.key]
+        return self.hash(arrays, _count(cells, rows), owners.sids(self.owners, cells, rows))
 
-    def hash(self, arrays: Sequence[pa.Array], count: int) -> Keys:
-        """Return the keys of already decoded key columns."""
+    def hash(self, arrays: Sequence[pa.Array], count: int, sids: Sids | None = None) -> Keys:
+        """Return the keys of already decoded key columns; with the rows' sids if they are of several sources."""
         if count == 0:
             return Keys.empty()
-        return keys.hash_keys(arrays, sid=self.sid, seed=self.seed)
+        return keys.hash_keys(arrays, sid=self.sid if sids is None else sids, seed=self.seed)
 
     def row_keys(self, rows: pa.Table) -> Keys:
         """Return the keys of decoded rows; none if the table has no key."""
@@ -124,7 +129,8 @@ class Shape:
         binding = self.bindings[index]
         count = _count(cells, rows)
         if binding.column == SID_COLUMN:
-            return pa.repeat(pa.scalar(self.sid, pa.string()), count)
+            of_each = owners.sids(self.owners, cells, rows)
+            return pa.repeat(pa.scalar(self.sid, pa.string()), count) if of_each is None else owners.column(of_each)
         if binding.column in {NO_COLUMN, OWN_COLUMN}:
             return pa.nulls(count, self.schema.field(index).type)
         if binding.column == DEFAULT_COLUMN:

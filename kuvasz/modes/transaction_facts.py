@@ -44,6 +44,14 @@ class Facts:
         """Return all fields, one after another."""
         return np.stack([self.commit_lsn, self.commit_us, self.xid, self.row_end, self.ordinal]).tobytes()
 
+    def part(self, begin: int, end: int) -> Self:
+        """Return the facts of some rows, which begin and end with a run."""
+        mine = (self.row_end > begin) & (self.row_end <= end)
+        return type(self)(
+            commit_lsn=self.commit_lsn[mine], commit_us=self.commit_us[mine], xid=self.xid[mine],
+            row_end=self.row_end[mine] - begin, ordinal=self.ordinal[mine],
+        )  # fmt: skip
+
     def runs(self) -> Int32s:
         """Return the run of each row."""
         return np.repeat(np.arange(len(self.row_end), dtype=np.int32), np.diff(self.row_end, prepend=0))

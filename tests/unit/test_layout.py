@@ -91,6 +91,7 @@ ELSEWHERE = {
     "lake/table/table.py": "contract/test_iceberg.py",
     "lake/executors/warmup.py": "contract/test_lake.py",
     "lake/commit/write_stage.py": "contract/test_lake.py",
+    "lake/commit/step_shapes.py": "contract/test_shared_files.py",
     # Made for a server: tried on one.
     "source/reading/connection.py": "integration/test_reader.py",
     "source/drain.py": "integration/test_reader.py",

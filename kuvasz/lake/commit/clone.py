@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.bundles import Step, open_lsn, owner_finder, sources_of
 from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
@@ -23,7 +23,6 @@ from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import TableType, Truncation
 
 if TYPE_CHECKING:
-    from kuvasz.lake.commit.chunks import Chunk
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.table import LakeTable
@@ -36,13 +35,17 @@ _Places: TypeAlias = tuple[np.ndarray, np.ndarray]
 class _Waiting:
     """A chunk's rows that wait for their earlier versions."""
 
-    source: str
+    step: Step
     number: int  #: reserved for the file they will be written to
     level: int  #: 1 if all earlier versions are written, 2 if some come with level 1, …
     done: ChunkDone
     earlier: _Places
     layer: Changeset
     sid: str | None
+
+    def is_of(self, source: str) -> bool:
+        """Whether all rows are of a source."""
+        return sources_of(self.step) == (source,)
 
 
 class CloneWriter:
@@ -65,17 +68,18 @@ class CloneWriter:
         self._level_of: dict[int, int] = {}  # number of a file to come -> its level
         self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
 
-    def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, sid: str | None) -> None:
-        """Take one step with its result, in order.
+    def take(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
+        """Take one step with its result, in order; `sid` is that of its rows, None if they are of several sources.
 
         Raises:
             TableError: A row waits for an earlier version that is not there.
         """
-        self._take_turn(step)
+        for source in sources_of(step):
+            self._take_turn(source, open_lsn(step))
         if isinstance(result, Truncation):
             self._truncate(step.source, sid)
-        else:
-            self._resolve(step.source, result, sid)
+        else:  # that of a TRUNCATE, too, where it is a row
+            self._resolve(step, result, sid)
 
     def conclude(self, whole: Collection[str]) -> None:
         """Write the rows that wait, and close open transactions; after the last step.
@@ -86,24 +90,28 @@ class CloneWriter:
         Raises:
             TableError: An earlier version is not there.
         """
-        for level in sorted({item.level for item in self._waiting}):
-            self._complete([item for item in self._waiting if item.level == level])
+        self._complete_all()
         for source in self._table.open.keys() & whole:
             self._table.index.sources.conclude(source, self._changeset)
 
-    def _take_turn(self, step: Chunk | Truncation) -> None:
+    def _take_turn(self, source: str, of: int) -> None:
         """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
 
         Rows of the closed transaction that wait do so in the commit's own changeset from now on.
+
+        Args:
+            source: The source.
+            of: Commit LSN of the transaction that the step is part of, 0 if it is of whole ones.
         """
-        source, changeset = step.source, self._changeset
-        of = chunks.open_lsn(step)
+        changeset = self._changeset
         pending = self._table.open.get(source)
         if pending is not None and pending.commit_lsn != of:
-            mine = [item for item in self._waiting if item.source == source and item.layer is changeset]
+            if pending.truncates is not None:
+                self._part_from_others(source)
+            mine = [item for item in self._waiting if item.is_of(source) and item.layer is changeset]
             self._table.index.sources.conclude(source, changeset, [item.number for item in mine])
             self._waiting = [
-                dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.source == source
+                dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.is_of(source)
                 else item
                 for item in self._waiting
                 if pending.truncates is None or item not in mine
@@ -119,25 +127,37 @@ class CloneWriter:
     def _truncate(self, source: str, sid: str | None) -> None:
         if self._table.target.type is TableType.APPEND:
             return
+        self._part_from_others(source)
         layer = self._layer(source)
-        gone = [item for item in self._waiting if item.source == source and item.layer is layer]
+        gone = [item for item in self._waiting if item.is_of(source) and item.layer is layer]
         self._table.index.sources.truncate(source, sid, layer, [item.number for item in gone])
         self._waiting = [item for item in self._waiting if item not in gone]
 
-    def _resolve(self, source: str, result: ChunkDone, sid: str | None) -> None:
-        table, layer = self._table, self._layer(source)
+    def _part_from_others(self, source: str) -> None:
+        """Write the rows that wait, if some of a source do so with others': in a file its own can be told apart."""
+        if any(source in sources_of(item.step) and not item.is_of(source) for item in self._waiting):
+            self._complete_all()
+            self._waiting.clear()
+
+    def _resolve(self, step: Step, result: ChunkDone, sid: str | None) -> None:
+        table, layer, source = self._table, self._layer(step.source), step.source
         number = table.index.files.reserve()
+        source_of = owner_finder(step, result)
         if table.definition.is_bag:
             KeylessRows(table.name, table.index, (self._changeset, layer), table.open.get(source)).take(
-                result, source, sid
+                result, source_of, sid
             )
             return
-        earlier = self._resolution.take(result, source, number, layer, sid)
+        earlier = self._resolution.take(result, source, number, layer, sid, source_of)
         if earlier is not None:
             level = 1 + max((self._level_of.get(int(file), 0) for file in np.unique(earlier[0])), default=0)
             self._level_of[number] = level
-            self._waiting.append(_Waiting(source=source, number=number, level=level, done=result,
+            self._waiting.append(_Waiting(step=step, number=number, level=level, done=result,
                                           earlier=earlier, layer=layer, sid=sid))  # fmt: skip
+
+    def _complete_all(self) -> None:
+        for level in sorted({item.level for item in self._waiting}):
+            self._complete([item for item in self._waiting if item.level == level])
 
     def _complete(self, waiting: Sequence[_Waiting]) -> None:
         tasks = [(item.number, self._task(item)) for item in waiting]
@@ -146,10 +166,10 @@ class CloneWriter:
             completed = results[item.number]
             if self._table.definition.layout.is_plain:
                 for file in completed.files:
-                    item.layer.add(item.number, file, item.sid)
+                    item.layer.add(item.number, file, self._table.index.owner_of(file, item.sid))
             elif completed.error is None:
                 self._settled[item.number] = self._resolution.settle(
-                    item.number, item.done, completed, item.source, item.layer, item.sid
+                    item.number, item.done, completed, item.step.source, item.layer, item.sid
                 )
         for done in results.values():
             if done.error is not None:
@@ -165,7 +185,7 @@ class CloneWriter:
             files=tuple(self._path(item, int(number)) for number in numbers),
             file_of=file_of.astype(np.int32),
             position_of=positions.astype(np.int32),
-            path=naming.fresh(self._table.definition.location, item.source, item.done.order),
+            path=naming.fresh(self._table.definition.location, item.step.source, item.done.order),
             bounded=self._table.definition.bounded,
             layout=self._table.definition.layout,
             waits=item.done.waits,
@@ -188,7 +208,10 @@ class CloneWriter:
             if number in layer.added:
                 return layer.added[number][0].path
         if number not in table.index.files:  # the index does not forget rows of files that went as a whole
-            raise no_earlier_version(item.source, table.name, int(np.count_nonzero(item.earlier[0] == number)))
+            lost = item.earlier[0] == number
+            assert item.done.sources is not None
+            source = owner_finder(item.step, item.done)(item.done.sources.take(np.flatnonzero(lost)[:1]))
+            raise no_earlier_version(source, table.name, int(np.count_nonzero(lost)))
         return table.index.files[number].path
 
 

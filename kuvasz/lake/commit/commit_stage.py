@@ -23,6 +23,7 @@ from kuvasz.errors import (
 )
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit import chunks, lanes
+from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.lake.commit.clone import CloneWriter
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
@@ -32,6 +33,7 @@ from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, Pending, Receipt
 
 if TYPE_CHECKING:
+    from kuvasz.lake.commit.bundles import Step
     from kuvasz.lake.commit.written import Written, WrittenTable
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.format.binding import Feeds
@@ -215,10 +217,14 @@ class CommitStage:
     def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
         writer = kind(table, self._jobs, self._properties, changeset)
-        for step, result in zip(written.cut.steps, written.results, strict=True):
-            feed = self._feeds.find(table.name, step.source, step.relation)
-            writer.take(step, result, feed.sid if table.target.has_sid else None)
+        for step, result in zip(written.steps, written.results, strict=True):
+            writer.take(step, result, self._sid_of(table, step))
         writer.conclude(written.work.through.keys() - written.work.open_sources)
+
+    def _sid_of(self, table: LakeTable, step: Step) -> str | None:
+        if isinstance(step, Bundle) or not table.target.has_sid:
+            return None
+        return self._feeds.find(table.name, step.source, step.relation).sid
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT
-from kuvasz.lake.commit import chunks
+from kuvasz.lake.commit.bundles import Step, open_lsn
 from kuvasz.lake.executors.history_tasks import (
     CloseDone,
     CloseTask,
@@ -43,7 +43,6 @@ from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s, Truncation, UInt32s
 from kuvasz.modes.history import NEVER_US
 
 if TYPE_CHECKING:
-    from kuvasz.lake.commit.chunks import Chunk
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.table import LakeTable
@@ -77,14 +76,14 @@ class HistoryWriter:
             layout=table.definition.layout,
         )
 
-    def take(self, step: Chunk | Truncation, result: ChunkDone | Truncation, sid: str | None) -> None:
-        """Take one step.
+    def take(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
+        """Take one step, of one source.
 
         Raises:
             TableError: A row waits for an earlier version that is not there.
             KuvaszError: A job failed.
         """
-        source, of = step.source, chunks.open_lsn(step)
+        source, of = step.source, open_lsn(step)
         self._source = source
         if source in self._table.open and self._table.open[source].commit_lsn != of:
             self._close(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from kuvasz.lake.table.row_counts import RowCounts
 from kuvasz.modes.keyless import RowCopies, copy_keys
 
 if TYPE_CHECKING:
+    from kuvasz.fold.keys import Keys
     from kuvasz.lake.executors.tasks import ChunkDone
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.open_transactions import OpenTransaction
@@ -38,13 +39,13 @@ class KeylessRows:
         self._pending = pending
         self._counts = RowCounts(lambda keys: index.lookup(keys, pending), index.files, layers)
 
-    def take(self, done: ChunkDone, source: str, sid: str | None) -> None:
+    def take(self, done: ChunkDone, source_of: Callable[[Keys], str], sid: str | None) -> None:
         """Take the results of a chunk.
 
         Args:
             done: The results.
-            source: Of the chunk.
-            sid: Of its rows.
+            source_of: Says of one of its keys whose it is.
+            sid: Of its rows; None if they are of several sources.
 
         Raises:
             TableError: A row that goes is not there.
@@ -56,6 +57,7 @@ class KeylessRows:
         before = self._counts.of(done.keys)
         after = before + done.delta
         if (after < 0).any():
+            source = source_of(done.keys.take(np.flatnonzero(after < 0)[:1]))
             message = (
                 f"{place_of(source, self._name)}: {int(-after[after < 0].sum())} rows that were changed or"
                 " deleted are not in the lake"

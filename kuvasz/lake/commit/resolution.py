@@ -7,7 +7,7 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,13 @@ class Resolution:
         self._changeset = changeset
 
     def take(
-        self, done: ChunkDone, source: str, waiting: int, layer: Changeset, sid: str | None
+        self,
+        done: ChunkDone,
+        source: str,
+        waiting: int,
+        layer: Changeset,
+        sid: str | None,
+        source_of: Callable[[Keys], str] | None = None,
     ) -> tuple[UInt32s, UInt32s] | None:
         """Take the results of one chunk: earlier versions die, new rows enter the index.
 
@@ -48,7 +54,8 @@ class Resolution:
             source: Of the chunk; its open transaction is looked at first.
             waiting: File number reserved for its rows that wait for earlier versions.
             layer: Takes the outcome: the commit's changeset, or the open transaction's.
-            sid: Of the chunk's rows.
+            sid: Of the chunk's rows; None if they are of several sources.
+            source_of: As for `TableIndex.find_earlier`.
 
         Returns:
             For rows that wait: file number and position of each one's earlier version, else None.
@@ -62,7 +69,7 @@ class Resolution:
         pending = table.open.get(source)
         earlier = None
         if done.sources is not None:
-            earlier = table.index.find_earlier(done.sources, source)
+            earlier = table.index.find_earlier(done.sources, source, source_of)
         if not table.definition.is_growing:
             files, rows = table.index.lookup(done.keys, pending)
             found = files != ABSENT

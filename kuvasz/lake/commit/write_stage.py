@@ -11,8 +11,10 @@ import numpy as np
 
 from kuvasz import failpoints
 from kuvasz.errors import KuvaszError, LakeError
-from kuvasz.lake.commit import chunks
-from kuvasz.lake.commit.chunks import Chunk, Cut
+from kuvasz.lake.commit import bundles, chunks
+from kuvasz.lake.commit.bundles import Step
+from kuvasz.lake.commit.chunks import Cut
+from kuvasz.lake.commit.step_shapes import StepShapes
 from kuvasz.lake.commit.written import Written, WrittenTable
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.format.layout import Layout
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.lake.table.write_era import WriteEra
+    from kuvasz.modes.owners import Owner
     from kuvasz.modes.shape import Shape
     from kuvasz.ports import TableWork
 
@@ -100,33 +103,35 @@ class WriteStage:
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
         plan = _TargetPlan(work=work, cut=cut, era=era, position_resets=resets, identities=identities)
         try:
-            for step in cut.steps:
-                if isinstance(step, Truncation) and table.target.type is not TableType.CHANGELOG:
-                    plan.steps.append(step)
-                    continue
-                feed = self._feeds.find(work.target, step.source, step.relation)
-                definition = table.definition
-                with definition.lock:
-                    look = table.columns.shapes.of(feed, step.relation), definition.bounded, definition.layout
-                plan.steps.append(batch.add(step, table, *look))
+            self._add_steps(plan, table, chunk_bytes, batch)
         except KuvaszError as error:
             plan.error = error
         return plan
 
+    def _add_steps(self, plan: _TargetPlan, table: LakeTable, chunk_bytes: int, batch: _JobInput) -> None:
+        shapes = StepShapes(table, self._feeds)
+        with table.definition.lock:  # steps that are put together must see one schema and one layout
+            plan.steps = tuple(bundles.pack(plan.cut.steps, shapes.likeness, chunk_bytes))
+            for step in plan.steps:
+                is_row = table.target.type is TableType.CHANGELOG or not isinstance(step, Truncation)
+                plan.numbers.append(batch.add(step, table, shapes) if is_row else None)
+
     def _run(self, batch: _JobInput) -> dict[int, ChunkDone]:
         if not batch.chunks:
             return {}
-        path, written = self._spool.write([part for raw in batch.parts for part in raw if part is not None])
+        raw = batch.raw()
+        path, written = self._spool.write([part for parts in raw for part in parts if part is not None])
         slices = iter(written)
         tasks: list[tuple[int, ChunkTask]] = []
         done: dict[int, ChunkDone] = {}
         try:
-            for number, (step, shape, table) in enumerate(batch.chunks):
-                lengths, data, facts = (None if part is None else next(slices) for part in batch.parts[number])
+            for number, (step, shape, owners, table) in enumerate(batch.chunks):
+                lengths, data, facts = (None if part is None else next(slices) for part in raw[number])
                 order = next(_orders)
                 task = ChunkTask(
-                    shape=shape, count=step.rows if isinstance(step, Chunk) else 1, lengths=lengths, data=data,
-                    facts=facts, path=naming.fresh(table.definition.location, step.source, order), order=order,
+                    shape=shape, count=1 if isinstance(step, Truncation) else step.rows, lengths=lengths, data=data,
+                    owners=owners, facts=facts, order=order,
+                    path=naming.fresh(table.definition.location, step.source, order),
                 )  # fmt: skip
                 tasks.append((number, task))
             failpoints.hit("before_data_files", LakeError)
@@ -161,22 +166,22 @@ class _JobInput:
     """What one Spark job is given: chunks of all targets, and how their rows look."""
 
     def __init__(self) -> None:
-        self.chunks: list[tuple[Chunk | Truncation, int, LakeTable]] = []  #: with the number of its shape
-        self.parts: list[_Raw] = []  #: one per chunk
+        #: With the number of its shape, and whose its rows are if they are of several sources.
+        self.chunks: list[tuple[Step, int, tuple[Owner, ...], LakeTable]] = []
         self._shapes: list[Shape] = []
+        self._numbers: dict[int, int] = {}  # id of a shape -> its number
         self._bounds: list[tuple[str, ...]] = []
         self._layouts: list[Layout] = []
 
-    def add(
-        self, step: Chunk | Truncation, table: LakeTable, shape: Shape, bounded: tuple[str, ...], layout: Layout
-    ) -> int:
+    def add(self, step: Step, table: LakeTable, shapes: StepShapes) -> int:
         """Take a step; return its number."""
-        if shape not in self._shapes:
+        shape, owners = shapes.of(step)
+        if id(shape) not in self._numbers:
+            self._numbers[id(shape)] = len(self._shapes)
             self._shapes.append(shape)
-            self._bounds.append(bounded)
-            self._layouts.append(layout)
-        self.chunks.append((step, self._shapes.index(shape), table))
-        self.parts.append(_raw(step))
+            self._bounds.append(table.definition.bounded)
+            self._layouts.append(table.definition.layout)
+        self.chunks.append((step, self._numbers[id(shape)], owners, table))
         return len(self.chunks) - 1
 
     def job(self, properties: Mapping[str, str]) -> ApplyChunks:
@@ -187,17 +192,21 @@ class _JobInput:
             properties=properties,
         )
 
+    def raw(self) -> list[_Raw]:
+        """Return what each chunk is made of."""
+        return [_raw(step) for step, *_ in self.chunks]
+
     def sizes(self) -> list[int]:
-        return [step.size if isinstance(step, Chunk) else 1 for step, _, _ in self.chunks]
+        return [1 if isinstance(step, Truncation) else step.size for step, *_ in self.chunks]
 
     def error(self, number: int, result: ChunkDone) -> KuvaszError | None:
         """Return the error of a chunk, with the commit it is found in."""
         if result.error is None:
             return None
         step = self.chunks[number][0]
-        return placed(
-            result.error, step.commit_lsn_of(max(result.row, 0)) if isinstance(step, Chunk) else step.commit_lsn
-        )
+        if isinstance(step, Truncation):
+            return placed(result.error, step.commit_lsn)
+        return placed(result.error, bundles.chunks_of(step)[result.owner].commit_lsn_of(max(result.row, 0)))
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -209,24 +218,25 @@ class _TargetPlan:
     era: WriteEra
     position_resets: Mapping[str, int]
     identities: int
-    steps: list[int | Truncation] = dataclasses.field(
-        default_factory=list
-    )  #: number in the batch, or what is no chunk
+    steps: tuple[Step, ...] = ()
+    numbers: list[int | None] = dataclasses.field(default_factory=list)  #: per step: its number in the batch, if any
     error: KuvaszError | None = None
 
     def written(self, done: Mapping[int, ChunkDone], batch: _JobInput) -> WrittenTable:
         """Put the results in the order of the steps; the first error of them counts."""
         error = self.error
         results: list[ChunkDone | Truncation] = []
-        for step in self.steps:
-            if isinstance(step, Truncation):
+        for step, number in zip(self.steps, self.numbers, strict=False):  # fewer, if an error came between
+            if number is None:
+                assert isinstance(step, Truncation)
                 results.append(step)
                 continue
-            results.append(done[step])
-            error = error or batch.error(step, done[step])
+            results.append(done[number])
+            error = error or batch.error(number, done[number])
         return WrittenTable(
             work=self.work,
             cut=self.cut,
+            steps=self.steps,
             results=tuple(results),
             era=self.era,
             position_resets=self.position_resets,
@@ -235,13 +245,18 @@ class _TargetPlan:
         )
 
 
-def _raw(step: Chunk | Truncation) -> _Raw:
+def _raw(step: Step) -> _Raw:
     if isinstance(step, Truncation):
         run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
         return None, None, Facts.of(np.array([run], np.int64)).to_bytes()
-    data = step.parts[0] if len(step.parts) == 1 else b"".join(step.parts)
+    parts = [part for chunk in bundles.chunks_of(step) for part in chunk.parts]
+    lengths = [length for chunk in bundles.chunks_of(step) for length in chunk.lengths]
     facts = step.facts
-    return np.concatenate(step.lengths).tobytes(), data, None if facts is None else facts.to_bytes()
+    return (
+        np.concatenate(lengths).tobytes(),
+        parts[0] if len(parts) == 1 else b"".join(parts),
+        None if facts is None else facts.to_bytes(),
+    )
 
 
 __all__ = ["WriteStage"]

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import KuvaszError, LakeError, place_of
+from kuvasz.lake.commit.bundles import sources_of
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.model import NO_OPERATIONS, Operations, Truncation
 
 if TYPE_CHECKING:
+    from kuvasz.lake.commit.bundles import Step
     from kuvasz.lake.commit.chunks import Cut
     from kuvasz.lake.files.data_file import DataFile
     from kuvasz.lake.files.files import Changeset
@@ -25,7 +27,8 @@ class WrittenTable:
 
     work: TableWork
     cut: Cut
-    results: tuple[ChunkDone | Truncation, ...]  #: one per step of the cut
+    steps: tuple[Step, ...]  #: those of the cut, small ones put together
+    results: tuple[ChunkDone | Truncation, ...]  #: one per step
     era: WriteEra
     position_resets: Mapping[str, int]  #: those of the era when it was written
     identities: int = 0  #: `Definition.identities` when it was written
@@ -38,9 +41,10 @@ class WrittenTable:
     def operations(self) -> dict[str, Operations]:
         """Return, by source, how many rows the source inserted, updated and deleted."""
         found: dict[str, Operations] = {}
-        for step, result in zip(self.cut.steps, self.results, strict=True):
+        for step, result in zip(self.steps, self.results, strict=True):
             if isinstance(result, ChunkDone):
-                found[step.source] = found.get(step.source, NO_OPERATIONS).plus(result.operations)
+                for source, counted in zip(sources_of(step), result.operations, strict=True):
+                    found[source] = found.get(source, NO_OPERATIONS).plus(counted)
         return found
 
     def abandon_to(self, changeset: Changeset) -> None:

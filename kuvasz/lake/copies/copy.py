@@ -126,9 +126,10 @@ class CopyJob:
             return table.commits.make(changeset, {source: position})
         if source in table.positions or len(table.index.files):
             table.index.sources.truncate(source, self._order.sid, changeset)
-            if changeset.dropped and table.target.type is not TableType.CLONE:
+            files = len(changeset.dropped) + len(changeset.deletes)
+            if files and table.target.type is not TableType.CLONE:
                 # What the source holds now is all that is known from here on: a gap within the rows would be worse.
-                _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=len(changeset.dropped))
+                _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=files)
         resolution = Resolution(table, changeset)
         if copied.is_sorted:
             records = (copied.keys.records(file.path) for file in copied.files)

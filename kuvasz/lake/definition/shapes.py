@@ -9,6 +9,7 @@ from kuvasz.config import names
 from kuvasz.errors import SchemaError, resync_of
 from kuvasz.lake.format import member, planning
 from kuvasz.lake.format.binding import NO_FIELDS, bind
+from kuvasz.model import TableName
 
 if TYPE_CHECKING:
     from kuvasz.evolve.known import SourceColumns
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from kuvasz.model import Relation
     from kuvasz.modes.shape import Shape
     from kuvasz.ports import Feed
+
+
+_NO_TABLE = TableName(schema="", name="")
 
 
 class Shapes:
@@ -34,10 +38,14 @@ class Shapes:
         self._known = known
         self._expressions = expressions
         self._cached: dict[tuple[str, Relation], Shape] = {}
+        self._kinds: list[tuple[Shape, Shape]] = []  # nobody's, and the first one of that kind
+        self._kind_of: dict[int, Shape] = {}  # id of a shape in `_cached` -> the first one of its kind
 
     def forget(self) -> None:
         """Have shapes worked out anew, for the schema or the key is another one."""
         self._cached.clear()
+        self._kinds.clear()
+        self._kind_of.clear()
 
     def of(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields.
@@ -50,6 +58,17 @@ class Shapes:
             if cached is None:
                 cached = self._cached[feed.source, relation] = self._shape(feed, relation)
             return cached
+
+    def alike(self, shape: Shape) -> Shape:
+        """Return the first of the shapes, got by `of`, that differ from one in nothing but whose rows they are of."""
+        found = self._kind_of.get(id(shape))
+        if found is None:
+            nobodys = dataclasses.replace(shape, source="", table=_NO_TABLE, sid=None)
+            found = next((first for kind, first in self._kinds if kind == nobodys), None)
+            if found is None:
+                self._kinds.append((nobodys, found := shape))
+            self._kind_of[id(shape)] = found
+        return found
 
     def of_now(self, feed: Feed, relation: Relation) -> Shape:
         """Return the same for a message of a table that is just as it was followed last.

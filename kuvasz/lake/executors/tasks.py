@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from kuvasz.decode import tuples
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
-from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.fold.keys import Keys, Sids, hash_keys
+from kuvasz.lake.executors.owned_changes import RefusedOwner, apply_together
 from kuvasz.lake.files.data_file import (
     DataFile,
     DataFileWriter,
@@ -35,6 +36,7 @@ from kuvasz.lake.format.layout import Layout
 from kuvasz.model import NO_OPERATIONS, Int32s, Operations
 from kuvasz.modes import changelog, clone, dispatch
 from kuvasz.modes.clone import Closings
+from kuvasz.modes.owners import Owner
 from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transaction_facts import Facts
@@ -79,6 +81,7 @@ class ChunkTask:
     path: str  #: of the data file to write
     order: int  #: among the table's chunks of this process
     facts: SpoolSlice | None = None  #: for table types that want them
+    owners: tuple[Owner, ...] = ()  #: whose the messages are, if several sources' whose shapes are alike
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +100,12 @@ class ChunkDone:
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
     delta: Int32s | None = None  #: as in `clone.ChunkOutcome`
-    operations: Operations = NO_OPERATIONS
+    operations: tuple[Operations, ...] = ()  #: per source of the chunk
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
+    whose: Int32s | None = None  #: as in `clone.ChunkOutcome`
     error: KuvaszError | None = None
-    row: int = -1  #: of the error, in the chunk
+    owner: int = 0  #: of the error: whose it is
+    row: int = -1  #: of the error, in the chunk, among the rows of its owner
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +140,16 @@ class ApplyChunks:
             rows = changelog.apply_truncation(shape, facts)
             bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
             files, _ = write_rows(self.properties, task.path, rows, bounded, layout)
-            return ChunkDone(files=files, keys=Keys.empty(), written=np.empty(0, np.int32), order=task.order)
+            none = (NO_OPERATIONS,)
+            return ChunkDone(
+                files=files, keys=Keys.empty(), written=np.empty(0, np.int32), operations=none, order=task.order
+            )
         lengths = np.frombuffer(task.lengths.read(self.properties), np.uint32)
         data = np.frombuffer(task.data.read(self.properties), np.uint8)
-        applied = dispatch.apply_changes(shape, data, lengths, facts, evaluated)
+        if task.owners:
+            applied = apply_together(shape, task.owners, data, lengths, facts)
+        else:
+            applied = dispatch.apply_changes(shape, data, lengths, facts, evaluated)
         bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
         files, places = write_rows(self.properties, task.path, applied.rows, bounded, layout)
         written = applied.written
@@ -158,7 +169,8 @@ class ApplyChunks:
             waits=None if aside is None else aside.waits,
             closings=applied.closings,
             delta=applied.delta,
-            operations=tuples.operations(data, lengths),
+            operations=tuples.operations_of(data, lengths, [one.end for one in task.owners] or [len(lengths)]),
+            whose=applied.whose,
             order=task.order,
         )
 
@@ -375,23 +387,11 @@ class ReadKeys:
         columns = [_storage(column.combine_chunks()) for column in table.combine_chunks().columns]
         if not self.has_sid:
             return hash_keys(columns, sid=None, seed=seed)
-        return _by_sid(columns[0], columns[1:], seed)
+        return hash_keys(columns[1:], sid=Sids.of_column(columns[0]), seed=seed)
 
 
 def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _by_sid(sids: pa.Array, columns: Sequence[pa.Array], seed: bytes) -> Keys:
-    hi = np.empty(len(sids), np.uint64)
-    lo = np.empty(len(sids), np.uint64)
-    codes = sids.dictionary_encode()
-    numbers = codes.indices.to_numpy(zero_copy_only=False)
-    for number, sid in enumerate(codes.dictionary.to_pylist()):
-        rows = np.flatnonzero(numbers == number)
-        keys = hash_keys([column.take(pa.array(rows)) for column in columns], sid=sid, seed=seed)
-        hi[rows], lo[rows] = keys.hi, keys.lo
-    return Keys(hi=hi, lo=lo)
 
 
 def to_ipc(table: pa.Table) -> bytes:
@@ -410,6 +410,8 @@ def from_ipc(data: bytes) -> pa.Table:
 def _guarded(run: Callable[[Task], ChunkDone], task: Task) -> ChunkDone:
     try:
         return run(task)
+    except RefusedOwner as refused:
+        return ChunkDone(error=refused.error, owner=refused.owner, row=refused.row)
     except RefusedValue as error:
         return ChunkDone(error=error, row=error.row)
     except DecodeError as error:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
+from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s, UInt32s
 from kuvasz.modes import defaults
 
@@ -47,6 +48,7 @@ class DataFile:
     json: str  #: as org.apache.iceberg.ContentFileParser takes it
     spec_id: int = 0
     partition: Values = ()
+    sids: tuple[Any, Any] | None = None  #: bounds of the column sid, whose ever it is; None if it has none
 
 
 class DataFileWriter:
@@ -126,6 +128,7 @@ class DataFileWriter:
             json=self._facts(size),
             spec_id=self._layout.spec_id,
             partition=self._partition,
+            sids=self._bounds.get(SID),
         )
 
     def abandon(self) -> None:
@@ -143,7 +146,7 @@ class DataFileWriter:
         upper = {}
         for number, _, field in flat:
             if field.name in self._bounds:
-                low, high = bound_bytes(self._bounds[field.name], field, is_sid=field.name == "sid")
+                low, high = bound_bytes(self._bounds[field.name], field, is_sid=field.name == SID)
                 if low is not None:
                     lower[number] = low.hex().upper()
                 if high is not None:
@@ -416,6 +419,13 @@ def read_columns(properties: Mapping[str, str], path: str, ids: Sequence[int]) -
     found = file.read(columns=[by_id[number] for number in ids if number in by_id])
     columns = [found.column(by_id[number]) if number in by_id else pa.nulls(found.num_rows) for number in ids]
     return pa.table(columns, names=[str(number) for number in ids])
+
+
+def rows_of(properties: Mapping[str, str], path: str, sid_id: int, sid: str | None) -> UInt32s:
+    """Return the positions of the rows of one source in a data file that holds several sources'."""
+    (column,) = read_columns(properties, path, [sid_id]).columns
+    is_mine = column.is_null() if sid is None else pc.fill_null(pc.equal(column, sid), fill_value=False)
+    return np.flatnonzero(is_mine.to_numpy()).astype(np.uint32)
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:

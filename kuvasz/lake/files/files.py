@@ -34,6 +34,7 @@ class FileEntry:
     path: str
     rows: int
     sid: str | None  #: of all rows; None if the table has no sid or the file mixes several
+    sids: tuple[str, str] | None = None  #: between which those of all rows lie, both included; None: not known
     size: int = 0  #: bytes
     spec_id: int = 0
     partition: Values = ()
@@ -41,6 +42,10 @@ class FileEntry:
     delete: str | None = None  #: JSON of the delete file that applies to it
     others: tuple[str, ...] = ()  #: JSON of further ones that other engines wrote (format 2)
     dead: BitMap64 | None = None  #: positions of deleted rows; None if not read yet or there are none
+
+    def may_hold(self, sid: str | None) -> bool:
+        """Whether rows of a source may be in the file, as far as one can tell without reading it."""
+        return self.sids is None or sid is None or self.sids[0] <= sid <= self.sids[1]
 
     @property
     def own_deletes(self) -> list[str]:
@@ -168,7 +173,7 @@ class FileTable:
 def entry_of_new(number: int, file: DataFile, sid: str | None) -> FileEntry:
     """Return the entry of a file that was just written."""
     return FileEntry(
-        number=number, path=file.path, rows=file.rows, size=file.size, sid=sid,
+        number=number, path=file.path, rows=file.rows, size=file.size, sid=sid, sids=file.sids,
         spec_id=file.spec_id, partition=file.partition,
     )  # fmt: skip
 
@@ -178,12 +183,14 @@ def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
     path = live.data["file-path"]
     # Of several that apply, which only another engine can leave behind, the one that is about this file is ours.
     deletes = sorted(live.deletes, key=lambda delete: delete.get("referenced-data-file") != path)
+    sids = _sids(live.data, sid_id)
     return FileEntry(
         number=number,
         path=path,
         rows=live.data["record-count"],
         size=live.data["file-size-in-bytes"],
-        sid=_only_sid(live.data, sid_id),
+        sid=sids[0] if sids is not None and sids[0] == sids[1] else None,
+        sids=sids,
         spec_id=live.data["spec-id"],
         partition=tuple(live.data["partition"]),
         sequence=live.sequence,
@@ -192,16 +199,17 @@ def entry_of(live: LiveFile, number: int, sid_id: int | None) -> FileEntry:
     )
 
 
-def _only_sid(data: Mapping[str, Any], sid_id: int | None) -> str | None:
+def _sids(data: Mapping[str, Any], sid_id: int | None) -> tuple[str, str] | None:
     if sid_id is None:
         return None
     bounds = []
     for side in ("lower-bounds", "upper-bounds"):
         values = data.get(side) or {"keys": [], "values": []}
         bounds.append(dict(zip(values["keys"], values["values"], strict=True)).get(sid_id))
-    if bounds[0] is None or bounds[0] != bounds[1]:
+    low, high = bounds
+    if low is None or high is None:
         return None
-    return bytes.fromhex(bounds[0]).decode()
+    return bytes.fromhex(low).decode(), bytes.fromhex(high).decode()
 
 
 def read_dead(properties: Mapping[str, str], data_path: str, deletes: Iterable[str]) -> BitMap64:

@@ -40,15 +40,21 @@ _ATTEMPTS = 5
 
 
 def facts(table: LakeTable) -> list[FileFacts]:
-    """Return the live files of a table; its lock must be held and its index open."""
+    """Return the live files of a table; its lock must be held and its index open.
+
+    Where the order of rows counts, a file of several sources has a place among those of each: only files of all
+    sources together have neighbours in age then.
+    """
+    keeps_order, has_sid = table.definition.keeps_order, table.target.has_sid
+    is_joint = keeps_order and has_sid and any(entry.sid is None for entry in table.index.files)
     return [
         FileFacts(
             number=entry.number,
-            key=(entry.sid, member.in_path(entry.path), entry.spec_id, entry.partition),
+            key=(None if is_joint else entry.sid, member.in_path(entry.path), entry.spec_id, entry.partition),
             rows=entry.rows,
             dead=entry.dead_rows,
             size=entry.size,
-            age=(entry.sequence, entry.path.rpartition("/")[2]) if table.definition.keeps_order else None,
+            age=(entry.sequence, entry.path.rpartition("/")[2]) if keeps_order else None,
         )
         for entry in table.index.files
     ]
@@ -170,8 +176,9 @@ class Rewrite:
                 )
                 sequence = entries[-1].sequence if is_ordered else None
                 first = entries[0]
-                parts.append(_Part(sid=first.sid, inputs=inputs, path=path, spec_id=first.spec_id,
-                                   partition=first.partition))  # fmt: skip
+                is_of_one = len({entry.sid for entry in entries}) == 1
+                parts.append(_Part(sid=first.sid if is_of_one else None, inputs=inputs, path=path,
+                                   spec_id=first.spec_id, partition=first.partition))  # fmt: skip
         definition = table.definition
         job = RewriteFiles(
             properties=definition.io_properties, schema=definition.schema.arrow(), bounded=definition.bounded,
@@ -296,7 +303,7 @@ class Rewrite:
         """Put a new file into the commit, and its live rows into the index."""
         table = self._table
         number = table.index.files.reserve()
-        changeset.add(number, output.file, output.sid)
+        changeset.add(number, output.file, table.index.owner_of(output.file, output.sid))
         if len(dead):
             changeset.deletes[number] = dead
         if output.keys is not None:

@@ -162,15 +162,19 @@ class Recovery:
 
     def _read_clone(self, files: Sequence[tuple[int, str]]) -> None:
         for number, keys in self._keys_of(files):
-            alive = np.ones(len(keys), np.bool_)
-            dead = self._files.dead(number)
-            if len(dead):
-                alive[np.fromiter(dead, np.int64, len(dead))] = False
-            rows = np.flatnonzero(alive).astype(np.uint32)
+            rows = self._alive(number, len(keys))
             if self._definition.is_bag:
                 RowCounts(self._index.lookup, self._files).stack(self._index, keys.take(rows), number, rows)
             else:
                 self._index.insert(keys.take(rows), number, rows)
+
+    def _alive(self, number: int, count: int) -> UInt32s:
+        """Return the positions of a file's rows that are not deleted."""
+        alive = np.ones(count, np.bool_)
+        dead = self._files.dead(number)
+        if len(dead):
+            alive[np.fromiter(dead, np.int64, len(dead))] = False
+        return np.flatnonzero(alive).astype(np.uint32)
 
     def _read_grown(self, files: Sequence[tuple[int, str]]) -> None:
         """Tell the index of the newest row of each key, as far as the files say which it is.
@@ -183,8 +187,9 @@ class Recovery:
         known_files, lies = self._files, self._definition.layout
         nowhere = known_files.reserve()
         path_of = dict(files)
-        for number, keys in self._keys_of(files):
-            rows = np.arange(len(keys), dtype=np.uint32)
+        for number, found in self._keys_of(files):
+            rows = self._alive(number, len(found))  # those of a source that was copied again are dead
+            keys = found.take(rows)
             last = newest(keys)
             is_doubtful = ~last
             is_merged = not naming.tells_newest(path_of[number])

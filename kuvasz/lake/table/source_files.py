@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kuvasz.config import names
 from kuvasz.errors import TableError, place_of, resync_of
+from kuvasz.lake.files.data_file import rows_of
 from kuvasz.lake.format import member
 
 if TYPE_CHECKING:
@@ -40,16 +43,13 @@ class SourceFiles:
         self._places = places
 
     def truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
-        """Drop every row of one source: whole files, no row is looked at.
+        """Drop every row of one source: whole files, and rows of those that it shares with others.
 
         Args:
             source: The source. If it has an open transaction, the TRUNCATE is part of that and shows with its end.
             sid: Its identifier.
             changeset: Takes the outcome.
             reserved: Numbers of files for rows of the source that wait for their earlier versions.
-
-        Raises:
-            TableError: A file holds rows of several sources.
         """
         pending = self._open.get(source)
         if pending is None:
@@ -60,9 +60,9 @@ class SourceFiles:
         pending.clear()
 
     def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
-        self.check_owners(source)
         gone = self.numbers(source, sid)
         changeset.dropped.update(gone)
+        self._delete_shared(sid, changeset)
         added = changeset.added.items()
         for number in [number for number, (file, owner) in added if self.is_of(file.path, owner, source, sid)]:
             gone.append(number)
@@ -70,8 +70,19 @@ class SourceFiles:
             changeset.deletes.pop(number, None)
         self._places().drop_files([*gone, *reserved])
 
+    def _delete_shared(self, sid: str | None, changeset: Changeset) -> None:
+        """Delete the rows of one source in files that hold others', too. Their sids are read: that is rare."""
+        sid_id, properties = self._definition.sid_id, self._definition.io_properties
+        if sid_id is None or self._definition.target.has_members:
+            return
+        shared = [(entry.number, entry.path) for entry in self._files if entry.sid is None and entry.may_hold(sid)]
+        shared += [(number, file.path) for number, (file, owner) in changeset.added.items() if owner is None]
+        for number, path in shared:
+            rows = rows_of(properties, path, sid_id, sid)
+            changeset.delete(np.full(len(rows), number, np.uint32), rows)
+
     def check_owners(self, source: str) -> None:
-        """Refuse a TRUNCATE at a source if nobody knows which files are whose.
+        """Refuse a TRUNCATE at a source of a history, whose files are written anew, if nobody knows which are whose.
 
         Raises:
             TableError: A file holds rows of several sources.

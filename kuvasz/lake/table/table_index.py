@@ -6,7 +6,7 @@ and the keys of files that are newer. What open transactions have changed lies o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,31 +169,45 @@ class TableIndex:
             pending.overlay.insert(keys, files, rows)
             pending.entries.append((keys, files, rows))
 
-    def find_earlier(self, sources: Keys, source: str) -> tuple[UInt32s, UInt32s]:
-        """Return file number and position of the earlier versions that rows of a source wait for.
+    def find_earlier(
+        self, sources: Keys, source: str, source_of: Callable[[Keys], str] | None = None
+    ) -> tuple[UInt32s, UInt32s]:
+        """Return file number and position of the earlier versions that rows wait for.
+
+        Args:
+            sources: The keys under which they are.
+            source: Whose they are.
+            source_of: Says of one of the keys whose it is, if they are of several sources.
 
         Raises:
             TableError: One is not there.
         """
         files, rows = self.lookup(sources, self._open.get(source))
-        lost = int(np.count_nonzero(files == ABSENT))
+        is_lost = files == ABSENT
         for number in np.unique(files).tolist():
             # The index does not forget deleted rows; their files do not know them any more.
             if number in self.files and len(dead := self.files.dead(number)):
-                lost += sum(int(row) in dead for row in rows[files == number])
-        if lost:
-            raise no_earlier_version(source, self._definition.name, lost)
+                is_lost |= (files == number) & np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
+        if is_lost.any():
+            owner = source if source_of is None else source_of(sources.take(np.flatnonzero(is_lost)[:1]))
+            raise no_earlier_version(owner, self._definition.name, int(np.count_nonzero(is_lost)))
         return files, rows
 
     # Files
 
     def add_files(self, files: Sequence[DataFile], changeset: Changeset, sid: str | None) -> list[int]:
-        """Take new files into a changeset; return their numbers."""
+        """Take new files into a changeset; return their numbers. Of several sources, `sid` is None."""
         numbers = []
         for file in files:
             numbers.append(self.files.reserve())
-            changeset.add(numbers[-1], file, sid)
+            changeset.add(numbers[-1], file, self.owner_of(file, sid))
         return numbers
+
+    def owner_of(self, file: DataFile, sid: str | None) -> str | None:
+        """Return the sid of all rows of a file of several sources, if a partition has those of one alone."""
+        if sid is not None or not self._definition.target.has_sid or file.sids is None:
+            return sid
+        return file.sids[0] if file.sids[0] == file.sids[1] else None
 
 
 __all__ = ["TableIndex"]

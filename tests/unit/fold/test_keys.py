@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import InternalError
 from kuvasz.fold import siphash
-from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.fold.keys import Keys, Sids, hash_keys
 
 SEED = bytes(range(1, 17))
 OTHER = pa.array([7, 7, 7])  # a second column keeps integers from standing unhashed
@@ -176,3 +176,20 @@ def test_keys_take_and_concat():
     assert keys.take(np.array([3, 0])).lo.tolist() == [7, 4]
     assert Keys.concat([keys, Keys.empty(), keys.take(slice(1))]).hi.tolist() == [0, 1, 2, 3, 0]
     assert len(Keys.concat([])) == 0
+
+
+@pytest.mark.parametrize(
+    "columns", [[pa.array([7, None, 7, 8])], [pa.array(["a", None, "a", "b"]), pa.array([1] * 4)]]
+)
+def test_rows_of_several_sources_have_the_keys_that_each_source_would_give_them(columns: list[pa.Array]) -> None:
+    whose = pa.array(["eu", None, "us", "eu"])
+    together = hash_keys(columns, sid=Sids.of_column(whose), seed=SEED)
+    for row, sid in enumerate(whose.to_pylist()):
+        alone = hash_keys([column.slice(row, 1) for column in columns], sid=sid, seed=SEED)
+        assert (together.hi[row], together.lo[row]) == (alone.hi[0], alone.lo[0])
+
+
+def test_no_rows_of_several_sources_have_no_keys() -> None:
+    for columns in ([pa.array([], pa.int64())], [pa.array([], pa.string())]):
+        found = hash_keys(columns, sid=Sids.of_column(pa.chunked_array([], pa.string())), seed=SEED)
+        assert len(found) == 0

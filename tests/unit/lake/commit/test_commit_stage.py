@@ -33,8 +33,8 @@ class Table:
         self.positions = {"eu": SourcePosition(lsn=1000)}
         self.era = WriteEra.begin(self.positions)
         self.open, self.commits = Open(), SimpleNamespace(in_flight=set(), discard=lambda _: None, make=self.commit)
-        self.definition = SimpleNamespace(identities=0)
-        self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True)
+        self.definition = SimpleNamespace(identities=0, lock=threading.RLock())
+        self.target = SimpleNamespace(type=TableType.CLONE, has_members=False, has_sid=True)
         self.answers = threading.Event()
 
     def follow(self) -> None:

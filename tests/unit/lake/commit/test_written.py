@@ -26,13 +26,14 @@ def written() -> WrittenTable:
     )  # fmt: skip
     cut = chunks.cut([first, cleared, second, other], {}, 1 << 20)
     done = {
-        "eu": [ChunkDone(files=(file_of("a", 1), file_of("b", 1)), operations=Operations(1, 2, 3)),
-               ChunkDone(files=(file_of("c", 1),), operations=Operations(10, 20, 30))],
-        "us": [ChunkDone(operations=Operations(deletes=1))],
+        "eu": [ChunkDone(files=(file_of("a", 1), file_of("b", 1)), operations=(Operations(1, 2, 3),)),
+               ChunkDone(files=(file_of("c", 1),), operations=(Operations(10, 20, 30),))],
+        "us": [ChunkDone(operations=(Operations(deletes=1),))],
     }  # fmt: skip
     results = tuple(done[step.source].pop(0) if isinstance(step, chunks.Chunk) else step for step in cut.steps)
     work = TableWork(target="shop.items", changes=(), through={})
-    return WrittenTable(work=work, cut=cut, results=results, era=WriteEra(accepted={}), position_resets={"eu": 1})
+    era = WriteEra(accepted={})
+    return WrittenTable(work=work, cut=cut, steps=cut.steps, results=results, era=era, position_resets={"eu": 1})
 
 
 def test_a_truncation_has_no_files(written: WrittenTable) -> None:

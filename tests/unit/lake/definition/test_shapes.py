@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kuvasz.errors import SchemaError
@@ -21,6 +23,17 @@ def test_a_shape_is_worked_out_once_until_the_schema_is_another(world: World) ->
     shapes.forget()
     assert shapes.of(feed(), relation) is not before
     assert shapes.of(feed(), relation) == before
+
+
+def test_shapes_that_differ_in_nothing_but_whose_they_are_are_alike(world: World) -> None:
+    shapes, relation = world.columns.shapes, world.source.catalog()
+    eu, us = shapes.of(feed("eu"), relation), shapes.of(feed("us"), relation)
+    assert eu != us
+    assert shapes.alike(eu) is shapes.alike(us) is eu
+    other = shapes.of(feed("ap"), dataclasses.replace(relation, columns=relation.columns[:2]))
+    assert shapes.alike(other) is other
+    shapes.forget()
+    assert shapes.alike(shapes.of(feed("us"), relation)) is not eu
 
 
 def test_a_message_whose_columns_have_no_numbers_is_not_taken_by_its_names(world: World) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kuvasz.errors import TableError
 from kuvasz.index.positions import ABSENT
-from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.files.data_file import DataFile, writing
+from kuvasz.lake.files.files import Changeset, FileEntry
 from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.ports import Target
-from tests.support.lake_table import World, at, keys_of
+from tests.support.lake_table import World, at, file_of, keys_of
 
 
 @pytest.fixture
@@ -53,12 +55,51 @@ def test_a_truncate_in_an_open_transaction_shows_with_its_end(world: World) -> N
     assert (changeset.dropped, world.places(1)) == ({0}, [(ABSENT, ABSENT)])
 
 
-def test_a_file_of_several_sources_cannot_be_truncated(tmp_path: Path) -> None:
+def shared_file(folder: Path, name: str, *sids: str | None) -> DataFile:
+    """Write a file with a row of each sid."""
+    schema = pa.schema([pa.field("sid", pa.string(), metadata={b"PARQUET:field_id": "2"})])
+    with writing({}, f"file://{folder}/{name}.parquet", schema, ["sid"]) as writer:
+        writer.write(pa.table([pa.array(sids, pa.string())], schema=schema))
+        return writer.close()
+
+
+def test_a_truncate_takes_the_rows_of_its_source_out_of_shared_files(tmp_path: Path) -> None:
+    world = World(tmp_path, target=Target(name="shop.items", has_sid=True))
+    committed, fresh = shared_file(tmp_path, "a", "eu", "us", "eu"), shared_file(tmp_path, "b", "us", "eu", None)
+    world.add(committed.path, 1, 2, 3)
+    index, changeset = world.table.index, Changeset()
+    index.places  # noqa: B018 (files are known with it)
+    (number,) = index.add_files([fresh], changeset, None)
+    index.sources.truncate("eu", "eu", changeset)
+    assert {file: list(rows) for file, rows in changeset.deletes.items()} == {0: [0, 2], number: [1]}
+    assert (changeset.dropped, set(changeset.added)) == (set(), {number})
+
+
+def test_a_file_that_cannot_hold_a_source_is_not_read(tmp_path: Path) -> None:
+    world = World(tmp_path, target=Target(name="shop.items", has_sid=True))
+    index, changeset = world.table.index, Changeset()
+    index.places  # noqa: B018 (files are known with it)
+    index.files.add(FileEntry(number=0, path="nowhere", rows=2, sid=None, sids=("eu", "us")))
+    index.sources.truncate("zz", "zz", changeset)
+    assert not changeset.deletes
+    with pytest.raises(FileNotFoundError):
+        index.sources.truncate("ie", "ie", changeset)
+
+
+def test_a_partition_of_one_source_alone_is_its_own_though_the_task_was_not(tmp_path: Path) -> None:
+    world = World(tmp_path, target=Target(name="shop.items", has_sid=True))
+    changeset = Changeset()
+    files = [shared_file(tmp_path, "a", "eu", "eu"), shared_file(tmp_path, "b", "eu", "us"), file_of("c", 1)]
+    world.table.index.add_files(files, changeset, None)
+    assert [owner for _, owner in changeset.added.values()] == ["eu", None, None]
+
+
+def test_a_truncate_of_a_history_refuses_files_of_several_sources(tmp_path: Path) -> None:
     world = World(tmp_path, target=Target(name="shop.items", has_sid=True))
     world.add("a", 1)
     world.table.index.places  # noqa: B018 (files are known with it)
     with pytest.raises(TableError, match="a TRUNCATE at source eu meets files that hold several sources' rows"):
-        world.table.index.sources.truncate("eu", "eu", Changeset())
+        world.table.index.sources.check_owners("eu")
 
 
 def test_a_file_is_of_the_source_whose_sid_it_has(tmp_path: Path) -> None:
