@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.scenario import Entry
 from benchmarks.scenarios.backlog import Backlog, FanIn, TpcbBacklog, Transaction
 from benchmarks.scenarios.copying import Copying
+from benchmarks.scenarios.fleet import Fleet
 from benchmarks.scenarios.growth import Growth
 from benchmarks.scenarios.idle import Idle
 from benchmarks.scenarios.indexing import Indexing
@@ -118,6 +119,17 @@ _ENTRIES = (
             full={"rows": 2_000_000, "changes": 1_000_000},
         )
         for sources in (3, 16, 64)
+    ),
+    *(
+        Entry(
+            name=f"fleet-{sources}",
+            summary=f"visible lag and files of {sources} small sources at 300 changes/s in all, against one",
+            build=Fleet,
+            fixed={"sources": sources},
+            tiny={"sources": 3, "rows": 50, "rate": 60.0, "seconds": 2.0},
+            quick={"seconds": 30.0},
+        )
+        for sources in (100,)
     ),
     Entry(
         name="steady-1k",

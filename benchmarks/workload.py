@@ -11,10 +11,11 @@ deletes with uniform keys, in transactions of `--per-transaction` rows; each cha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -22,7 +23,7 @@ from benchmarks.shapes import NARROW, SHAPES, Shape
 from kuvasz import lsn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kuvasz.demo.fingerprint import RowField
 
@@ -220,6 +221,48 @@ def steady(
             connection.commit()
             marks.append(Mark(lsn=lsn.parse(place), at=time.time(), rows=per_transaction))
     return marks
+
+
+def in_turn(
+    urls: Sequence[str],
+    *,
+    tables: Sequence[str],
+    changes_per_second: float,
+    seconds: float,
+    keys: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, list[Mark]]:
+    """Make updates at an even rate in one database after the other and return the marks of each.
+
+    Args:
+        urls: The databases.
+        tables: Each transaction changes a row of every one.
+        changes_per_second: Rows changed in a second, over all.
+        seconds: How long.
+        keys: Ids 1 to `keys` are changed in turn.
+        clock: Seconds, monotonic.
+    """
+    marks: dict[str, list[Mark]] = {url: [] for url in urls}
+    total = max(len(urls), round(seconds * changes_per_second / len(tables)))
+    with contextlib.ExitStack() as stack:
+        sessions = [stack.enter_context(psycopg.connect(url)) for url in urls]
+        began = clock()
+        for number in range(total):
+            ahead = number * len(tables) / changes_per_second - (clock() - began)
+            if ahead > 0:
+                time.sleep(ahead)
+            place = number % len(urls)
+            key = 1 + number // len(urls) * 7919 % keys
+            marks[urls[place]].append(_changed(sessions[place], tables, key))
+    return marks
+
+
+def _changed(connection: psycopg.Connection[Any], tables: Sequence[str], key: int) -> Mark:
+    for table in tables:
+        connection.execute(f"UPDATE {table} SET amount = amount + 0.01, at = clock_timestamp() WHERE id = %s", [key])
+    [(place,)] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
+    connection.commit()
+    return Mark(lsn=lsn.parse(place), at=time.time(), rows=len(tables))
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ class Hands:
         with self.table.lock:
             self.table.follow()
             policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
-            groups = groups or policy.plan(facts(self.table), full=True)
+            groups = groups or policy.plan(facts(self.table, policy.target_bytes), full=True)
             definition = self.table.definition
             keys = self.world.lake.engine.readers.job(definition) if definition.has_unique_keys else None
             return Rewrite.plan(self.table, groups, keys)

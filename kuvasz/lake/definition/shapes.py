@@ -38,12 +38,14 @@ class Shapes:
         self._known = known
         self._expressions = expressions
         self._cached: dict[tuple[str, Relation], Shape] = {}
+        self._last: dict[str, tuple[Relation, Shape]] = {}  # by source: to hash a relation takes longer than all else
         self._kinds: list[tuple[Shape, Shape]] = []  # nobody's, and the first one of that kind
         self._kind_of: dict[int, Shape] = {}  # id of a shape in `_cached` -> the first one of its kind
 
     def forget(self) -> None:
         """Have shapes worked out anew, for the schema or the key is another one."""
         self._cached.clear()
+        self._last.clear()
         self._kinds.clear()
         self._kind_of.clear()
 
@@ -54,9 +56,13 @@ class Shapes:
             SchemaError: The table cannot hold them.
         """
         with self._definition.lock:
+            last = self._last.get(feed.source)
+            if last is not None and last[0] is relation:
+                return last[1]
             cached = self._cached.get((feed.source, relation))
             if cached is None:
                 cached = self._cached[feed.source, relation] = self._shape(feed, relation)
+            self._last[feed.source] = relation, cached
             return cached
 
     def alike(self, shape: Shape) -> Shape:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.tasks import ReadKeys, concatenate, slim_worker
 from kuvasz.lake.files.data_file import DataFile, DataFileWriter, field_id, file_io, writing
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
+from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int64s
 from kuvasz.modes import defaults
 
@@ -45,6 +46,7 @@ class RewriteTask:
     path: str  #: of the file to write
     spec_id: int = 0
     partition: Values = ()  #: of all inputs
+    passes: int = 0  #: of several sources: sorted by sid in so many passes over the inputs; 0: of one
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,27 +94,40 @@ class RewriteFiles:
                 yield number, RewriteDone(error=InternalError(message))
 
     def _rewrite(self, task: RewriteTask) -> RewriteDone:
-        order = None
+        orders: list[Int64s] = []
         keys = []
         layout = dataclasses.replace(self.layout, spec_id=task.spec_id)
         with writing(
             self.properties, task.path, self.schema, self.bounded, layout=layout, partition=task.partition
         ) as writer:
-            rows = self._live_rows(task.inputs)
-            if self.layout.order:
-                whole = pa.concat_tables([self.schema.empty_table(), *rows])
-                order = next((order for _, order in layout.arrange(whole)), np.empty(0, np.int64))
-                rows = iter([whole.take(pa.array(order))])
-            elif self.sort_by:
-                whole = pa.concat_tables([self.schema.empty_table(), *rows])
-                order = pc.sort_indices(whole, sort_keys=[(name, "ascending") for name in self.sort_by])
-                rows = iter([whole.take(order)])
-                order = order.to_numpy().astype(np.int64)
-            for part in _gathered(rows):
-                writer.write(part)
+            for rows, places in self._arranged(task, layout):
+                writer.write(rows)
                 if self.keys is not None:
-                    keys.append(self.keys.of(part, task.path))
-            return self._done(writer, keys, order)
+                    keys.append(self.keys.of(rows, task.path))
+                if places is not None:
+                    orders.append(places)
+            return self._done(writer, keys, np.concatenate(orders) if orders else None)
+
+    def _arranged(self, task: RewriteTask, layout: Layout) -> Iterator[tuple[pa.Table, Int64s | None]]:
+        """Yield rows as they are to be written, and which of all live ones each is; None: they are as they came."""
+        if layout.order:
+            whole = self._whole(task)
+            for _, order in layout.arrange(whole):
+                yield whole.take(pa.array(order)), order
+        elif self.sort_by:
+            whole = self._whole(task)
+            indices = pc.sort_indices(whole, sort_keys=[(name, "ascending") for name in self.sort_by])
+            yield whole.take(indices), indices.to_numpy().astype(np.int64)
+        elif task.passes:
+            yield from sorted_by_sid(
+                lambda schema: _live_rows(self.properties, task, schema), self.schema, task.passes
+            )
+        else:
+            for rows in _gathered(_live_rows(self.properties, task, self.schema)):
+                yield rows, None
+
+    def _whole(self, task: RewriteTask) -> pa.Table:
+        return pa.concat_tables([self.schema.empty_table(), *_live_rows(self.properties, task, self.schema)])
 
     def _done(self, writer: DataFileWriter, keys: list[Keys], order: Int64s | None) -> RewriteDone:
         file = writer.close()
@@ -121,11 +136,49 @@ class RewriteFiles:
             return RewriteDone()
         return RewriteDone(file=file, keys=concatenate(keys) if keys else None, order=order)
 
-    def _live_rows(self, inputs: Iterable[RewriteInput]) -> Iterator[pa.Table]:
-        for each in inputs:
-            dead = positions_of(BitMap64.deserialize(each.dead))
-            with file_io(self.properties, each.path).new_input(each.path).open() as stream:
-                yield from read_live(stream, dead, self.schema)
+
+def _live_rows(properties: Mapping[str, str], task: RewriteTask, schema: pa.Schema) -> Iterator[pa.Table]:
+    for each in task.inputs:
+        dead = positions_of(BitMap64.deserialize(each.dead))
+        with file_io(properties, each.path).new_input(each.path).open() as stream:
+            yield from read_live(stream, dead, schema)
+
+
+def sorted_by_sid(
+    read: Callable[[pa.Schema], Iterable[pa.Table]], schema: pa.Schema, passes: int
+) -> Iterator[tuple[pa.Table, Int64s]]:
+    """Yield rows of many sources by sid, those of one in the order in which they come.
+
+    All rows are read in every pass, and those of some sids kept: so much memory is needed as one pass keeps.
+
+    Args:
+        read: Gives some columns of all rows, in the same order each time.
+        schema: Of the rows.
+        passes: How many.
+
+    Yields:
+        Rows, and which one of all each of them is.
+    """
+    of = _ranks(read(pa.schema([schema.field(SID)])))
+    # As many rows to each pass, as far as no source has more than that.
+    pass_of = np.cumsum(np.bincount(of)) * passes // (len(of) + 1)
+    for number in np.unique(pass_of):
+        wanted = np.flatnonzero(pass_of[of] == number)
+        order = np.argsort(of[wanted], kind="stable")
+        kept, begin = [schema.empty_table()], 0
+        for rows in read(schema):
+            part = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(rows))]
+            kept.append(rows.take(pa.array(part - begin)))
+            begin += len(rows)
+        yield pa.concat_tables(kept).take(pa.array(order)), wanted[order]
+
+
+def _ranks(tables: Iterable[pa.Table]) -> Int64s:
+    """Return the place of each row's sid among all sids there are."""
+    chunks = [chunk for rows in tables for chunk in rows.column(SID).chunks]
+    codes = pc.fill_null(pa.chunked_array(chunks, pa.string()), "").combine_chunks().dictionary_encode()
+    rank = np.argsort(np.argsort(np.array(codes.dictionary.to_pylist(), np.str_)))
+    return rank[codes.indices.to_numpy()]
 
 
 def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -8,8 +8,8 @@ a row up to ten times per level. A whole file, half the target or more, is left 
 rows are dead; then writing it anew costs `(1 - share) / share` live rows for each dead one. Both sums are bounded by
 what changed, never by the table.
 
-Only files of one key are merged: those of one partition, and of one source if each holds rows of one alone, because
-a TRUNCATE drops such files as a whole. Where the order of rows counts, only neighbours in age are.
+Only files of one key are merged: those of one partition, and of one source if that fills files of its own, because a
+TRUNCATE drops such files as a whole. Where the order of rows counts, only neighbours in age are.
 """
 
 from __future__ import annotations

@@ -190,7 +190,8 @@ class Maintainer:
             return
         with held(table):
             table.follow()
-            groups = self._policy.plan(facts(table), full=full, only_small=only_small)
+            files = facts(table, self._policy.target_bytes)
+            groups = self._policy.plan(files, full=full, only_small=only_small)
             snapshot_id = table.index.snapshot_id
             seen.planned = None if only_small else snapshot_id
         alone = [[group] for group in groups]
@@ -305,7 +306,7 @@ class Maintainer:
 
     def _note(self, table: LakeTable, seen: _Seen) -> Upkeep:
         with held(table):
-            files = facts(table)
+            files = facts(table, self._policy.target_bytes)
             delete_files = sum(1 for entry in table.index.files if entry.delete is not None)
         rows = sum(file.rows for file in files)
         upkeep = Upkeep(

@@ -11,6 +11,7 @@ costs what was moved, where giving every record of the index its new place would
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,24 +34,25 @@ from kuvasz.lake.format.layout import Values
 from kuvasz.lake.maintenance.compaction_policy import FileFacts, FileGroup
 from kuvasz.lake.table.commit_builder import data_json
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.model import Int64s
+from kuvasz.model import Int64s, TableType
 
 #: Attempts at a commit that meets another process's; each works out anew what died meanwhile.
 _ATTEMPTS = 5
 
 
-def facts(table: LakeTable) -> list[FileFacts]:
+def facts(table: LakeTable, target_bytes: int) -> list[FileFacts]:
     """Return the live files of a table; its lock must be held and its index open.
 
-    Where the order of rows counts, a file of several sources has a place among those of each: only files of all
-    sources together have neighbours in age then.
+    Args:
+        table: It.
+        target_bytes: Of a file. A source that fills half of one has files of its own, smaller ones share theirs.
     """
-    keeps_order, has_sid = table.definition.keeps_order, table.target.has_sid
-    is_joint = keeps_order and has_sid and any(entry.sid is None for entry in table.index.files)
+    keeps_order = table.definition.keeps_order
+    pool_of = _pools(table, target_bytes) if shares_files(table) else {}
     return [
         FileFacts(
             number=entry.number,
-            key=(None if is_joint else entry.sid, member.in_path(entry.path), entry.spec_id, entry.partition),
+            key=(pool_of.get(entry.sid, entry.sid), member.in_path(entry.path), entry.spec_id, entry.partition),
             rows=entry.rows,
             dead=entry.dead_rows,
             size=entry.size,
@@ -58,6 +60,26 @@ def facts(table: LakeTable) -> list[FileFacts]:
         )
         for entry in table.index.files
     ]
+
+
+def shares_files(table: LakeTable) -> bool:
+    """Whether a file may hold rows of several sources."""
+    target = table.target
+    return target.has_sid and not target.has_members and target.type is not TableType.HISTORY
+
+
+def _pools(table: LakeTable, target_bytes: int) -> dict[str | None, str | None]:
+    """Return the sids whose files are merged with those of others: all with None in place of their own.
+
+    Where the order of rows counts, a file of several sources has a place among those of each, so only files of all
+    of them together have neighbours in age.
+    """
+    filled: dict[str | None, int] = collections.defaultdict(int)
+    for entry in table.index.files:
+        filled[entry.sid] += entry.size * (entry.rows - entry.dead_rows) // max(1, entry.rows)
+    small = {sid for sid, size in filled.items() if sid is None or 2 * size < target_bytes}
+    is_joint = table.definition.keeps_order and (None in small or len(small) > 1)
+    return dict.fromkeys(filled if is_joint else small)
 
 
 def read_ahead(table: LakeTable, groups: Iterable[FileGroup]) -> None:
@@ -99,6 +121,7 @@ class _Part:
     path: str
     spec_id: int
     partition: Values
+    passes: int = 0  #: as in `RewriteTask`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +146,9 @@ class Swapped:
     carried: int = 0  #: rows that died while the new files were being written
     is_whole: bool = True  #: every new file was needed
 
+
+#: Of what several sources share, sorted by sid at a time: in memory it is several times as large.
+_PASS_BYTES = 32 << 20
 
 #: The files as they were planned, their delete files, and the new ones, as JSON for a commit.
 Outcome: TypeAlias = tuple[list[str], list[str], list[str]]
@@ -175,10 +201,11 @@ class Rewrite:
                     table.definition.location, [entry.path for entry in entries], is_ordered=is_ordered
                 )
                 sequence = entries[-1].sequence if is_ordered else None
-                first = entries[0]
-                is_of_one = len({entry.sid for entry in entries}) == 1
-                parts.append(_Part(sid=first.sid if is_of_one else None, inputs=inputs, path=path,
-                                   spec_id=first.spec_id, partition=first.partition))  # fmt: skip
+                first, sids = entries[0], {entry.sid for entry in entries}
+                is_shared = shares_files(table) and (None in sids or len(sids) > 1)
+                parts.append(_Part(sid=first.sid if len(sids) == 1 else None, inputs=inputs, path=path,
+                                   spec_id=first.spec_id, partition=first.partition,
+                                   passes=1 + group.live_bytes // _PASS_BYTES if is_shared else 0))  # fmt: skip
         definition = table.definition
         job = RewriteFiles(
             properties=definition.io_properties, schema=definition.schema.arrow(), bounded=definition.bounded,
@@ -212,6 +239,7 @@ class Rewrite:
                     path=part.path,
                     spec_id=part.spec_id,
                     partition=part.partition,
+                    passes=part.passes,
                 ),
             )
             for number, part in enumerate(self._parts)

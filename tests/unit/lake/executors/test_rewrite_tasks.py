@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyroaring import BitMap64
 
 from kuvasz.lake.executors import rewrite_tasks
@@ -92,3 +93,35 @@ def test_where_no_row_lives_no_file_is_left(tmp_path: Path) -> None:
     ((_, done),) = rewrite_tasks.RewriteFiles(properties={}, schema=of.arrow(), bounded=())([(0, task)])
     assert (done.error, done.file) == (None, None)
     assert not (tmp_path / "b.parquet").exists()
+
+
+@pytest.mark.parametrize("passes", [1, 2, 5])
+def test_rows_of_several_sources_are_sorted_by_sid_and_keep_their_order(tmp_path: Path, passes: int) -> None:
+    of = schema((1, "sid", "string"), (2, "id", "int"))
+    inputs, alive = [], []
+    for number in range(3):
+        sids = [f"s{(number + row) % 4}" for row in range(10)]
+        path = written(tmp_path / f"{number}.parquet", of, sids, list(range(number * 10, number * 10 + 10)))
+        inputs.append(rewrite_tasks.RewriteInput(path=path, dead=BitMap64([number]).serialize()))
+        alive += [(sid, number * 10 + row) for row, sid in enumerate(sids) if row != number]
+    job = rewrite_tasks.RewriteFiles(properties={}, schema=of.arrow(), bounded=("sid", "id"))
+    target = f"file://{tmp_path}/all.parquet"
+    task = rewrite_tasks.RewriteTask(inputs=tuple(inputs), path=target, passes=passes)
+    ((_, done),) = job([(0, task)])
+    assert (done.error, done.file.sids) == (None, ("s0", "s3"))
+    found = [tuple(row.values()) for row in pq.read_table(tmp_path / "all.parquet").to_pylist()]
+    assert found == sorted(alive), "ids ascend with age here"
+    assert [alive[place] for place in done.order] == found
+    assert pq.ParquetFile(tmp_path / "all.parquet").num_row_groups <= passes
+
+
+def test_no_row_alive_is_no_file(tmp_path: Path) -> None:
+    of = schema((1, "sid", "string"))
+    path = written(tmp_path / "a.parquet", of, ["s1"])
+    task = rewrite_tasks.RewriteTask(
+        inputs=(rewrite_tasks.RewriteInput(path=path, dead=BitMap64([0]).serialize()),),
+        path=f"file://{tmp_path}/all.parquet", passes=3,
+    )  # fmt: skip
+    ((_, done),) = rewrite_tasks.RewriteFiles(properties={}, schema=of.arrow(), bounded=("sid",))([(0, task)])
+    assert (done.error, done.file) == (None, None)
+    assert not (tmp_path / "all.parquet").exists()
