@@ -117,7 +117,7 @@ def written_files(subject: Subject) -> tuple[int, int]:
     """Return how many commits brought rows to the tables of a lake so far, and in how many data files."""
     catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{subject.folder}/lake/catalog.db")
     added = [
-        int((snapshot.summary or {}).get("added-data-files", 0))
+        int(snapshot.summary.additional_properties.get("added-data-files", "0"))
         for table in subject.tables
         for snapshot in catalog.load_table(f"{NAMESPACE}.{table}").metadata.snapshots
         if snapshot.summary is not None and snapshot.summary.operation.value != "replace"

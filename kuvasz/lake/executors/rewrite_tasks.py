@@ -177,8 +177,9 @@ def _ranks(tables: Iterable[pa.Table]) -> Int64s:
     """Return the place of each row's sid among all sids there are."""
     chunks = [chunk for rows in tables for chunk in rows.column(SID).chunks]
     codes = pc.fill_null(pa.chunked_array(chunks, pa.string()), "").combine_chunks().dictionary_encode()
-    rank = np.argsort(np.argsort(np.array(codes.dictionary.to_pylist(), np.str_)))
-    return rank[codes.indices.to_numpy()]
+    rank: Int64s = np.argsort(np.argsort(np.array(codes.dictionary.to_pylist(), np.str_)))
+    found: Int64s = rank[codes.indices.to_numpy()]
+    return found
 
 
 def read_live(stream: object, dead: Int64s, schema: pa.Schema) -> Iterator[pa.Table]:
