@@ -21,6 +21,7 @@ neighbours in the position index.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from kuvasz.model import Int32s, Int64s, UInt8s, UInt64s
 
 SEED_BYTES = 16
+
+#: Heads of hashes that are remembered: plain Python works them out, and a fleet has the same ones every second.
+_MOST_SIDS = 1 << 15
 
 _Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.integer[Any] | np.bool_]] | slice"
 _Array: TypeAlias = "Any"  #: pa.Array of a type known at run time only
@@ -128,7 +132,7 @@ def _checked_length(columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], see
 def _integer_keys(
     column: pa.Array[Any] | pa.ChunkedArray[Any], count: int, sid: str | Sids | None, seed: bytes
 ) -> Keys:
-    hi = _per_row(sid, count, lambda name: siphash.hash64(seed, _framed(name)))
+    hi = _per_row(sid, count, lambda name: _hi_of(name, seed))
     lo = np.empty(count, np.uint64)
     for start, array in _chunks(column):
         part = slice(start, start + len(array))
@@ -142,12 +146,17 @@ def _integer_keys(
     return Keys(hi=hi, lo=lo)
 
 
-def _per_row(sid: str | Sids | None, count: int, head: Callable[[str | None], int | list[int]]) -> UInt64s:
+def _per_row(sid: str | Sids | None, count: int, head: Callable[[str | None], int | tuple[int, ...]]) -> UInt64s:
     """Return what comes of each row's sid, as an array of `count` such heads."""
     if isinstance(sid, Sids) and sid.names:
         return np.array([head(name) for name in sid.names], np.uint64)[sid.of]
     one = np.array(head(None if isinstance(sid, Sids) else sid), np.uint64)
     return np.broadcast_to(one, (count, *one.shape)).copy()
+
+
+@functools.lru_cache(maxsize=_MOST_SIDS)
+def _hi_of(sid: str | None, seed: bytes) -> int:
+    return siphash.hash64(seed, _framed(sid))
 
 
 def _framed(text: str | None) -> bytes:
@@ -166,12 +175,13 @@ def _begin(count: int, sid: str | Sids | None, seed: bytes) -> UInt64s:
     return _per_row(sid, count, lambda name: _state_after(name, seed))
 
 
-def _state_after(sid: str | None, seed: bytes) -> list[int]:
+@functools.lru_cache(maxsize=_MOST_SIDS)
+def _state_after(sid: str | None, seed: bytes) -> tuple[int, ...]:
     head = _framed(sid)
     words = siphash.initial(seed, is_wide=True)
     for at in range(0, len(head), 8):
         siphash.absorb(words, int.from_bytes(head[at : at + 8], "little"), 1)
-    return [*words, len(head)]
+    return *words, len(head)
 
 
 def _absorb(state: UInt64s, column: pa.Array[Any] | pa.ChunkedArray[Any], seed: bytes) -> None:

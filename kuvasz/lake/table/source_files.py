@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.config import names
-from kuvasz.errors import TableError, place_of, resync_of
+from kuvasz.errors import LakeError, TableError, place_of, resync_of
 from kuvasz.lake.files.data_file import rows_of
 from kuvasz.lake.format import member
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.definition.definition import Definition
     from kuvasz.lake.files.files import Changeset, FileTable
     from kuvasz.lake.table.open_transactions import OpenTransactions
+    from kuvasz.model import UInt32s
 
 
 class SourceFiles:
@@ -50,6 +51,9 @@ class SourceFiles:
             sid: Its identifier.
             changeset: Takes the outcome.
             reserved: Numbers of files for rows of the source that wait for their earlier versions.
+
+        Raises:
+            LakeError: A file that it shares with others could not be read.
         """
         pending = self._open.get(source)
         if pending is None:
@@ -71,15 +75,25 @@ class SourceFiles:
         self._places().drop_files([*gone, *reserved])
 
     def _delete_shared(self, sid: str | None, changeset: Changeset) -> None:
-        """Delete the rows of one source in files that hold others', too. Their sids are read: that is rare."""
-        sid_id, properties = self._definition.sid_id, self._definition.io_properties
-        if sid_id is None or self._definition.target.has_members:
+        """Delete the rows of one source in files that hold others', too. Their sids are read: that is rare.
+
+        Raises:
+            LakeError: A file could not be read.
+        """
+        if self._definition.sid_id is None or self._definition.target.has_members:
             return
         shared = [(entry.number, entry.path) for entry in self._files if entry.sid is None and entry.may_hold(sid)]
         shared += [(number, file.path) for number, (file, owner) in changeset.added.items() if owner is None]
         for number, path in shared:
-            rows = rows_of(properties, path, sid_id, sid)
+            rows = self._rows_of(path, self._definition.sid_id, sid)
             changeset.delete(np.full(len(rows), number, np.uint32), rows)
+
+    def _rows_of(self, path: str, sid_id: int, sid: str | None) -> UInt32s:
+        try:
+            return rows_of(self._definition.io_properties, path, sid_id, sid)
+        except OSError as error:
+            message = f"{place_of(table=self._definition.name)}: file {path} cannot be read: {error}"
+            raise LakeError(message, hint="check the warehouse; it is tried again") from error
 
     def check_owners(self, source: str) -> None:
         """Refuse a TRUNCATE at a source of a history, whose files are written anew, if nobody knows which are whose.

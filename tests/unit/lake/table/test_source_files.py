@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kuvasz.errors import TableError
+from kuvasz.errors import LakeError, TableError
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.files import Changeset, FileEntry
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_hold_a_source_is_not_read(tmp_path: Path) -> None:
     index.files.add(FileEntry(number=0, path="nowhere", rows=2, sid=None, sids=("eu", "us")))
     index.sources.truncate("zz", "zz", changeset)
     assert not changeset.deletes
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LakeError, match=r"table shop\.items: file nowhere cannot be read: "):
         index.sources.truncate("ie", "ie", changeset)
 
 
