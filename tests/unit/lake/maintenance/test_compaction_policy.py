@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuvasz.lake.files.files import FileEntry
+from kuvasz.lake.maintenance import replace_files
 from kuvasz.lake.maintenance.compaction_policy import FILES_PER_PASS, FileFacts, FileGroup, Policy, batches, one_pass
+from kuvasz.model import TableType
+from kuvasz.ports import Target
+from tests.support.lake_table import World
 
 MB = 1 << 20
 POLICY = Policy(target_bytes=128 * MB, min_files=8, max_dead_share=0.3)
@@ -219,3 +225,35 @@ def test_a_large_hot_table_is_never_rewritten_at_once(per_second: int) -> None:
     assert max(table.passes) <= FILES_PER_PASS * 1.1 * POLICY.target_bytes
     assert max(sum(table.passes[i : i + 5]) for i in range(len(table.passes))) < 0.6 * whole, "in five minutes"
     assert table.rewritten / table.changed < 5
+
+
+def pools(folder: Path, target: Target, *files: tuple[str | None, int]) -> list[list[int]]:
+    """Return the numbers of files, given by sid and size, that may be merged."""
+    table = World(folder, target=target).table
+    table.index.files.let_go()
+    for number, (sid, size) in enumerate(files):
+        table.index.files.add(FileEntry(number=number, path=f"{number}", rows=10, sid=sid, size=size))
+    found: dict[object, list[int]] = {}
+    for one in replace_files.facts(table, 100):
+        found.setdefault(one.key, []).append(one.number)
+    return sorted(found.values())
+
+
+SHARED = Target(name="shop.items", has_sid=True)
+
+
+def test_a_source_that_fills_half_a_file_has_files_of_its_own(tmp_path: Path) -> None:
+    files = [("eu", 30), ("us", 10), (None, 70), ("eu", 30), ("ap", 49), (None, 5)]
+    assert pools(tmp_path, SHARED, *files) == [[0, 3], [1, 2, 4, 5]]
+
+
+def test_where_order_counts_a_shared_file_makes_all_sources_neighbours(tmp_path: Path) -> None:
+    ordered = dataclasses.replace(SHARED, type=TableType.APPEND)
+    assert pools(tmp_path, ordered, ("eu", 90), ("us", 90), ("eu", 10)) == [[0, 2], [1]]
+    assert pools(tmp_path, ordered, ("eu", 90), (None, 1), ("us", 90)) == [[0, 1, 2]]
+    assert pools(tmp_path, ordered, ("eu", 90), ("us", 1), ("ap", 1)) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("others", [{"type": TableType.HISTORY}, {"has_members": True}])
+def test_where_files_are_not_shared_each_source_keeps_its_own(tmp_path: Path, others: dict) -> None:
+    assert pools(tmp_path, dataclasses.replace(SHARED, **others), ("eu", 1), ("us", 1)) == [[0], [1]]
