@@ -17,12 +17,36 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {"run": [], **PROJECT["optional-dependencies"]}
 
 
+#: Package -> the first version without the holes that are known of it; what is asked for may not be older.
+WITHOUT_HOLES = {
+    "aiohttp": "3.14",  # CVE-2025-53643 (3.12.14) and later ones; `kuvasz.admin.door` has its limits
+    "pyarrow": "14.0.1",  # CVE-2023-47248
+    "ruamel-yaml": "0.15",  # loads what the YAML says to
+}
+
+
 def _pins(lock: Path) -> dict[str, set[Version]]:
     pins: dict[str, set[Version]] = {}
     text = lock.read_text("utf-8")
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*])?==([^ ;\\]+)", text, re.MULTILINE):
         pins.setdefault(canonicalize_name(name), set()).add(Version(version))
     return pins
+
+
+@pytest.mark.parametrize("name", WITHOUT_HOLES)
+def test_nothing_older_than_a_hole_that_was_mended_is_asked_for(name: str) -> None:
+    asked = [one for one in map(Requirement, PROJECT["dependencies"]) if canonicalize_name(one.name) == name]
+    assert asked
+    for requirement in asked:
+        bounds = [Version(one.version) for one in requirement.specifier if one.operator in {">=", "=="}]
+        assert bounds, f"{requirement} has no lower bound"
+        assert max(bounds) >= Version(WITHOUT_HOLES[name])
+
+
+def test_whatever_is_asked_for_has_a_lower_bound() -> None:
+    bare = [one for one in map(Requirement, PROJECT["dependencies"]) if not any(
+        bound.operator in {">=", "=="} for bound in one.specifier)]  # fmt: skip
+    assert bare == []
 
 
 def test_there_is_a_lock_for_each_set_of_packages() -> None:

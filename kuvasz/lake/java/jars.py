@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import socket
@@ -53,6 +54,26 @@ def cached(coordinate: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def check(wanted: Sequence[str]) -> None:
+    """Compare jars that have come with the digests in `versions`: Ivy trusts what a repository says of itself.
+
+    Raises:
+        LakeError: One is another than was tested.
+    """
+    for coordinate in wanted:
+        path = cached(coordinate)
+        if path is not None and _digest(path) != versions.SHA256[coordinate]:
+            raise LakeError(
+                f"the jar {coordinate} is not the one that kuvasz was tested with: its SHA-256 differs",
+                hint=f"remove {path} and start again; if it comes again, look at the repository it is from",
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def class_path(wanted: Sequence[str]) -> str:
     """Return the driver's class path, in front of Spark's jars; of what is in Ivy's cache."""
     return os.pathsep.join(str(path) for path in map(cached, wanted) if path is not None)
@@ -90,4 +111,4 @@ def prove(config: Config, environ: Mapping[str, str] = os.environ) -> str:
     return f"to be fetched from {_CENTRAL[0]}"
 
 
-__all__ = ["HINT", "S3_FILE_IO", "cached", "class_path", "coordinates", "is_on_s3", "prove", "settings"]
+__all__ = ["HINT", "S3_FILE_IO", "cached", "check", "class_path", "coordinates", "is_on_s3", "prove", "settings"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 ICEBERG = "1.12.0"
 
 #: Maven coordinates every session needs.
@@ -13,3 +15,17 @@ CORE = (
 
 #: Needed where the warehouse is an S3 store.
 AWS = (f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}",)
+
+#: Digests of the jars as they were tested; a new version comes with new ones (`sha256sum` of what Ivy has cached).
+SHA256: Mapping[str, str] = dict(
+    zip(
+        CORE + AWS,
+        (
+            "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+            "f55e405ed96d5ffe629e05b7b51b059e1c7d64527c0cc90a972fbac06730ccc1",
+            "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
+            "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
+        ),
+        strict=True,
+    )
+)

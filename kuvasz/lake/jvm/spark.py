@@ -26,6 +26,8 @@ from kuvasz.lake.jvm.class_archive import archive_of, option_to_use
 #: Settings that may hold secrets under any name.
 _PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")
 
+_PACKAGES = "spark.jars.packages"
+
 _JVM_OPTIONS = "spark.driver.defaultJavaOptions"
 
 #: Settings that a user may override. Most were measured, see docs/decisions.md.
@@ -80,7 +82,7 @@ def open_session(config: Config) -> SparkSession:
     # Executors must run the interpreter that has kuvasz installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = {"spark.master": config.spark.master, **settings(config)}
-    if "spark.jars.packages" in chosen:
+    if _PACKAGES in chosen:
         print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
     builder, output = SparkSession.builder, SparkOutput()
     for name, value in chosen.items():
@@ -93,6 +95,8 @@ def open_session(config: Config) -> SparkSession:
     except (Py4JError, PySparkException, OSError) as error:
         raise _no_start(config, str(error).splitlines(), output.said()) from error
     output.started()
+    if _PACKAGES in chosen and _PACKAGES not in config.spark.conf:
+        jars.check(jars.coordinates(config))
     return session
 
 
@@ -175,10 +179,15 @@ def catalog_properties(config: Config) -> dict[str, str]:
 
 
 def fetch(coordinates: Sequence[str]) -> None:
-    """Download jars into Ivy's cache, unless they are there."""
+    """Download jars into Ivy's cache, unless they are there, and check them.
+
+    Raises:
+        LakeError: One is another than was tested.
+    """
     if not all(map(jars.cached, coordinates)):
-        builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", ",".join(coordinates))
+        builder = SparkSession.builder.master("local[1]").config(_PACKAGES, ",".join(coordinates))
         builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+    jars.check(coordinates)
 
 
 @contextlib.contextmanager

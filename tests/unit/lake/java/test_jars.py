@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,22 @@ def test_a_warehouse_on_s3_needs_more_of_them() -> None:
     on_s3 = Config(databases=[SHOP], lake={"warehouse": "s3://lake/wh"})
     assert jars.coordinates(on_s3) == versions.CORE + versions.AWS
     assert jars.coordinates(Config(databases=[SHOP])) == versions.CORE
+
+
+def test_every_jar_has_a_digest_and_those_that_are_here_have_it() -> None:
+    assert versions.SHA256.keys() == {*versions.CORE, *versions.AWS}
+    assert [one for one in versions.SHA256.values() if not re.fullmatch("[0-9a-f]{64}", one)] == []
+    jars.check(versions.CORE)
+
+
+def test_another_jar_than_was_tested_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.write_bytes(b"the right one")
+    monkeypatch.setattr(jars, "cached", lambda _: jar)
+    monkeypatch.setattr(versions, "SHA256", {"g:a:1": hashlib.sha256(b"the right one").hexdigest()})
+    jars.check(["g:a:1"])
+    jar.write_bytes(b"another one")
+    with pytest.raises(LakeError) as told:
+        jars.check(["g:a:1"])
+    assert told.value.message == "the jar g:a:1 is not the one that kuvasz was tested with: its SHA-256 differs"
+    assert told.value.hint == f"remove {jar} and start again; if it comes again, look at the repository it is from"
