@@ -15,7 +15,15 @@ from kuvasz.model import TableType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, PipelineConfig, TableConfig, UrlConfig
+    from kuvasz.config.model import (
+        Config,
+        DatabaseConfig,
+        LakeConfig,
+        PipelineConfig,
+        SparkConfig,
+        TableConfig,
+        UrlConfig,
+    )
 
 #: Columns that kuvasz adds to a target of this type.
 RESERVED = {
@@ -56,7 +64,7 @@ class _MappedFeed:
 
 def problems(config: Config) -> list[Problem]:
     """Return everything that is wrong between the parts of a configuration whose parts are right."""
-    found = [*_lake(config.lake), *_pipeline(config.pipeline)]
+    found = [*_lake(config.lake), *_spark(config.spark), *_pipeline(config.pipeline)]
     if not config.databases:
         found.append(Problem(path=("databases",), message="must name at least one database"))
     for number, group in enumerate(config.databases):
@@ -78,6 +86,15 @@ def _lake(lake: LakeConfig) -> Iterator[Problem]:
         yield Problem(path=("lake", "namespace"), message="a glue catalog has namespaces of one level only")
     if not lake.warehouse.strip():
         yield Problem(path=("lake", "warehouse"), message="must not be empty")
+
+
+def _spark(spark: SparkConfig) -> Iterator[Problem]:
+    if spark.why_insecure and not spark.allow_insecure:
+        message = (
+            f"{spark.why_insecure}: whoever reaches the cluster's ports could run code there and read every row;"
+            " where nobody else does, `spark.allow_insecure: true` lets it be"
+        )
+        yield Problem(path=("spark", "master"), message=message)
 
 
 def _pipeline(pipeline: PipelineConfig) -> Iterator[Problem]:

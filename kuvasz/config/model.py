@@ -176,6 +176,10 @@ class LakeConfig(Section):
         return self.warehouse.rstrip("/") if path is None else f"file://{path.absolute()}"
 
 
+#: Masters that make a secret for each application and hand it to its executors (Spark, "Security", "Authentication").
+_SHARE_SECRETS = ("yarn", "k8s://")
+
+
 class SparkConfig(Section):
     """The Spark session."""
 
@@ -184,6 +188,35 @@ class SparkConfig(Section):
 
     conf: kinds.Texts = Field(default_factory=dict)
     """Any Spark setting; it wins over the ones kuvasz chooses."""
+
+    allow_insecure: bool = False
+    """Whether a cluster may do without `spark.authenticate` and `spark.network.crypto.enabled`, which are on else:
+    whoever reaches the ports of driver and executors then reads every row and secret, and runs code there."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs inside kuvasz."""
+        return self.master == "local" or self.master.startswith("local[")
+
+    @property
+    def why_insecure(self) -> str:
+        """Why others could listen to a cluster's connections, or answer on them; nothing if they could not."""
+        is_secret = "spark.authenticate.secret" in self.conf or self.master.startswith(_SHARE_SECRETS)
+        if self.is_local or (self._asks("spark.authenticate") and self._is_encrypted and is_secret):
+            return ""
+        if not self._asks("spark.authenticate"):
+            return "`spark.authenticate` is off"
+        if not self._is_encrypted:
+            return "`spark.network.crypto.enabled` is off"
+        return "a standalone cluster needs the `spark.authenticate.secret` of its master and workers in `spark.conf`"
+
+    @property
+    def _is_encrypted(self) -> bool:
+        return self._asks("spark.network.crypto.enabled") or self.conf.get("spark.ssl.rpc.enabled") == "true"
+
+    def _asks(self, setting: str) -> bool:
+        """Whether a setting is on that kuvasz turns on for a cluster."""
+        return self.conf.get(setting, "true").strip().lower() == "true"
 
 
 #: What a reader gathers at least, however many there are: with less, each transaction would come in parts.

@@ -95,7 +95,7 @@ import sys
 from pathlib import Path
 from kuvasz.config.load import load
 from kuvasz.errors import LakeError
-from kuvasz.lake import spark
+from kuvasz.lake.jvm import spark
 from kuvasz.lake.executors.jobs import Jobs
 try:
     Jobs(spark.open_session(load(Path(sys.argv[1]), {}).config)).warm_up(patience_s=2.0)

@@ -241,9 +241,10 @@ def new_store_process() -> Iterator[Callable[..., StoreProcess]]:
 
 
 class Cluster:
-    """A standalone Spark: a master and two workers of one core each, from the installed package."""
+    """A standalone Spark of the installed package: a master and two workers of one core each, who share a secret."""
 
     cores = 2
+    secret = "of the cluster"
 
     def __init__(self, folder: Path, port: int, web_port: int) -> None:
         self.folder = folder
@@ -269,7 +270,12 @@ class Cluster:
         """The section ``spark`` of a map that uses the cluster."""
         return {
             "master": self.url,
-            "conf": {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf},
+            "conf": {
+                "spark.executor.memory": "512m",
+                "spark.driver.host": "127.0.0.1",
+                "spark.authenticate.secret": self.secret,
+                **conf,
+            },
         }
 
 
@@ -280,11 +286,15 @@ def cluster() -> Iterator[Cluster]:
     port, web_port = free_port(), free_port()
     program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
+    properties = folder / "cluster.conf"
+    properties.write_text(
+        f"spark.authenticate true\nspark.authenticate.secret {Cluster.secret}\nspark.network.crypto.enabled true\n"
+    )
+    common = ["--host", "127.0.0.1", "--properties-file", str(properties)]
     with contextlib.ExitStack() as stack:
         master = [
             f"{deploy}.master.Master",
-            "--host",
-            "127.0.0.1",
+            *common,
             "--port",
             str(port),
             "--webui-port",
@@ -294,7 +304,7 @@ def cluster() -> Iterator[Cluster]:
         wait_until(lambda: is_alive() and is_open(port), "the master listens")
         for number in range(Cluster.cores):
             worker = [
-                f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+                f"{deploy}.worker.Worker", *common, "--cores", "1", "--memory", "1g",
                 "--webui-port", "0", "--work-dir", str(folder / f"work-{number}"), f"spark://127.0.0.1:{port}",
             ]  # fmt: skip
             stack.enter_context(served([program, *worker], folder / f"worker-{number}.log"))

@@ -59,7 +59,12 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     ),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Its ports are of this machine alone, but so are other users; Spark makes the secret.
+    "spark.authenticate": "true",
 }
+
+#: Where others may reach the ports: who knows no secret is not talked to, and what is said cannot be read on the way.
+CLUSTER_DEFAULTS: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -142,11 +147,13 @@ def _may_be_secret(name: str) -> bool:
 
 def settings(config: Config) -> dict[str, str]:
     """Return every Spark setting of a session, the user's own last."""
-    is_local = config.spark.master.startswith("local[") or config.spark.master == "local"
+    is_local = config.spark.is_local
     catalog = f"spark.sql.catalog.{config.lake.name}"
     chosen = dict(DEFAULTS)
     if is_local:
         chosen |= LOCAL_DEFAULTS
+    elif not config.spark.why_insecure:
+        chosen |= CLUSTER_DEFAULTS
     chosen |= jars.settings(jars.coordinates(config), is_local=is_local)
     chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
     chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}

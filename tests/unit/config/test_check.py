@@ -35,6 +35,10 @@ A, B, C = ("{url: 'postgresql://a/x', sid: a}", "{url: 'postgresql://b/x', sid: 
          "1:40: pipeline.commit_bytes: must not exceed pipeline.memory (16MB), but is 32MB"),
         ("pipeline: {transaction_spill_bytes: 2GB}",
          "1:37: pipeline.transaction_spill_bytes: must not exceed pipeline.memory (1GB), but is 2GB"),
+        ("spark: {master: 'spark://m:7077'}",
+         "1:17: spark.master: a standalone cluster needs the `spark.authenticate.secret` of its master and workers in"
+         " `spark.conf`: whoever reaches the cluster's ports could run code there and read every row; where"
+         " nobody else does, `spark.allow_insecure: true` lets it be"),
     ],
 )  # fmt: skip
 def test_sections_agree_with_themselves(tmp_path: Path, section: str, message: str) -> None:

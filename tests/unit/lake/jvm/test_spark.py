@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from kuvasz.config.load import load
 from kuvasz.config.model import Config
+from kuvasz.errors import ConfigError
 from kuvasz.lake.java import jars
 from kuvasz.lake.jvm import spark
 
@@ -35,3 +42,62 @@ def test_a_start_that_fails_says_why_in_a_line(said: list[str], message: str, hi
     told = ["[JAVA_GATEWAY_EXITED] Java gateway process exited"]
     error = spark._no_start(Config(databases=[SHOP]), told, said)
     assert (error.message, error.hint) == (message, hint)
+
+
+@pytest.fixture
+def config_of(tmp_path: Path) -> Callable[..., Config]:
+    """Makes the configuration of a Spark."""
+
+    def make(**section: Any) -> Config:
+        databases = [{"database": "none", "urls": [{"url": "postgresql:///none"}], "tables": {"none": None}}]
+        lake = {"uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path)}
+        file = tmp_path / "map.yaml"
+        file.write_text(json.dumps({"lake": lake, "spark": section, "databases": databases}))
+        return load(file, {}).config
+
+    return make
+
+
+def test_a_spark_inside_kuvasz_is_of_this_machine_alone(config_of: Callable[..., Config]) -> None:
+    chosen = spark.settings(config_of())
+    assert chosen["spark.driver.host"] == chosen["spark.driver.bindAddress"] == "127.0.0.1"
+    assert chosen["spark.ui.enabled"] == "false"
+    assert chosen["spark.authenticate"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"),
+    [
+        ("yarn", {}),
+        ("k8s://https://h:443", {}),
+        ("spark://m:7077", {"spark.authenticate.secret": "s3cr3t"}),
+    ],
+)
+def test_a_cluster_is_talked_to_with_a_secret_and_encrypted(
+    config_of: Callable[..., Config], master: str, conf: dict[str, str]
+) -> None:
+    chosen = spark.settings(config_of(master=master, conf=conf))
+    assert (chosen["spark.authenticate"], chosen["spark.network.crypto.enabled"]) == ("true", "true")
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "why"),
+    [
+        ("spark://m:7077", {}, "a standalone cluster needs"),
+        ("yarn", {"spark.authenticate": "false"}, "`spark.authenticate` is off"),
+        ("k8s://h", {"spark.network.crypto.enabled": "False"}, "`spark.network.crypto.enabled` is off"),
+    ],
+)
+def test_one_without_is_refused_unless_the_map_says_that_it_may_be(
+    config_of: Callable[..., Config], master: str, conf: dict[str, str], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        config_of(master=master, conf=conf)
+    chosen = spark.settings(config_of(master=master, conf=conf, allow_insecure=True))
+    assert {name: chosen.get(name) for name in conf} == conf
+    assert "true" not in {chosen.get("spark.authenticate"), chosen.get("spark.network.crypto.enabled")}
+
+
+def test_tls_encrypts_as_well(config_of: Callable[..., Config]) -> None:
+    conf = {"spark.network.crypto.enabled": "false", "spark.ssl.rpc.enabled": "true"}
+    assert spark.settings(config_of(master="yarn", conf=conf))["spark.authenticate"] == "true"
