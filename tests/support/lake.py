@@ -6,10 +6,8 @@ import asyncio
 import itertools
 import json
 import shutil
-import tempfile
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 import pytest
@@ -19,12 +17,13 @@ from pyspark.sql import SparkSession
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
+from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
-from tests.support import oracle
+from tests.support import oracle, scratch
 from tests.support.postgres import Database
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -37,7 +36,7 @@ class LakeFolder:
 
     def __init__(self, session: SparkSession, *, format_version: int = 3) -> None:
         self.session = session
-        self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-lake-"))
+        self.folder = scratch.new_folder("kuvasz-lake-")
         self.catalog = f"lake{next(_numbers)}"
         self.format_version = format_version
 
@@ -219,8 +218,22 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
                                 "spark": {"master": "local[2]"}, "databases": [
         {"database": "none", "urls": [{"url": "postgresql:///none"}], "tables": {"none": None}}]}))  # fmt: skip
     session = spark.open_session(load(file, {}).config)
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "warm_up", _first(Engine.warm_up))
+        yield session
     session.stop()
+
+
+def _first(warm_up: Callable[[Engine], None]) -> Callable[[Engine], None]:
+    """Have the first lake that opens on a Spark warm it up; it stays warm for those after it."""
+    warm: list[SparkSession] = []
+
+    def once(engine: Engine) -> None:
+        if engine.session not in warm:
+            warm_up(engine)
+            warm.append(engine.session)
+
+    return once
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from kuvasz import cli
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.notes import PARKED_PREFIX
 from kuvasz.model import SourcePosition
-from tests.support import oracle
+from tests.support import oracle, scratch
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -51,7 +50,7 @@ class Process:
         pipeline: Mapping[str, object] | None = None,
         maintenance: Mapping[str, object] | None = None,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-process-"))
+        self.folder = scratch.new_folder("kuvasz-process-")
         self.map = self.folder / "map.yaml"
         self._lake = lake or {}
         self._pipeline = pipeline or {}
