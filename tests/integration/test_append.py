@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("sid", ["eu", None])
+@pytest.mark.parametrize("sid", ["eu", pytest.param(None, marks=pytest.mark.slow)])
 def test_every_row_that_ever_was_stays(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
     items = Items(database, lake_folder, "append", sid=sid)
     with items.running() as pipeline:

@@ -16,8 +16,15 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-@pytest.mark.parametrize("sid", ["eu", None])
+@pytest.mark.parametrize(
+    ("sid", "identity"),
+    [
+        ("eu", "DEFAULT"),
+        (None, "FULL"),
+        pytest.param(None, "DEFAULT", marks=pytest.mark.slow),
+        pytest.param("eu", "FULL", marks=pytest.mark.slow),
+    ],
+)
 def test_every_change_is_a_row(database: Database, lake_folder: LakeFolder, sid: str | None, identity: str) -> None:
     items = Items(database, lake_folder, "changelog", sid=sid, identity=identity)
     with items.running() as pipeline:

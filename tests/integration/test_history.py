@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("sid", ["eu", None])
+@pytest.mark.parametrize("sid", ["eu", pytest.param(None, marks=pytest.mark.slow)])
 def test_every_version_is_there_with_its_time(database: Database, lake_folder: LakeFolder, sid: str | None) -> None:
     items = Items(database, lake_folder, "history", sid=sid)
     with items.running() as pipeline:
@@ -201,7 +201,10 @@ def ended(versions: list[dict], columns: tuple[str, ...] = ("id", "n", "kvsz_sta
     return Counter(tuple(row[name] for name in columns) for row in versions if row["kvsz_end"] != model.FOREVER)
 
 
-@pytest.mark.parametrize("layout", [{}, {"partition_by": ["bucket(2, id)"], "sort_by": ["name desc"]}])
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param({}, marks=pytest.mark.slow), {"partition_by": ["bucket(2, id)"], "sort_by": ["name desc"]}],
+)
 def test_another_copy_keeps_the_past(database: Database, lake_folder: LakeFolder, layout: dict) -> None:
     make_items(database)
     config = lake_folder.config(group({"eu": database}, {"items": {"type": "history", **layout}}))

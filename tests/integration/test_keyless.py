@@ -64,8 +64,15 @@ def test_a_column_with_a_default_that_came_while_the_table_was_not_in_the_map(
         pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
 
 
-@pytest.mark.parametrize("sid", ["eu", None])
-@pytest.mark.parametrize("lose_index", [False, True])
+@pytest.mark.parametrize(
+    ("sid", "lose_index"),
+    [
+        ("eu", False),
+        (None, True),
+        pytest.param(None, False, marks=pytest.mark.slow),
+        pytest.param("eu", True, marks=pytest.mark.slow),
+    ],
+)
 def test_one_of_several_equal_rows_changes(
     database: Database, lake_folder: LakeFolder, sid: str | None, lose_index: bool
 ) -> None:

@@ -106,8 +106,15 @@ def test_a_table_of_which_nothing_comes_does_not_stream_on(
         assert_equal(pipeline, filled)
 
 
-@pytest.mark.parametrize("is_running", [False, True])
-@pytest.mark.parametrize("what", ["table", "catalog"])
+@pytest.mark.parametrize(
+    ("what", "is_running"),
+    [
+        ("table", True),
+        ("catalog", False),
+        pytest.param("table", False, marks=pytest.mark.slow),
+        pytest.param("catalog", True, marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_missing_is_repaired(
     filled: Database, lake_folder: LakeFolder, what: str, *, is_running: bool
 ) -> None:

@@ -161,15 +161,25 @@ def test_members_come_go_and_are_renamed(
     drop_database(database)
 
 
-@pytest.mark.parametrize("is_running", [True, False])
-@pytest.mark.parametrize("away", ["ALTER TABLE {} RENAME TO {}", "ALTER TABLE {} SET SCHEMA {}"])
+RENAME, SET_SCHEMA = "ALTER TABLE {} RENAME TO {}", "ALTER TABLE {} SET SCHEMA {}"
+
+
+@pytest.mark.parametrize(
+    ("away", "is_running"),
+    [
+        (RENAME, True),
+        (SET_SCHEMA, False),
+        pytest.param(RENAME, False, marks=pytest.mark.slow),
+        pytest.param(SET_SCHEMA, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_member_that_is_away_between_two_looks(
     database: Database, lake_folder: LakeFolder, *, away: str, is_running: bool
 ) -> None:
     month(database, 1, range(10))
     month(database, 2, range(10), "CREATE SCHEMA attic")
     config = lake_folder.config(group({"eu": database}, MAP))
-    has_name = "RENAME" in away
+    has_name = away is RENAME
     there, home = ("public.away", "events_1") if has_name else ("attic.events_1", "public")
 
     def away_and_back() -> None:

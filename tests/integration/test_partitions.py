@@ -354,8 +354,15 @@ def test_a_partition_and_its_root_in_one_map(database: Database, lake_folder: La
         wait_same(pipeline, database, "items", "log")
 
 
-@pytest.mark.parametrize("is_running", [True, False])
-@pytest.mark.parametrize("publication", ["of tables", "of all"])
+@pytest.mark.parametrize(
+    ("publication", "is_running"),
+    [
+        ("of tables", True),
+        ("of all", False),
+        pytest.param("of tables", False, marks=pytest.mark.slow),
+        pytest.param("of all", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_table_that_becomes_a_partition_of_what_is_published(
     database: Database, lake_folder: LakeFolder, quick: None, *, publication: str, is_running: bool
 ) -> None:

@@ -212,8 +212,15 @@ def write_wal(database: Database) -> None:
     database.execute("DROP TABLE unmapped")
 
 
-@pytest.mark.parametrize("policy", ["resync", "repair"])
-@pytest.mark.parametrize("is_applied", [True, False], ids=["rows", "keepalives"])
+@pytest.mark.parametrize(
+    ("policy", "is_applied"),
+    [
+        pytest.param("resync", False, id="resync-keepalives"),
+        pytest.param("repair", True, id="repair-rows"),
+        pytest.param("resync", True, id="resync-rows", marks=pytest.mark.slow),
+        pytest.param("repair", False, id="repair-keepalives", marks=pytest.mark.slow),
+    ],
+)
 def test_a_source_restored_while_it_streams_is_copied_once(
     server: EmbeddedPostgres,
     lake_folder: LakeFolder,
