@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.notes import Notes
+from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.table.notes import REWOUND_PREFIX, Notes
 from kuvasz.lake.table.past import Past
 from kuvasz.model import SourcePosition
 from kuvasz.parking.log import ParkingLog
 from kuvasz.state.feed_file import FeedFile
+from kuvasz.state.note_file import NoteFile
 from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 from kuvasz.sync.context.slot import Slot
@@ -60,6 +62,23 @@ def no_gap(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def no_rewound_note(patch: pytest.MonkeyPatch) -> None:
+    """Have nobody know later that a table was set back."""
+    store = IcebergTable.set_properties
+
+    def forget(self: IcebergTable, properties: Mapping[str, str], **more: Any) -> None:
+        kept = {name: text for name, text in properties.items() if not name.startswith(REWOUND_PREFIX)}
+        store(self, kept, **more)
+
+    patch.setattr(IcebergTable, "set_properties", forget)
+
+
+def no_confirmed_lsn(patch: pytest.MonkeyPatch) -> None:
+    """Have a source's record say nothing of what was confirmed."""
+    load = SourceRecordFile._load
+    patch.setattr(SourceRecordFile, "_load", lambda self: dataclasses.replace(load(self), confirmed_lsn=0))
+
+
 CONTINUITY = "tests/integration/test_continuity.py::"
 MEMBERS = "tests/integration/test_members.py::"
 LOST = "tests/integration/test_slot_lost.py::"
@@ -70,6 +89,16 @@ MUTATIONS = {
     "published": Mutation(
         forget=lambda patch: patch.setattr(Notes, "published", nothing),  # the copy's commit writes it, too
         tests=(f"{CONTINUITY}test_a_table_out_of_the_publication_for_a_while_is_made_right",),
+    ),
+    "published later": Mutation(
+        forget=lambda patch: patch.setattr(Notes, "remember_published", nothing),
+        tests=("tests/contract/test_lake.py::test_how_a_table_was_published_comes_with_its_copy",),
+    ),
+    "notes of tables": Mutation(
+        forget=lambda patch: patch.setattr(NoteFile, "put", nothing),
+        tests=(
+            "tests/integration/test_parking.py::test_a_paused_table_whose_parked_changes_are_gone_says_so_at_once",
+        ),
     ),
     "unmapped": Mutation(
         forget=lambda patch: patch.setattr(Sources, "let_go_unmapped", nothing),
@@ -110,6 +139,9 @@ MUTATIONS = {
         forget=lambda patch: patch.setattr(WitnessFiles, "give_up", nothing),
         tests=(f"{REWOUND}test_a_position_that_was_dropped_does_not_come_back",),
     ),
+    "why a table is rewound": Mutation(
+        forget=no_rewound_note, tests=(f"{REWOUND}test_a_position_that_was_dropped_does_not_come_back",)
+    ),
     "finished logs": Mutation(
         forget=lambda patch: patch.setattr(ParkingLog, "finish", nothing),
         tests=(f"{PARKING}test_a_log_that_is_finished_may_be_left_behind",),
@@ -122,6 +154,7 @@ MUTATIONS = {
         forget=lambda patch: patch.setattr(SourceRecordFile, "_write", nothing),
         tests=(f"{LOST}test_a_slot_advanced_behind_our_back",),
     ),
+    "confirmed LSN": Mutation(forget=no_confirmed_lsn, tests=(f"{LOST}test_a_slot_advanced_behind_our_back",)),
     "start of a server": Mutation(
         forget=leaving_out("started_us"), tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_a_copy",)
     ),
