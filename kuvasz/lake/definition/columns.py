@@ -90,6 +90,7 @@ class Columns:
             SchemaError: The table cannot follow, or must not.
             CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
         """
+        self.shapes.take(feed.source, target)
         restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
         place = feed.place
@@ -155,7 +156,7 @@ class Columns:
         Raises:
             SchemaError: It has.
         """
-        planned, _, _ = self._plan_for(self._definition.target, feed, relation)
+        planned, _, _ = self._plan_for(self.shapes.target_of(feed.source), feed, relation)
         if planned.is_change or planned.steps or planned.why_copy:
             what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
             raise SchemaError(f"{feed.place}: {what}", hint="let kuvasz run until it has followed, then compare")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.executors.expressions import Expressions, Projection
     from kuvasz.model import Relation
     from kuvasz.modes.shape import Shape
-    from kuvasz.ports import Feed
+    from kuvasz.ports import Feed, Target
 
 
 _NO_TABLE = TableName(schema="", name="")
@@ -37,6 +37,7 @@ class Shapes:
         self._definition = definition
         self._known = known
         self._expressions = expressions
+        self._targets: dict[str, Target] = {}  #: source -> what the map says for it; see `target_of`
         self._cached: dict[tuple[str, Relation], Shape] = {}
         self._last: dict[str, tuple[Relation, Shape]] = {}  # by source: to hash a relation takes longer than all else
         self._kinds: list[tuple[Shape, Shape]] = []  # nobody's, and the first one of that kind
@@ -48,6 +49,17 @@ class Shapes:
         self._last.clear()
         self._kinds.clear()
         self._kind_of.clear()
+
+    def target_of(self, source: str) -> Target:
+        """Return what the map says of the table for one source: groups that share it may have rules of their own."""
+        return self._targets.get(source, self._definition.target)
+
+    def take(self, source: str, target: Target) -> None:
+        """Go by that from now on."""
+        with self._definition.lock:
+            if target != self.target_of(source):
+                self._targets[source] = target
+                self._cached = {key: shape for key, shape in self._cached.items() if key[0] != source}
 
     def of(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields.
@@ -105,15 +117,15 @@ class Shapes:
             message = f"{feed.place}: which of its columns a message means was not found out"
             raise SchemaError(message, hint=f"copy the table again: {resync_of(table.name)}")
         fields = NO_FIELDS if known is None else known.fields
-        target = table.target
+        target = self.target_of(feed.source)
         is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
         view = self.project(feed, _named_as_now(relation, known) if is_named else relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))
         left = {} if known is None else known.left
         defaulted = frozenset() if known is None else known.defaulted
-        bound = bind(table.target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)
-        if table.target.has_members:
+        bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)
+        if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
         return view.apply(bound, relation)
 
@@ -123,7 +135,7 @@ class Shapes:
         Raises:
             ExpressionRefused: An expression of the map does not fit it.
         """
-        return self._expressions.project(self._definition.target, relation, feed.place, self._definition.key)
+        return self._expressions.project(self.target_of(feed.source), relation, feed.place, self._definition.key)
 
 
 def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:

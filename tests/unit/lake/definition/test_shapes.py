@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kuvasz.errors import SchemaError
-from tests.support.lake_columns import World, feed
+from tests.support.lake_columns import TARGET, World, feed
 from tests.support.source_table import BIGINT, SourceTable
 
 
@@ -54,3 +54,15 @@ def test_another_table_under_the_same_name_is_refused(world: World) -> None:
     other.oid += 1
     with pytest.raises(SchemaError):
         world.columns.shapes.of(feed(), other.message())
+
+
+def test_each_source_goes_by_what_the_map_says_for_it(world: World) -> None:
+    """Groups that share a target may have other options there."""
+    shapes, relation = world.columns.shapes, world.source.catalog()
+    before = shapes.of(feed(), relation)
+    nulls = dataclasses.replace(TARGET, out_of_range="null")
+    shapes.take("us", nulls)
+    assert (shapes.target_of("us"), shapes.target_of("eu")) == (nulls, TARGET)
+    assert shapes.of(feed(), relation) is before
+    shapes.take("eu", nulls)
+    assert shapes.of(feed(), relation).out_of_range == "null"
