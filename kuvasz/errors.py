@@ -21,6 +21,7 @@
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
+    │   ├── OtherRule            1   human   table     rows are there that another rule of the map made
     │   ├── TableGone            1   human   table     someone dropped the table from the lake
     │   ├── LakeRewound          1   human   table     someone set the table back in the lake
     │   └── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
@@ -244,6 +245,10 @@ class ChangesLost(TableError):
     """Changes of a table are lost for good, and a person has to say how it goes on."""
 
     is_public = True
+
+
+class OtherRule(TableError):
+    """The map makes other rows of a table than those that are there, and a person has to say how it goes on."""
 
 
 class TableGone(TableError):

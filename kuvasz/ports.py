@@ -58,6 +58,7 @@ class Target:
     partition_by: tuple[str, ...] = ()  #: as in the map
     sort_by: tuple[str, ...] = ()
     on_schema_change: str = "evolve"  #: or ``hold`` or ``stop``
+    keeps_rows: bool = False  #: a person agreed that rows which another rule made stay beside those to come
 
     def takes(self, column: str) -> bool:
         """Say whether a source's column is to be in the lake."""
@@ -272,7 +273,9 @@ class Lake(Protocol):
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """Create the target, or make it follow what changed at the source; see docs/schema-changes.md.
 
-        The source's position is dropped if only another copy makes the target's rows right.
+        The source's position is dropped if only another copy makes the target's rows right: something changed at the
+        source that no row tells, or the map made them by another rule (`kuvasz.lake.format.rule`). The last of what
+        is returned then says why.
 
         Args:
             target: What the map says of it.
@@ -288,6 +291,7 @@ class Lake(Protocol):
         Raises:
             SchemaError: An existing table has other types or another key, or is not ours, or must not follow.
             CopyNeeded: A copy is needed, and it is streaming. Nothing was done.
+            OtherRule: The map made the rows that are there by another rule, and a copy would not be in their place.
             TableStuck: Catalog or storage fail for this target alone.
             LakeError: Catalog or storage failed.
         """

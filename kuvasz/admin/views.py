@@ -162,6 +162,7 @@ def _table(table: TableState, snapshot: Snapshot, errors: ErrorView) -> dict[str
         "error": errors.of(table.error),
         "retry_at": _at(table.retry_at, snapshot),
         "is_resync_due": table.is_resync_due,
+        "why_copy": table.why_copy or None,
         "rows": table.rows,
         "copied_rows": table.copied_rows,
         "copy_progress": _rounded(copy_progress(table)),

@@ -273,7 +273,7 @@ class PipelineConfig(Section):
 
     mask_secret: kinds.Text | None = None
     """The key of the pseudonyms that `mask: {column: hmac}` gives; at least 16 characters. Keep it: with another one
-    equal values get other pseudonyms, and rows whose key is masked are no longer found."""
+    equal values get other pseudonyms, and tables that have some are copied again, or stop."""
 
     state: kinds.Text = ".kuvasz"
     """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, the changes

@@ -53,6 +53,7 @@ class TableState:
     is_paused: bool = False  #: a person wants it so, whatever else happens to it
     is_resync_due: bool = False  #: it is to be copied again
     is_repair: bool = False  #: or only what differs, because its source's stream was lost
+    why_copy: str = ""  #: why kuvasz copies it again by itself, until it follows
     rows: int = 0  #: row messages applied since the start
     inserts: int = 0  #: of them
     updates: int = 0
@@ -245,6 +246,8 @@ class TableStates:
             self._catching_up.pop((found.target, found.source), None)
         found.error = error
         found.retry_at = None
+        if state in _FOLLOWING:
+            found.why_copy = ""
         if error is not None:
             failed_at = self._wall() if note.failed_at is None else note.failed_at
             found.since = self._monotonic(failed_at)
@@ -351,7 +354,7 @@ class TableStates:
         with self._lock:
             return [source for name, source in self._states if name == target]
 
-    def note(self, target: str, source: str, **facts: float) -> None:
+    def note(self, target: str, source: str, **facts: float | str) -> None:
         """Set facts; rows, commits and copies are added, and the newest commit time stays."""
         with self._lock:
             found = self._states.get((target, source))
@@ -359,10 +362,11 @@ class TableStates:
                 return
             self._changed(found)
             for name, value in facts.items():
+                before = getattr(found, name)
                 if name in _COUNTED:
-                    value += getattr(found, name)  # noqa: PLW2901
+                    value = before + value  # noqa: PLW2901
                 elif name == "last_commit_us":
-                    value = max(value, found.last_commit_us)  # noqa: PLW2901 (a commit without rows has none)
+                    value = max(value, before)  # noqa: PLW2901 (a commit without rows has none)
                 setattr(found, name, value)
 
     def snapshot(self, source: str | None = None) -> list[TableState]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceRefused, place_of
+from kuvasz.errors import OtherRule, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look
 from kuvasz.source.catalog.table import SourceTable
@@ -106,11 +106,7 @@ class SourceSetup:
             usable, prepared = self._admit_all(connection)
             specs = [spec for spec, _ in prepared]
             ready = {spec.key for spec in specs}
-            held = [
-                spec
-                for spec, _ in usable
-                if self._source_tables.state(spec) is State.PAUSED and spec.key not in ready
-            ]
+            held = [spec for spec, _ in usable if spec.key not in ready and self._waits_for_a_person(spec)]
             if (
                 not specs and not held and self._source_tables.source.tables
             ):  # without any, members of a collapse may come
@@ -130,6 +126,11 @@ class SourceSetup:
                 tables=tuple(streamed), snapshot=taken, system_id=str(facts.system_identifier),
                 publications=(self._publications.name, *named), is_waiting=bool(partial) and not is_named,
             )  # fmt: skip
+
+    def _waits_for_a_person(self, spec: SourceTableSpec) -> bool:
+        """Whether a table is as it should be, and only waits for a word that nobody can say when kuvasz has ended."""
+        look = self._source_tables.look(spec)
+        return look.state is State.PAUSED or isinstance(look.error, OtherRule)
 
     def _check_server(self, connection: Any, facts: introspect.ServerFacts) -> None:  # noqa: ANN401 (psycopg's)
         if facts.wal_level != "logical":

@@ -23,7 +23,7 @@ from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.format import source_positions
+from kuvasz.lake.format import rule, source_positions
 from kuvasz.lake.iceberg import conditions
 from kuvasz.model import SourcePosition
 from kuvasz.state.store import state_of
@@ -51,6 +51,8 @@ class LakeTableView:
     columns: Mapping[str, str]  #: name -> type, as Iceberg writes it
     known: Mapping[str, SourceColumns] = dataclasses.field(default_factory=dict)  #: source -> its columns then
     positions: Mapping[str, SourcePosition]  #: by source
+    #: source -> by which rule of the map its rows were made, see `kuvasz.lake.format.rule`
+    rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
     oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
 
 
@@ -91,6 +93,11 @@ class LakeView:
             columns=columns,
             known=known,
             positions=source_positions.parse(found.properties, name),
+            rules={
+                key.removeprefix(rule.PREFIX): value
+                for key, value in found.properties.items()
+                if key.startswith(rule.PREFIX)
+            },
             oids={source: one.oid for source, one in known.items()},
         )
 

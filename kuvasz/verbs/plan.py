@@ -12,8 +12,9 @@ from kuvasz import typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.errors import KuvaszError, LakeError, SchemaError, SourceRefused
+from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused
 from kuvasz.evolve.changes import compare
+from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect
@@ -21,7 +22,7 @@ from kuvasz.source.check.preflight import check_source
 from kuvasz.sync.rules import eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
 from kuvasz.sync.rules.lost import without_slot
-from kuvasz.sync.rules.targets import narrowed, target_of
+from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text, typetable
 from kuvasz.verbs.check import THREADS
@@ -30,6 +31,7 @@ from kuvasz.verbs.lakeview import LakeView
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
+    from kuvasz.model import Relation
     from kuvasz.source.catalog.table import SourceTable
     from kuvasz.source.check.finding import Finding
     from kuvasz.verbs.lakeview import LakeTableView
@@ -62,6 +64,7 @@ class TablePlan:
     columns: tuple[ColumnPlan, ...] = ()
     error: str | None = None
     hint: str | None = None
+    why: str = ""  #: it is copied again; empty if the lake has no rows of it
     mapped: str = ""  #: the name in the map, if the table has another one now
 
 
@@ -97,11 +100,12 @@ def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
     """
     sources = config_sources.resolve(config)
     lake = LakeView(config)
+    secret = (config.pipeline.mask_secret or "").encode()
     targets = {spec.identifier for source in sources for spec in source.tables}
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="plan") as pool:
         tables = dict(zip(targets, pool.map(lake.table, targets), strict=True))
         tables = lakeview.without_due(config, tables)
-        return list(pool.map(lambda source: _plan(source, tables, place_of), sources))
+        return list(pool.map(lambda source: _plan(source, tables, place_of, secret), sources))
 
 
 def exit_code(found: Sequence[SourcePlan]) -> int:
@@ -110,7 +114,7 @@ def exit_code(found: Sequence[SourcePlan]) -> int:
     return max(codes) if codes else CHANGES_DUE if any(plan.is_due for plan in found) else 0
 
 
-def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf) -> SourcePlan:
+def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf, secret: bytes) -> SourcePlan:
     plan = SourcePlan(source=source.name, location="", slot=source.object_name)
     try:
         url = source.url.get()
@@ -121,7 +125,8 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
             source = _renamed(connection, source_members.found(source, connection), lake)
             found = introspect.load_relations(connection, [spec.table for spec in source.tables])
             tables = [
-                _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of) for spec in source.tables
+                _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of, secret)
+                for spec in source.tables
             ]
             tables = [_with_name(table, spec, mapped) for table, spec in zip(tables, source.tables, strict=True)]
             usable = [
@@ -233,6 +238,7 @@ def _table(
     found: SourceTable | None,
     view: LakeTableView | None,
     place_of: PlaceOf,
+    secret: bytes = b"",
 ) -> TablePlan:
     table, target = str(spec.table), spec.identifier
     if (unfit := eligibility.why_unfit(spec, found)) is not None:
@@ -241,13 +247,32 @@ def _table(
     assert found is not None
     try:
         columns = _columns(source, spec, found, view)
-    except SchemaError as error:
+        why = _why_copy(source, spec, found.relation, view, secret)
+    except (SchemaError, OtherRule) as error:
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
-    is_known = view is not None and source.name_of(spec) in view.positions
+    is_known = view is not None and source.name_of(spec) in view.positions and not why
     return TablePlan(
         table=table, target=target, action="follow" if is_known else "copy", is_new_target=view is None,
         bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,
+        why=why,
     )  # fmt: skip
+
+
+def _why_copy(
+    source: Source, spec: SourceTableSpec, relation: Relation, view: LakeTableView | None, secret: bytes
+) -> str:
+    """Return why rows that the lake has of a table would be copied again; empty if they would not.
+
+    Raises:
+        OtherRule: They would have to, and a person has to say so.
+    """
+    name = source.name_of(spec)
+    if view is None or name not in view.positions:
+        return ""
+    known, target = view.known.get(name), target_of(spec, secret)
+    reads = () if known is None else known.reads.values()  # of other columns is another rule, whatever they are
+    now = rule.of(target, rule.numbered(target, relation, reads))
+    return rule.why_copy(view.rules.get(name), now, target, feed_of(source, spec))
 
 
 def _columns(
@@ -337,6 +362,8 @@ def _render_table(table: TablePlan) -> list[str]:
         rows = "" if table.rows is None else f", about {table.rows:,} rows"
         made = " (to be made)" if table.is_new_target else ""
         lines.append(f"  copy {table.table} into {table.target}{made}: {text.size(table.bytes)}{rows}")
+        if table.why:
+            lines.append(f"    again: {table.why}")
     added = [column.name for column in table.columns if column.is_new]
     if added:
         lines.append(f"  add to {table.target}: {', '.join(added)}")

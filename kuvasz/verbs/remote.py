@@ -188,6 +188,11 @@ def render(answer: dict[str, Any]) -> Group:
             for table in source["tables"]
             if table["error"]
         ]
+        parts += [
+            Text(f"  {table['table']}: {table['why_copy']}", style="yellow")
+            for table in source["tables"]
+            if table["why_copy"]
+        ]
     if answer.get("maintenance"):
         parts += [_times(answer["maintenance"]), _files(answer["maintenance"])]
     return Group(*parts)

@@ -110,6 +110,7 @@ class World:
         self.columns = self.read()
         self.evolve()
         self.positions["eu"] = HERE
+        self.iceberg.properties |= self.columns.made_by("eu")  # as a copy has it
 
     def read(self) -> Columns:
         """Begin with what is in the catalog."""

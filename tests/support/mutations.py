@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.lake.definition.source_rules import SourceRules
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
@@ -118,6 +119,10 @@ MUTATIONS = {
     ),
     "gap": Mutation(
         forget=no_gap, tests=(f"{CONTINUITY}test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap",)
+    ),
+    "rule of the rows": Mutation(
+        forget=lambda patch: patch.setattr(SourceRules, "noted", nothing),  # the copy's commit writes it, too
+        tests=("tests/integration/test_rules.py::test_another_secret_gives_all_rows_other_pseudonyms",),
     ),
     "routes by OID": Mutation(
         forget=lambda patch: patch.setattr(Targets, "bind", nothing),

@@ -105,7 +105,7 @@ class CopyJob:
 
     def _replace_repeatedly(self, copied: CopiedFiles, position: SourcePosition) -> int | None:
         for attempt in range(_CONFLICT_ATTEMPTS):
-            changeset = Changeset()
+            changeset = self._order.changeset()
             try:
                 return self._replace(copied, changeset, position)
             except BaseException as error:

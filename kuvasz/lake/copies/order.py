@@ -9,6 +9,7 @@ from pathlib import Path
 from kuvasz.config.model import PipelineConfig
 from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Relation
 from kuvasz.modes.shape import Shape
@@ -36,6 +37,12 @@ class Order:
     def shape(self) -> Shape:
         """Return what the rows look like."""
         return self.table.columns.shapes.of(self.feed, self.relation)
+
+    def changeset(self) -> Changeset:
+        """Return the changes of a commit by which all rows of the source are as the map says."""
+        changeset = Changeset()
+        changeset.properties |= self.table.columns.made_by(self.feed.source)
+        return changeset
 
 
 __all__ = ["Order"]

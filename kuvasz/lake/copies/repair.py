@@ -51,6 +51,7 @@ class RepairJob:
     """
 
     def __init__(self, order: Order, on_read: Callable[[], None], at_us: int = 0) -> None:
+        self._order = order
         self._on_read = on_read
         self._at_us = at_us
         self._properties = order.properties
@@ -128,7 +129,7 @@ class RepairJob:
         """
         table, source = self._table, self._feed.source
         begin = time.monotonic()
-        changeset = Changeset()
+        changeset = self._order.changeset()
         changeset.summary["kuvasz.repair"] = str(len(difference))
         with table.lock:
             try:

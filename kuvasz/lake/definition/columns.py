@@ -14,7 +14,8 @@ from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld, place_of, resync_
 from kuvasz.evolve import known as known_columns
 from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.shapes import Shapes
-from kuvasz.lake.format import planning, table_identity
+from kuvasz.lake.definition.source_rules import SourceRules
+from kuvasz.lake.format import planning, rule, table_identity
 from kuvasz.lake.format.schema_steps import RenameField
 from kuvasz.model import Relation, TableType
 
@@ -60,12 +61,17 @@ class Columns:
         self._forget_position = forget_position
         self.known = KnownSources(definition, table.properties)
         self.shapes = Shapes(definition, self.known, expressions)
+        self._rules = SourceRules(table, positions)
 
     def forget(self, source: str) -> None:
         """Forget the columns of a source that is gone, or came back as another one; the lake knows already."""
         with self._definition.lock:
             self.known.pop(source, None)
             self.shapes.forget()
+
+    def made_by(self, source: str) -> dict[str, str]:
+        """Return the property that says by which rule of the map a source's rows are made now."""
+        return self._rules.now(source)
 
     def _read_again(self, key: tuple[str, ...] | None = None) -> None:
         """Read the table's columns after they were changed; the key may have changed with them."""
@@ -89,6 +95,7 @@ class Columns:
         Raises:
             SchemaError: The table cannot follow, or must not.
             CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
+            OtherRule: The map makes other rows than those that are there, and they are kept.
         """
         self.shapes.take(feed.source, target)
         restored = () if is_streaming else self._see_schema(feed)
@@ -96,9 +103,13 @@ class Columns:
         place = feed.place
         if planned.is_change and target.on_schema_change != "evolve":
             raise _not_followed(target, feed, planned.told or (planned.why_copy,))
-        why = planned.why_copy
         if target.type is not TableType.CLONE:
             self._refuse_other_rows(target, planned, place, has_rows=feed.source in self._positions)
+        why = planned.why_copy
+        if not is_streaming:  # else the map is what it was
+            numbers = rule.numbered(target, relation, planned.reads.values())
+            other = self._rules.take(target, feed, numbers)
+            why = why or other
         if self._definition.is_bag and (planned.steps or planned.is_change):
             why = why or "rows without a key are found by all of their columns"
         # What keeps the past has it as it was: a copy would lose what happens until it is made.
@@ -113,19 +124,20 @@ class Columns:
         if needs_copy:
             # Before anything else: whatever happens from here on, the copy is made.
             self._forget_position(feed.source)
+        elif not is_streaming:
+            self._rules.remember(target, feed.source)
         self._change(feed, relation, planned, is_remembered=is_numbered)
-        if needs_copy:
-            return (*restored, *planned.told, f"its rows are copied again: {why}")
-        if is_followed and target.type is TableType.HISTORY:
-            what = f"versions that are open show what they showed ({why})"
-            return (
-                *restored,
-                *planned.told,
-                f"{what}: {resync_of(self._definition.name)} begins new ones",
-            )
-        if is_followed:
-            return (*restored, *planned.told, f"rows that are there stay as they are: {why}")
-        return (*restored, *planned.told)
+        told = (*restored, *planned.told)
+        return (*told, self._told_of_rows(target.type, why)) if is_followed else told
+
+    def _told_of_rows(self, kind: TableType, why: str) -> str:
+        """Say what becomes of rows that are there and are not as a copy would have them."""
+        if kind is TableType.CLONE:
+            return f"its rows are copied again: {why}"
+        if kind is TableType.HISTORY:
+            resync = resync_of(self._definition.name)
+            return f"versions that are open show what they showed ({why}): {resync} begins new ones"
+        return f"rows that are there stay as they are: {why}"
 
     def _refuse_other_rows(self, target: Target, planned: Evolution, place: str, *, has_rows: bool) -> None:
         """Refuse what makes other rows of those that a table keeps for good.

@@ -100,8 +100,9 @@ class MemoryLake(Lake):
                 table = self._tables[target.name] = MemoryTable(target, relation, self.notes)
         with table.lock:
             table.add_columns(relation)
+            why = "" if is_streaming else table.settle_rule(target, feed)
             table.shape(feed, relation)
-        return ()
+        return (f"its rows are copied again: {why}",) if why else ()
 
     @override
     def attach(self, target: Target, feed: Feed) -> bool:
@@ -244,6 +245,7 @@ class MemoryLake(Lake):
         with table.lock:
             table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
             snapshot = table.settle({feed.source: position})
+            table.note_rule(feed.source)
             table.era.accept({feed.source: position.lsn})
         return Receipt(
             target=feed.target,

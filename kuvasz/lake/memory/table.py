@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz.config import names
 from kuvasz.fold.keys import SEED_BYTES
-from kuvasz.lake.format import layout, member
+from kuvasz.lake.format import layout, member, rule
 from kuvasz.lake.format.binding import bind
 from kuvasz.lake.format.schema import LakeSchema, typed, wanted
 from kuvasz.lake.memory.rows import MemoryRows
@@ -44,6 +44,8 @@ class MemoryTable:
         self._seed = secrets.token_bytes(SEED_BYTES)
         self._notes = notes
         self._shapes: dict[tuple[str, Relation], Shape] = {}
+        self._rules: dict[str, str] = {}  #: source -> what its rows were made by; see `kuvasz.lake.format.rule`
+        self._targets: dict[str, Target] = {}  #: source -> what the map says for it
         self.positions: dict[str, SourcePosition] = {}
         self.era = WriteEra.begin(self.positions)
         self.rows = MemoryRows(target.name, is_growing=target.type in {TableType.APPEND, TableType.CHANGELOG})
@@ -53,9 +55,38 @@ class MemoryTable:
         found = self._shapes.get((feed.source, relation))
         if found is None:
             seed = member.seed(self._seed, names.member_of(feed.source))
-            found = bind(self.target, self.schema, self._key, seed, feed, typed(self.target, relation))
+            target = self._targets.get(feed.source, self.target)
+            found = bind(target, self.schema, self._key, seed, feed, typed(target, relation))
             self._shapes[feed.source, relation] = found
         return found
+
+    def settle_rule(self, target: Target, feed: Feed) -> str:
+        """Go by what the map says for a source; return why its rows have to be copied again, empty if they have not.
+
+        Raises:
+            OtherRule: They would have to, and are of a type that keeps what was.
+        """
+        source = feed.source
+        if self._targets.get(source) != target:
+            self._targets[source] = target
+            self._shapes.clear()
+        if not self._keeps_rows(source):
+            return ""
+        why = rule.why_copy(self._rules.get(source), rule.of(target, {}), target, feed)
+        if why:
+            self.forget_position(source)
+        else:
+            self.note_rule(source)
+        return why
+
+    def _keeps_rows(self, source: str) -> bool:
+        """Whether rows of a source are there that no copy is about to make right."""
+        is_kept = self.rows.is_growing and self._notes.gap(self.target.name, source) is not None
+        return source in self.positions or is_kept
+
+    def note_rule(self, source: str) -> None:
+        """Note that a source's rows are made as the map says."""
+        self._rules[source] = rule.of(self._targets.get(source, self.target), {})
 
     def sid(self, feed: Feed) -> str | None:
         """Return what tells the rows of a feed from those of others."""

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kuvasz.evolve import known as known_columns
-from kuvasz.lake.format import gaps, source_positions
+from kuvasz.lake.format import gaps, rule, source_positions
 from kuvasz.ports import Gap
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Notes:
             dropped.append(known_columns.PREFIX + source)
         known = source_positions.parse(self._table.properties, self._table.name).get(source)
         if not to_repair:
-            self._table.remove_properties([*dropped, gaps.PREFIX + source])
+            self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])
         elif known is not None:
             gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, ColumnsUnclear, KuvaszError
+from kuvasz.errors import ChangesLost, ColumnsUnclear, KuvaszError, OtherRule
 from kuvasz.ports import Target
 from kuvasz.sync.rules.targets import target_of
 
@@ -22,6 +22,7 @@ class Approvals:
         # By `SourceTableSpec.key`.
         self._approved: set[str] = set()  #: those that follow a schema change
         self._accepted: set[str] = set()  #: those that go on with a gap
+        self._kept: set[str] = set()  #: those whose rows stay as another rule of the map made them
         self._believed: dict[str, int] = {}  #: those whose columns are taken as they probably are -> up to which LSN
 
     def give(self, key: str, error: KuvaszError | None) -> None:
@@ -29,18 +30,21 @@ class Approvals:
         self._approved.add(key)
         if isinstance(error, ChangesLost):
             self._accepted.add(key)
+        if isinstance(error, OtherRule):
+            self._kept.add(key)
         if isinstance(error, ColumnsUnclear) and error.likely:
             self._believed[key] = error.through
 
     def target_of(self, spec: SourceTableSpec) -> Target:
         """Return the target of a map entry as the lake wants it now."""
-        target = target_of(spec, self._mask_secret)
+        target = dataclasses.replace(target_of(spec, self._mask_secret), keeps_rows=spec.key in self._kept)
         is_approved = spec.key in self._approved and target.on_schema_change == "hold"
         return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
 
     def followed(self, spec: SourceTableSpec) -> None:
         """Take note that the lake has followed a table's changes: the next ones are not agreed to."""
         self._approved.discard(spec.key)
+        self._kept.discard(spec.key)
 
     def is_believed(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
         """Whether the columns of a transaction are taken as they probably are where no look proves them."""

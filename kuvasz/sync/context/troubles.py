@@ -62,6 +62,7 @@ class Troubles:
         if isinstance(error, CopyNeeded):
             self._source_tables.resync(spec, is_due=True)
             self._source_tables.set(spec, State.NEW)
+            self._source_tables.note(spec, why_copy=f"its rows are copied again: {error.message}")
             _log.tell(
                 Event.COPIED_AGAIN,
                 source=self._source_tables.source.name,

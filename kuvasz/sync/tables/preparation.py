@@ -171,11 +171,10 @@ class Preparation:
                 is_other = known is not None and known.oid != table.relation.oid
                 self._resets.forget(spec, is_other=is_other)
             try:
-                done = lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
+                self._follow(spec, table, at)
             except LakeRewound as error:
                 self._mend_rewound(spec, error)
-                done = lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
-            tell(self._map, spec, done, at)
+                self._follow(spec, table, at)
             self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
             self._admit(spec)
         except (TableError, TableStuck) as error:
@@ -200,6 +199,14 @@ class Preparation:
                 return False
         self._begin_anew(spec)
         return True
+
+    def _follow(self, spec: SourceTableSpec, table: SourceTable, at: int) -> None:
+        """Have the lake follow a table, and tell what was done about it, and why it is copied again if so."""
+        has_rows = self._source_tables.position(spec) is not None
+        done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
+        if has_rows and self._source_tables.position(spec) is None:
+            self._source_tables.note(spec, why_copy=done[-1])
+        tell(self._map, spec, done, at)
 
     def _check_map(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Have a wrong map end the first start; later it puts the table into error."""

@@ -72,6 +72,17 @@ def test_facts_are_set_and_counts_added(states: TableStates) -> None:
     assert state.last_commit_us == 100, "the newest change stays the newest"
 
 
+def test_why_it_is_copied_again_is_known_until_it_follows(states: TableStates) -> None:
+    states.note(T, S, why_copy="the key was changed")
+    for state in (State.NEW, State.COPYING, State.ERROR):
+        states.set(T, S, state)
+        assert states.get(T, S).why_copy == "the key was changed"
+    states.activate(T, S, 1)
+    assert states.get(T, S).why_copy == "the key was changed", "it is in error"
+    states.set(T, S, State.CATCHING_UP)
+    assert states.get(T, S).why_copy == ""
+
+
 def test_snapshots_are_copies_in_order(states: TableStates) -> None:
     states.add("shop.a", "us", "a")
     states.add("shop.b", "eu", "b")

@@ -92,6 +92,20 @@ def test_a_table_with_a_position_is_followed(tmp_path: Path) -> None:
     assert not any(column.is_new for column in found.columns)
 
 
+def test_a_table_whose_rows_another_rule_of_the_map_made_is_copied_again(tmp_path: Path) -> None:
+    there = LakeTableView(
+        columns=COLUMNS, positions={"shop_eu": SourcePosition(lsn=5)}, rules={"shop_eu": "-.-.-.-.error"}
+    )
+    assert planned(tmp_path, there).action == "follow"
+    found = planned(tmp_path, there, filter="id > 0")
+    why = "`filter` of the map is another one than the one that its rows were made by"
+    assert (found.action, found.why) == ("copy", why)
+    assert f"    again: {why}" in plan._render_table(found)
+    kept = planned(tmp_path, there, filter="id > 0", type="append")
+    assert (kept.action, kept.error) == ("error", f"source shop_eu, table public.items: {why}")
+    assert planned(tmp_path, dataclasses.replace(there, rules={}), filter="id > 0").action == "follow"
+
+
 def test_every_column_says_what_becomes_of_it(tmp_path: Path) -> None:
     columns = (*ITEMS.columns, Column(name="price", pg_type=BUILTIN[1700], attnum=9))
     table = dataclasses.replace(CATALOG, relation=dataclasses.replace(ITEMS, columns=columns))

@@ -150,7 +150,7 @@ def table(**facts: Any) -> dict[str, Any]:
     return {
         "table": "public.items", "target": "shop.items", "state": "streaming", "since": "2026-01-01T00:00:00.5Z",
         "error": None, "retry_at": None, "copy_progress": None, "copied_rows": 0, "rows": 1200,
-        "newest_change_at": None, "parked": None,
+        "newest_change_at": None, "parked": None, "why_copy": None,
     } | facts  # fmt: skip
 
 
@@ -191,6 +191,11 @@ rest
 shop_eu streaming lag unknown, confirmed 0/10
 """
     )
+
+
+def test_why_a_table_is_copied_again_is_told_below() -> None:
+    found = shown(source(table(state="copying", why_copy="its rows are copied again: the key was changed")))
+    assert "public.items: its rows are copied again: the key was changed" in found
 
 
 def test_what_is_wrong_is_told_below_with_its_next_attempt() -> None:

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld
+from kuvasz.errors import CopyNeeded, OtherRule, SchemaError, SchemaHeld
 from kuvasz.lake.executors.expressions import Projection
+from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.model import Relation, TableType
 from kuvasz.ports import Target
@@ -174,7 +175,8 @@ def follow(world: World, *, is_streaming: bool = False, **changed: object) -> tu
 def reading(world: World) -> World:
     world.columns.shapes._expressions = Reading()
     world.source.add("m", INT)
-    follow(world, is_streaming=True, filter="n > 5")
+    del world.iceberg.properties[rule.PREFIX + "eu"]
+    follow(world, filter="n > 5")
     assert world.columns.known.get("eu").reads == {"n": 2}
     return world
 
@@ -216,6 +218,17 @@ def test_a_filter_that_goes_by_a_new_name_from_the_start_is_no_change(reading: W
     reading.source.alter(2, name="m")
     assert "its rows are copied again" not in str(follow(reading, filter="m > 5"))
     assert reading.columns.known.get("eu").reads == {"m": 2}
+
+
+def test_another_filter_has_a_clone_copied_and_what_keeps_the_past_stop(reading: World) -> None:
+    why = "`filter` of the map is another one than the one that its rows were made by"
+    assert follow(reading, is_streaming=True, filter="n > 6") == (), "the map does not change while it streams"
+    with pytest.raises(OtherRule, match=why):
+        follow(reading, filter="n > 6", type=TableType.APPEND)
+    assert follow(reading, filter="n > 6") == (f"its rows are copied again: {why}",)
+    assert reading.forgotten == ["eu"]
+    (now,) = reading.columns.made_by("eu").items()
+    assert now not in reading.iceberg.properties.items(), "a copy brings it"
 
 
 def test_properties_that_do_not_say_what_was_read_go_by_the_names_of_then(reading: World) -> None:

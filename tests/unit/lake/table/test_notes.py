@@ -67,6 +67,15 @@ def test_a_position_goes_with_what_stood_beside_it(table: Table) -> None:
     assert table.properties == {source_positions.PREFIX + "us": source_positions.render(HERE)}
 
 
+def test_the_rule_of_its_rows_stays_as_long_as_they_may_stay(table: Table) -> None:
+    notes, rule = Notes(table), "kuvasz.rule.eu"
+    table.properties[rule] = "-.-.-.-.error"
+    notes.drop_position("eu", to_repair=True)
+    assert rule in table.properties
+    notes.drop_position("eu", to_repair=False)
+    assert rule not in table.properties
+
+
 @pytest.mark.parametrize(("to_repair", "has_position"), [(False, True), (True, True), (True, False)])
 def test_of_another_source_the_columns_go_in_the_same_commit(
     table: Table, to_repair: bool, has_position: bool

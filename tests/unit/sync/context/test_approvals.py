@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config.model import OnSchemaChange
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, ColumnsUnclear, SchemaHeld
+from kuvasz.errors import ChangesLost, ColumnsUnclear, OtherRule, SchemaHeld
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import target_of
 from tests.support.scene import Scene
@@ -46,6 +46,16 @@ def test_a_gap_is_accepted_only_by_who_was_told_of_it(spec: SourceTableSpec) -> 
     assert approvals.is_gap_accepted(spec)
     approvals.closed(spec)
     assert not approvals.is_gap_accepted(spec)
+
+
+def test_rows_of_another_rule_stay_once_somebody_agreed_who_was_told_of_them(spec: SourceTableSpec) -> None:
+    approvals = Approvals(b"")
+    approvals.give(spec.key, ChangesLost("its changes are lost"))
+    assert not approvals.target_of(spec).keeps_rows
+    approvals.give(spec.key, OtherRule("the filter is another one"))
+    assert approvals.target_of(spec).keeps_rows
+    approvals.followed(spec)
+    assert not approvals.target_of(spec).keeps_rows
 
 
 def test_columns_are_taken_as_they_probably_are_only_where_somebody_agreed(spec: SourceTableSpec) -> None:

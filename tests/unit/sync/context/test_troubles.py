@@ -76,6 +76,8 @@ def test_a_table_in_trouble_holds_its_source(scene: World, error: KuvaszError, s
     scene.troubles.stop(scene.items, error)
     found = scene.source_tables.look(scene.items)
     assert (found.state, found.is_resync_due) == (state, isinstance(error, CopyNeeded))
+    why = "its rows are copied again: a column was dropped"
+    assert found.why_copy == (why if isinstance(error, CopyNeeded) else "")
     assert scene.progress.held(scene.source.name) == {"shop.items"}
     assert scene.sent == (["shop.items"] if is_sent else [])
 

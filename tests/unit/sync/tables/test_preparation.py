@@ -107,6 +107,19 @@ def test_a_lake_that_closes_under_the_last_look_is_no_table_s_fault(
     assert world.source_tables.look(world.items) == before
 
 
+def test_why_a_table_is_copied_again_is_shown_until_it_follows(world: World) -> None:
+    assert world.prepare()
+    world.copy(world.items)
+    assert world.prepare()
+    assert world.source_tables.look(world.items).why_copy == "", "it is as the map says"
+    other = world.items.config.model_copy(update={"filter": "n > 5"})
+    spec, table = dataclasses.replace(world.items, config=other), world.table(world.items)
+    assert world.preparation.prepare(spec, table, 1000)
+    assert world.source_tables.position(world.items) is None
+    why = "its rows are copied again: `filter` of the map is another one than the one that its rows were made by"
+    assert world.source_tables.look(world.items).why_copy == why
+
+
 def test_who_saw_a_table_go_knows_more_of_it(world: World) -> None:
     renamed = SchemaError("it was renamed to goods")
     world.context.troubles.fail(world.items, renamed)

@@ -1,0 +1,68 @@
+"""By which rules of the map the rows of a lake table's sources were made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kuvasz.lake.format import gaps, rule
+from kuvasz.model import TableType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kuvasz.lake.jvm.iceberg_table import IcebergTable
+    from kuvasz.ports import Feed, Target
+
+
+class SourceRules:
+    """Those of one table; its lock must be held. See `kuvasz.lake.format.rule`.
+
+    Args:
+        table: The Iceberg table, where they stand.
+        sources: Those that have a position in it.
+    """
+
+    def __init__(self, table: IcebergTable, sources: Collection[str]) -> None:
+        self._table = table
+        self._sources = sources
+        self._now: dict[str, str] = {}  #: source -> the map's rule for it
+
+    def noted(self, source: str) -> str | None:
+        """Return the rule that a source's rows were made by; None: nobody said."""
+        return self._table.properties.get(rule.PREFIX + source)
+
+    def now(self, source: str) -> dict[str, str]:
+        """Return the property of a commit by which all rows of a source are made by the map's rule."""
+        return {rule.PREFIX + source: self._now[source]} if source in self._now else {}
+
+    def take(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> str:
+        """Go by the map's rule for a source; return why its rows have to be copied again.
+
+        Empty if they are as the map says, or not there.
+
+        Args:
+            target: As the map has it.
+            feed: The source table.
+            numbers: As `rule.of`.
+
+        Raises:
+            OtherRule: They are others, and of a type that keeps what was.
+        """
+        self._now[feed.source] = now = rule.of(target, numbers)
+        is_there = self._keeps_rows(target, feed.source)
+        return rule.why_copy(self.noted(feed.source), now, target, feed) if is_there else ""
+
+    def remember(self, target: Target, source: str) -> None:
+        """Note that what comes of a source from here on is made by the map's rule, whatever was there before."""
+        if self._keeps_rows(target, source) and self.noted(source) != self._now[source]:
+            self._table.set_properties({rule.PREFIX + source: self._now[source]})
+
+    def _keeps_rows(self, target: Target, source: str) -> bool:
+        """Whether rows of a source are there that no copy or comparison is about to make right."""
+        if source in self._sources:
+            return True
+        is_kept = target.type in {TableType.APPEND, TableType.CHANGELOG}  # it goes on with what it has
+        return is_kept and gaps.open_one(gaps.parse(self._table.properties, source, target.name)) is not None
+
+
+__all__ = ["SourceRules"]

@@ -1,0 +1,164 @@
+"""By which rule of the map a source's rows were made, as a table property. Pure.
+
+A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 40 bytes:
+``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
+``-`` for what there is none of, and `out_of_range`. It comes with the commit of a copy or repair, and is compared
+with the map before anything else of the source is applied.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.errors import OtherRule, resync_of, retry_of
+from kuvasz.model import TableType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kuvasz.model import Relation
+    from kuvasz.ports import Feed, Target
+
+PREFIX = "kuvasz.rule."
+
+#: What the parts of a rule are called in the map.
+_OPTIONS = ("filter", "set", "mask", "pipeline.mask_secret", "out_of_range")
+
+_NONE = "-"
+
+#: Of a digest: 28 bits tell a change from none, and say little of what was digested.
+_DIGITS = 7
+
+#: Makes a guess at the secret as dear as this many guesses by a masked value.
+_ROUNDS = 100_000
+
+#: Comments, quoted texts and names as Spark SQL has them, words, and single signs; white space is in between.
+_TOKEN = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)|[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|\w+|\S",
+    re.DOTALL,
+)
+
+
+def of(target: Target, numbers: Mapping[str, int]) -> str:
+    """Return the rule of a target as the map has it; order and white space in the map make no other one.
+
+    Args:
+        target: As the map has it.
+        numbers: See `numbered`: a column that the map names as it is called now is the one that it was.
+    """
+    by_name = {name.lower(): f"#{number}" for name, number in numbers.items()}
+    has_pseudonyms = "hmac" in target.mask.values()
+    mask = sorted((by_name.get(name.lower(), name), method) for name, method in target.mask.items())
+    parts = (
+        None if target.filter is None else digest(tokens(target.filter, by_name)),
+        None if target.set is None else digest(_computed(target, target.set, by_name)),
+        digest(mask) if mask else None,
+        _fingerprint(target.mask_secret) if has_pseudonyms else None,
+        target.out_of_range,
+    )
+    return ".".join(part or _NONE for part in parts)
+
+
+def numbered(target: Target, relation: Relation, reads: Collection[int]) -> dict[str, int]:
+    """Return the columns that a rule names: name -> number.
+
+    Args:
+        target: As the map has it.
+        relation: From the catalog; without numbers nothing is returned.
+        reads: Numbers of the columns that the expressions look at.
+    """
+    masked = () if target.set is not None else target.mask
+    return {
+        column.name: column.attnum
+        for column in relation.columns
+        if column.attnum and (column.attnum in reads or column.name in masked)
+    }
+
+
+def _computed(target: Target, columns: Mapping[str, str], by_name: Mapping[str, str]) -> list[Any]:
+    """Return what `set` computes, and the types it computes from; elsewhere another type exchanges its column."""
+    texts = sorted((name, tokens(text, by_name)) for name, text in columns.items())
+    named = ((by_name.get(name.lower(), "" if by_name else name), kind) for name, kind in target.types.items())
+    return [texts, sorted(one for one in named if one[0])]
+
+
+def tokens(expression: str, by_name: Mapping[str, str]) -> list[str]:
+    """Return what an expression is made of, without comments and the white space in between.
+
+    Args:
+        expression: Spark SQL.
+        by_name: Name of a column in lower case -> what it is called here.
+    """
+    found = [one.group() for one in _TOKEN.finditer(expression) if one.lastgroup != "comment"]
+    return [by_name.get(token.strip("`").lower(), token) for token in found]
+
+
+def digest(facts: Any) -> str:  # noqa: ANN401 (JSON)
+    """Return the digest of a part of a rule."""
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:_DIGITS]
+
+
+@functools.lru_cache(maxsize=4)
+def _fingerprint(secret: bytes) -> str:
+    """Return what tells a secret from others: PBKDF2 (RFC 8018) of HMAC-SHA-256, and little of that."""
+    return hashlib.pbkdf2_hmac("sha256", secret, PREFIX.encode(), _ROUNDS).hex()[:_DIGITS]
+
+
+def others(noted: str, now: str) -> tuple[str, ...]:
+    """Return the options by which rows would be other ones than those that are there.
+
+    Args:
+        noted: The rule of the rows that are there; all is another one if it cannot be read.
+        now: That of the map.
+    """
+    before, after = noted.split("."), now.split(".")
+    if len(before) != len(after):
+        return _OPTIONS
+    found = [name for name, one, other in zip(_OPTIONS, before, after, strict=True) if one != other]
+    if before[-1] == "error" and _OPTIONS[-1] in found:
+        found.remove(_OPTIONS[-1])  # no value was out of range, or the table had stopped
+    if "mask" in found and "pipeline.mask_secret" in found:
+        found.remove("pipeline.mask_secret")  # it is asked for, or no longer
+    return tuple(found)
+
+
+def why_copy(noted: str | None, now: str, target: Target, feed: Feed) -> str:
+    """Return why a source's rows in a target have to be copied again; empty if they are as the map says.
+
+    Args:
+        noted: The rule that they were made by; None: nobody said, and they count as made by today's.
+        now: That of the map.
+        target: As the map has it.
+        feed: The source table.
+
+    Raises:
+        OtherRule: They are others, and of a type that keeps what was.
+    """
+    found = () if noted is None else others(noted, now)
+    if not found:
+        return ""
+    why = _told(found)
+    if target.type is TableType.CLONE:
+        return why
+    resync = resync_of(target.name)
+    if target.type is TableType.HISTORY:
+        hint = f"{resync} ends the versions that are open and differ, and begins new ones; or change the map back"
+        raise OtherRule(f"{feed.place}: {why}", hint=hint)
+    if target.keeps_rows:
+        return ""
+    hint = f"{retry_of(target.name)} goes on, and rows that are there stay as they are; {resync} copies it again in"
+    raise OtherRule(f"{feed.place}: {why}", hint=f"{hint} place of all rows it has; or change the map back")
+
+
+def _told(options: tuple[str, ...]) -> str:
+    named = " and ".join(f"`{name}`" for name in options)
+    is_one = len(options) == 1
+    than = "is another one than the one" if is_one else "are other ones than those"
+    return f"{named} of the map {than} that its rows were made by"
+
+
+__all__ = ["PREFIX", "digest", "numbered", "of", "others", "tokens", "why_copy"]

@@ -1,0 +1,180 @@
+"""The map says otherwise what becomes of rows: the lake goes to it, or stops and says so; never both side by side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from kuvasz.errors import OtherRule
+from kuvasz.verbs import plan
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.postgres import Database
+from tests.support.two_tables import EU, ITEMS, OTHERS, confirmed, lake_counts
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+BY = "that its rows were made by"
+
+
+def fill(database: Database) -> None:
+    for table in ("items", "others"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int, email text DEFAULT 'a@b')")
+        database.execute(f"INSERT INTO {table} SELECT i, 0 FROM generate_series(1, 100) i")
+
+
+def pipeline_of(
+    lake: LakeFolder, database: Database, items: Mapping[str, object], *, has_others: bool = True, **pipeline: object
+) -> Pipeline:
+    tables = {"items": dict(items)} | ({"others": None} if has_others else {})
+    return Pipeline(lake.config(group({"eu": database}, tables), **pipeline), lake)
+
+
+def change(database: Database, value: int) -> None:
+    database.execute(f"INSERT INTO items SELECT max(id) + 1, {value} FROM items")
+    database.execute(f"UPDATE items SET n = {value} WHERE id % 7 = 0")
+    database.execute("DELETE FROM items WHERE id = (SELECT min(id) FROM items)")
+
+
+def pass_by(pipeline: Pipeline, database: Database) -> None:
+    """Have the source let go of everything up to now, with a change of a table that follows."""
+    database.execute("UPDATE others SET n = n + 1 WHERE id = 1")
+    ((now,),) = database.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+    wait_until(lambda: confirmed(database) >= now, f"the source lets go of its WAL: {pipeline.errors()}")
+
+
+def counts(pipeline: Pipeline, database: Database, lake: str, source: str) -> tuple[int, int]:
+    """How many rows are in the lake, and how many of them are right."""
+    pipeline.wait_streaming()
+    pipeline.wait_applied(database)
+    ((at_source,),) = database.execute(f"SELECT count(*) FROM items WHERE {source}")
+    return lake_counts(pipeline, "items"), lake_counts(pipeline, "items", lake) - at_source
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lake", "source"),
+    [
+        pytest.param({"filter": "id < 50"}, {"filter": "id < 80"}, "id < 80", "id < 80", id="filter"),
+        pytest.param(
+            {"set": {"id": "id", "m": "n + 1"}},
+            {"set": {"m": "n  + 1000", "id": "id"}},
+            "m >= 1000",
+            "true",
+            id="set",
+        ),
+        pytest.param({}, {"mask": {"email": "redact"}}, "email = '***'", "true", id="mask"),
+    ],
+)
+def test_a_clone_is_copied_again(
+    database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture, before: dict, now: dict, lake: str,
+    source: str,
+) -> None:  # fmt: skip
+    fill(database)
+    with pipeline_of(lake_folder, database, before) as pipeline:
+        pipeline.wait_streaming()
+    caplog.set_level(logging.INFO)
+    wanted = pipeline_of(lake_folder, database, now)
+    (option,) = now
+    why = f"`{option}` of the map is another one than the one {BY}"
+    ((planned, other),) = [one.tables for one in plan.plans(wanted.config)]
+    assert (planned.action, planned.why, other.action) == ("copy", why, "follow")
+    with wanted as pipeline:
+        change(database, 7)
+        rows, wrong = counts(pipeline, database, lake, source)
+        assert (wrong, pipeline.app.states.get(ITEMS, EU).copies, pipeline.app.states.get(OTHERS, EU).copies) == (
+            0,
+            1,
+            0,
+        )
+        assert rows == lake_counts(pipeline, "items", lake)
+    told = [record.__dict__["what"] for record in caplog.records if record.__dict__.get("event") == "schema_changed"]
+    assert f"its rows are copied again: {why}" in told
+    reordered = {
+        key: dict(reversed(value.items())) if isinstance(value, dict) else f" {value}\n" for key, value in now.items()
+    }
+    with pipeline_of(lake_folder, database, reordered) as pipeline:
+        change(database, 8)
+        assert counts(pipeline, database, lake, source)[1] == 0
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0, "that is no other rule"
+
+
+def test_another_secret_gives_all_rows_other_pseudonyms(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute(
+        "CREATE TABLE items (id text PRIMARY KEY, n int); CREATE TABLE others (id int PRIMARY KEY, n int)"
+    )
+    database.execute("INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i; INSERT INTO others VALUES (1, 0)")
+    masked = {"mask": {"id": "hmac"}}
+    with pipeline_of(lake_folder, database, masked, mask_secret="0123456789abcdef") as pipeline:
+        pipeline.wait_streaming()
+    with pipeline_of(lake_folder, database, masked, mask_secret="fedcba9876543210") as pipeline:
+        database.execute("UPDATE items SET n = 1 WHERE id < '15'; DELETE FROM items WHERE id = '9'")
+        assert counts(pipeline, database, "true", "true") == (19, 0)
+        assert pipeline.app.states.get(ITEMS, EU).copies == 1
+
+
+def wait_stopped(pipeline: Pipeline) -> None:
+    """Wait until the table says why itself, and not only what was noted of it."""
+    state = pipeline.app.states
+    wait_until(lambda: isinstance(state.get(ITEMS, EU).error, OtherRule), lambda: f"it stops: {pipeline.errors()}")
+
+
+def keep(pipeline: Pipeline) -> None:
+    pipeline.tell("retry", ITEMS, EU)
+
+
+def copy(pipeline: Pipeline) -> None:
+    pipeline.tell("resync", ITEMS, EU)
+    wait_until(lambda: pipeline.app.states.get(ITEMS, EU).copies == 1, "the table is copied again")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mend", "hint"),
+    [
+        ("append", keep, "kuvasz retry --table"),
+        ("append", copy, "copies it again"),
+        ("history", copy, "kuvasz resync"),
+    ],
+)
+def test_what_keeps_the_past_stops_until_a_person_says_how_it_goes_on(
+    database: Database, lake_folder: LakeFolder, kind: str, mend: Callable[[Pipeline], None], hint: str
+) -> None:
+    fill(database)
+    with pipeline_of(lake_folder, database, {"type": kind}) as pipeline:
+        pipeline.wait_streaming()
+    masked = {"type": kind, "mask": {"email": "redact"}}
+    with pipeline_of(lake_folder, database, masked) as pipeline:
+        wait_stopped(pipeline)
+        (error,) = pipeline.errors()
+        assert f"table public.items: `mask` of the map is another one than the one {BY}\nhint: " in error
+        assert hint in error
+        database.execute("INSERT INTO items VALUES (101, 1)")
+        pass_by(pipeline, database)
+        assert lake_counts(pipeline, "items", "id = 101") == 0
+    with pipeline_of(lake_folder, database, masked) as pipeline:
+        wait_stopped(pipeline)
+        mend(pipeline)
+        database.execute("INSERT INTO items VALUES (102, 1)")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        open_ones = "true" if kind == "append" else "kvsz_end > '9000-01-01'"
+        clear = 100 if mend is keep else 0
+        assert lake_counts(pipeline, "items", f"email = 'a@b' AND {open_ones}") == clear
+        assert lake_counts(pipeline, "items", f"email = '***' AND {open_ones}") == 102 - clear
+    with pipeline_of(lake_folder, database, masked) as pipeline:
+        pipeline.wait_streaming()
+
+
+def test_a_map_of_nothing_else_can_be_told_how_it_goes_on(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    with pipeline_of(lake_folder, database, {"type": "append"}, has_others=False) as pipeline:
+        pipeline.wait_streaming()
+    changed = {"type": "append", "filter": "id < 500"}
+    with pipeline_of(lake_folder, database, changed, has_others=False) as pipeline:
+        wait_stopped(pipeline)
+        database.execute("INSERT INTO items VALUES (101, 1), (500, 1)")
+        keep(pipeline)
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert lake_counts(pipeline, "items") == 101
