@@ -153,6 +153,7 @@ RESOLVED = {
     ("TableConfig", "target"): "config/sources.py",
     ("TableConfig", "partitions_regex"): "config/sources.py",
     ("LakeConfig", "namespace"): "config/sources.py",
+    ("SparkConfig", "allow_insecure"): "config/check.py",
 }
 
 
