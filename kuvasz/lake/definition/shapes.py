@@ -59,7 +59,7 @@ class Shapes:
         with self._definition.lock:
             if target != self.target_of(source):
                 self._targets[source] = target
-                self._cached = {key: shape for key, shape in self._cached.items() if key[0] != source}
+                self.forget()  # all of them: kinds are known by ids, which may be another shape's by then
 
     def of(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields.
