@@ -88,7 +88,10 @@ class Fleet(Scenario):
         last, after = sampler.mark(), written_files(subject)
         url_of = {source: url for group in subject.groups for source, _, url in group.sources()}
         late = [lag for place in places for lag in lags(marks[url_of[place[1]]], watch.seen[place])]
-        return self._outcome(late, used(first, last), last.at - first.at, before, after)
+        outcome = self._outcome(late, used(first, last), last.at - first.at, before, after)
+        made_s = max(mine[-1].at for mine in marks.values()) - first.at
+        outcome.add("changes made", len(late) / made_s, "rows/s")
+        return outcome
 
     def _outcome(
         self,
@@ -101,7 +104,6 @@ class Fleet(Scenario):
         rows = len(late)  # a row of each table in each transaction
         commits, written = (now - then for now, then in zip(after, before, strict=True))
         outcome = Outcome()
-        outcome.add("changes made", rows / self.seconds, "rows/s")
         for name, value in zip(("p50", "p95", "p99", "worst"), percentiles(late, 50, 95, 99, 100), strict=True):
             outcome.add(f"lag {name}", value, "s")
         outcome.add("CPU per row", sum(cpu[kind] for kind in OURS) / rows * 1e6, "µs")

@@ -202,12 +202,15 @@ def test_a_truncate_between_leaves_nothing(world: IcebergWorld) -> None:
     assert world.orphans() == []
 
 
-def test_files_of_two_sources_are_never_mixed(world: IcebergWorld) -> None:
+def test_files_of_small_sources_become_one(world: IcebergWorld) -> None:
     hands = prepared(world, "eu", "us")
-    for sender in (Sender(), Sender("us")):
+    senders = Sender(), Sender("us")
+    for sender in senders:
         spread(world, sender, 8)
     hands.end(hands.begin())
-    assert sorted(entry.sid for entry in hands.table.index.files) == ["eu", "us"]
+    assert [(entry.sid, entry.sids) for entry in hands.table.index.files] == [(None, ("eu", "us"))]
+    world.applied(work(*(sender.one(update(3, 33, SAME)) for sender in senders), senders[0].truncation()))
+    assert world.rows() == {("us", key): (33 if key == 3 else key, f"x{key}") for key in range(8)}
 
 
 def test_a_file_that_went_away_meanwhile_is_not_missed(world: IcebergWorld) -> None:
@@ -323,7 +326,7 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
     eu = Sender()
     spread(world, eu, 20)
     with hands.table.lock:
-        group = FileGroup(files=tuple(facts(hands.table)))
+        group = FileGroup(files=tuple(facts(hands.table, 1 << 27)))
         rewrite = Rewrite.plan(hands.table, [group], world.lake.engine.readers.job(hands.table.definition), ("id",))
     rewrite.write(hands.jobs, 1)
     world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
@@ -357,8 +360,12 @@ def _at_random(world: IcebergWorld) -> None:
         if random_.random() < 0.05:
             world.applied(work(sender.truncation()))
             truth = {key: value for key, value in truth.items() if key[0] != name}
-        messages = [_change(random_, name, truth) for _ in range(random_.randrange(1, 12))]
-        world.applied(work(sender.one(*messages)))
+        changed = [name] if random_.random() < 0.5 else random_.sample(list(senders), 2)
+        changes = [
+            senders[one].one(*(_change(random_, one, truth) for _ in range(random_.randrange(1, 12))))
+            for one in changed
+        ]
+        world.applied(work(*changes))
         if random_.random() < 0.4:
             if rewrite is None:
                 rewrite = hands.begin()
@@ -398,7 +405,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
     for _ in range(12):
         for _ in range(random_.randrange(3)):
             change(*(random_.randrange(6) for _ in range(3)), is_same=random_.random() < 0.5)
-        files = sorted(facts(hands.table), key=lambda file: file.age)
+        files = sorted(facts(hands.table, 1 << 27), key=lambda file: file.age)
         first = random_.randrange(len(files))
         run = files[first : first + random_.randrange(2, 5)]
         if len(run) > 1:
@@ -497,7 +504,7 @@ def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
     world.applied(work(eu.one(delete(1), update(2, 22, SAME)), us.one(delete(7))))
     before = world.rows()
     upkeep = world.lake.maintenance.run(TARGET, full=True)
-    assert (upkeep.files, upkeep.delete_files, upkeep.dead_rows, upkeep.rows) == (2, 0, 0, 38)
+    assert (upkeep.files, upkeep.delete_files, upkeep.dead_rows, upkeep.rows) == (1, 0, 0, 38)
     assert upkeep.rewritten_bytes > 0
     assert world.rows() == before
     assert _read_as_plain_files(world) == before
