@@ -11,6 +11,7 @@ SEED=7` runs one again; a failure prints its seed and its steps.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import os
@@ -31,6 +32,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import CheckError
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
+from kuvasz.verbs import verify
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
@@ -60,10 +62,35 @@ class Table:
         self.parts: list[int] = []  #: hundreds of ids that have a partition
         self.is_mapped = True
         self.is_paused = False
+        self.namespace = "shop"  #: of the target, which a map may move and move back
+        self.even_alone = False  #: a filter of the map
 
     @property
     def identifier(self) -> str:
-        return f"shop.{self.target}"
+        return f"{self.namespace}.{self.target}"
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """What the map says of it."""
+        return {"target": self.identifier} | ({"filter": "id % 2 = 0"} if self.even_alone else {})
+
+    @property
+    def where(self) -> str:
+        """The rows of the source that are to be in the lake."""
+        return "id % 2 = 0" if self.even_alone else "true"
+
+
+class Members(Table):
+    """Several source tables that are one target, by a `partitions_regex` that takes them in, or none for a while."""
+
+    def __init__(self) -> None:
+        super().__init__("events", has_key=True)
+        self.is_taken = True
+        self.names: list[str] = []
+
+    @property
+    def entry(self) -> dict[str, str]:
+        return {"partitions_regex": "events_[0-9]+" if self.is_taken else "nothing_[0-9]+"}
 
 
 class Neglect:
@@ -78,6 +105,9 @@ class Neglect:
         self.parted = Table("parted", has_key=True)
         if self.random.random() < 0.5:
             self.tables.append(self.parted)
+        self.members = Members()
+        if not owns_server and self.random.random() < 0.4:
+            self.tables.append(self.members)
         self.on_slot_lost = self.random.choice(["resync", "repair"])
         self.on_lake_rewound = self.random.choice(list(OnLakeRewound))
         self.backup: Backup | None = None
@@ -103,6 +133,9 @@ class Neglect:
         if self.random.random() < 0.3:
             self.execute(f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES WITH (publish_via_partition_root = true)")
         for table in self.tables:
+            if table is self.members:
+                self.add_member()
+                continue
             key = " PRIMARY KEY" if table.has_key else ""
             parted = " PARTITION BY RANGE (id)" if table.is_parted else ""
             self.execute(f"CREATE TABLE {table.name} (id int{key}, n text){parted}")
@@ -120,6 +153,9 @@ class Neglect:
             if table.is_parted:
                 self.write_parted()
                 continue
+            if table is self.members:
+                self.write_members()
+                continue
             column, value = self.random.choice(table.columns), f"'{self._number}'"
             some = self.random.randrange(2, 9)
             statements = [
@@ -131,6 +167,23 @@ class Neglect:
                 f" WHERE id = (SELECT min(id) FROM {table.name})",
             ]
             self.execute(*self.random.sample(statements, self.random.randrange(1, 4)))
+
+    def add_member(self) -> None:
+        self._number += 1
+        name = f"events_{self._number}"
+        self.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n text)", *self._more_of(name))
+        self.members.names.append(name)
+
+    def write_members(self) -> None:
+        if not self.members.names or self.random.random() < 0.1:
+            self.add_member()
+        for name in self.members.names:
+            self.execute(*self._more_of(name), f"UPDATE {name} SET n = '{self._number}' WHERE id % 3 = 0")
+
+    def _more_of(self, name: str) -> list[str]:
+        self._number += 1
+        first = 1000 * self._number  # ids are unique over all members: the target knows rows by them
+        return [f"INSERT INTO {name} SELECT i, 'new' FROM generate_series({first}, {first + 5}) i"]
 
     def write_parted(self) -> None:
         table, value = self.parted, f"'{self._number}'"
@@ -211,7 +264,24 @@ class Neglect:
         self.backup = None
 
     def some(self) -> Table:
-        return self.random.choice(self.tables)
+        return self.random.choice([table for table in self.tables if table is not self.members])
+
+    def truncate(self) -> None:
+        table = self.some()
+        column = self.random.choice(table.columns)
+        self.execute(f"TRUNCATE {table.name}", f"INSERT INTO {table.name} (id, {column}) VALUES (1, 'after')")
+
+    def replace(self) -> None:
+        """Drop a table and make another one of its name."""
+        table = self.some()
+        if table.is_parted:
+            return
+        key = " PRIMARY KEY" if table.has_key else ""
+        self.execute(f"DROP TABLE {table.name}", f"CREATE TABLE {table.name} (id int{key}, n text)",
+                     f"INSERT INTO {table.name} SELECT i, 'anew' FROM generate_series(1, 20) i")  # fmt: skip
+        if not table.has_key:
+            self.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY FULL")
+        table.columns = ["n"]
 
     def rename(self) -> None:
         table = self.some()
@@ -271,12 +341,17 @@ class Neglect:
             table.is_mapped = self.random.random() < 0.85
             if self.random.random() < 0.5:
                 table.mapped = table.name
+            if not table.is_paused and table is not self.members and self.random.random() < 0.15:
+                table.namespace = "archive" if table.namespace == "shop" else "shop"
+            if table.has_key and not table.is_parted and table is not self.members and self.random.random() < 0.15:
+                table.even_alone = not table.even_alone
+        self.members.is_taken = self.random.random() < 0.8
         self._start()
 
     def _start(self) -> None:
         if not any(table.is_mapped for table in self.tables):
             self.tables[0].is_mapped = True
-        mapped = {table.mapped: {"target": table.target} for table in self.tables if table.is_mapped}
+        mapped = {table.mapped: table.entry for table in self.tables if table.is_mapped}
         self.note(f"start with {mapped}")
         (entry,) = group({"eu": self.database}, mapped)
         config = self.lake.config([entry | {"on_slot_lost": self.on_slot_lost}])
@@ -350,11 +425,22 @@ class Neglect:
     # What has to be true
 
     def difference(self, table: Table) -> str:
-        source = oracle.source_rows(self.database.url, table.name, sid="eu")
+        if table is self.members:
+            return self.difference_of_members()
+        source = oracle.source_rows(self.database.url, table.name, sid="eu", where=table.where)
         lake = oracle.lake_rows_pyiceberg(self.lake.pyiceberg, table.identifier, catalog=self.lake.catalog)
         # A column that was dropped stays in the lake, and one that the source has with NULLs alone may come late.
         lake = lake.select(source.columns)
         return "" if source.rows == lake.rows else oracle.difference(source, lake, key=("id",))
+
+    def difference_of_members(self) -> str:
+        if not self.members.is_taken:
+            return ""
+        found = [oracle.source_rows(self.database.url, name, sid="eu") for name in self.members.names]
+        lake = oracle.lake_rows_pyiceberg(self.lake.pyiceberg, self.members.identifier, catalog=self.lake.catalog)
+        lake = lake.select(found[0].columns)
+        rows = sum((one.rows for one in found), collections.Counter())
+        return "" if rows == lake.rows else f"{rows.total()} rows at the source, {lake.rows.total()} in the lake"
 
     def states(self) -> dict[str, State]:
         ended = self.pipeline.error or self.pipeline.exit_code
@@ -363,7 +449,8 @@ class Neglect:
 
     def look(self, patience_s: float) -> bool:
         """Return whether every table streams and is as its source within a while; a difference that stays fails."""
-        mapped = [table for table in self.tables if table.is_mapped]
+        away = () if self.members.is_taken else (self.members,)
+        mapped = [table for table in self.tables if table.is_mapped and table not in away]
         differing: dict[str, str] = {}
         streaming_since, end = time.monotonic(), time.monotonic() + patience_s
         while time.monotonic() < end or (differing and time.monotonic() < streaming_since + PATIENCE_S):
@@ -386,6 +473,7 @@ class Neglect:
         self.stop()
         for table in self.tables:
             table.is_mapped, table.mapped = True, table.name
+        self.members.is_taken, self.members.mapped = True, self.members.target
         self._start()
         for table in self.tables:
             if table.is_paused:
@@ -403,11 +491,14 @@ class Neglect:
                     self.pipeline.tell(verb, state.target, EU)
         self.write()
         assert self.look(PATIENCE_S), f"never equal: {self.states()} {self.pipeline.errors()}"
+        for report in verify.reports(self.pipeline.config, session=self.lake.session):
+            assert (report.left, report.error) == (0, ""), report
 
     def run(self) -> None:
         steps: list[Callable[[], None]] = [
             self.write, self.write, self.rename, self.unpublish, self.change_columns, self.restart, self.pause,
-            self.resync, self.wait, self.wait, self.change_parts, self.roll_back, self.start_second,
+            self.resync, self.wait, self.wait, self.change_parts, self.roll_back, self.start_second, self.truncate,
+            self.replace, self.restart,
         ]  # fmt: skip
         if self.owns_server:
             steps += [self.restore] * 4
