@@ -225,6 +225,21 @@ def test_a_file_that_went_away_meanwhile_is_not_missed(world: IcebergWorld) -> N
     assert world.orphans() == []
 
 
+def test_an_exchange_that_iceberg_would_refuse_is_planned_anew(world: IcebergWorld) -> None:
+    """All rows of one file died, and one of another: the new file would have more rows than it replaces."""
+    hands = prepared(world)
+    eu = Sender()
+    spread(world, eu, 8)
+    rewrite = hands.begin()
+    world.applied(work(eu.one(delete(0), delete(4), delete(1))))
+    before = world.rows()
+    assert hands.end(rewrite) is None
+    assert (world.rows(), world.orphans()) == (before, [])
+    world.applied(work(eu.one(update(2, 22, SAME), update(3, 33, SAME))))
+    assert hands.end(hands.begin()) is not None
+    assert world.of("eu") == {2: (22, "x2"), 3: (33, "x3"), 5: (5, "x5"), 6: (6, "x6"), 7: (7, "x7")}
+
+
 def test_another_process_reads_the_keys_of_the_new_files(world: IcebergWorld) -> None:
     hands = prepared(world)
     eu = Sender()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -299,6 +299,10 @@ class Rewrite:
         if self._sequence is not None and changeset.deletes and not any(entry.own_deletes for entry in old.values()):
             self.abandon()  # Iceberg takes such a commit for new rows; nobody but another engine deletes any here
             return None
+        if self._grows(old.values(), changeset):
+            table.index.undo()
+            self.abandon()
+            return None
         if not table.definition.has_unique_keys:
             table.index.places.remap(self._moves(old, numbers))
         swapped = self._facts(old.values(), changeset)
@@ -314,6 +318,16 @@ class Rewrite:
             file_io(self._properties, table.definition.location), [path for path in self.paths if path not in taken]
         )
         return swapped
+
+    @staticmethod
+    def _grows(old: Collection[FileEntry], changeset: Changeset) -> bool:
+        """Whether Iceberg would refuse the exchange: its REPLACE may not add rows, dead ones included.
+
+        It does if all rows of a file have died since, so that the file is gone, and delete files go with the others
+        (SnapshotProducer, "Invalid REPLACE operation").
+        """
+        added = sum(file.rows for file, _ in changeset.added.values())
+        return added > sum(entry.rows for entry in old) and any(entry.own_deletes for entry in old)
 
     def _died(self, output: _Output) -> BitMap64:
         """Return the places of rows in a new file that died since they were read."""
