@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -367,6 +368,7 @@ def test_the_verbs_know_members(database: Database, lake_folder: LakeFolder, qui
     assert [(one.table, one.target, one.action) for one in planned.tables] == [
         ("public.events_1", "shop.events", "copy"), ("public.events_2", "shop.events", "copy"),
     ]  # fmt: skip
+    Path(config.pipeline.state).mkdir()  # as an earlier run leaves it, or there is nobody to tell
     offline.command(config, "pause", table="events", sid=None)
     with Pipeline(config, lake_folder) as pipeline:
         wait_until(lambda: list(members(pipeline).values()) == [State.PAUSED] * 2, "both are paused")

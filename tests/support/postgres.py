@@ -45,12 +45,12 @@ def create_database(server: EmbeddedPostgres, name: str | None = None) -> Databa
 def drop_database(database: Database) -> None:
     with psycopg.connect(database.server.url(), autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (database.name,)
         )
         slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
         for (slot,) in connection.execute(slots, (database.name,)).fetchall():
-            connection.execute(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s"
+            connection.execute(  # and wait: its walsender lets go of the slot as it ends
+                "SELECT pg_terminate_backend(active_pid, 60000) FROM pg_replication_slots WHERE slot_name = %s"
                 " AND active_pid IS NOT NULL", (slot,),
             )  # fmt: skip
             connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
