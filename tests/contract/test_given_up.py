@@ -36,8 +36,8 @@ class Table:
         self.positions = {name: SourcePosition(lsn=1000) for name in SOURCES}
         self.era = WriteEra.begin(self.positions)
         self.open, self.commits = {}, SimpleNamespace(in_flight=set())
-        self.definition = SimpleNamespace(identities=0)
-        self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True)
+        self.definition = SimpleNamespace(identities=0, lock=threading.Lock())
+        self.target = SimpleNamespace(type=TableType.CLONE, has_sid=True, has_members=False)
         self.is_forgetting, self.goes_on = threading.Event(), threading.Event()
 
     def follow(self) -> bool:

@@ -65,6 +65,7 @@ def status() -> dict[str, Any]:
         "table": NAME, "target": NAME, "state": "error", "since": "2026-01-01T00:00:00.5Z", "retry_at": None,
         "error": {"kind": "TableError", "message": ERROR.message, "hint": ERROR.hint, "retry": "human"},
         "copy_progress": None, "copied_rows": 0, "rows": 0, "newest_change_at": None, "parked": None,
+        "why_copy": NAME,
     }  # fmt: skip
     source = {
         "source": NAME, "state": "error", "error": str(ERROR), "retry_at": None, "lag_seconds": None,
