@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.names import object_name
 from kuvasz.errors import LakeError
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.lake.iceberg.lake import IcebergLake
@@ -123,4 +124,38 @@ def test_no_row_is_copied_from_a_table_that_took_a_name_amid_a_copy(
         assert "hint: kuvasz resync --table shop.items" in error
         pipeline.tell("resync", "shop.items", "shop")
         pipeline.wait_streaming()
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+@pytest.mark.parametrize("copy", ["the first", "another"])
+def test_what_comes_as_an_ancestors_amid_a_copy_is_not_lost(
+    database: Database, lake_folder: LakeFolder, between: Callable[..., None], copy: str
+) -> None:
+    """Behind the copy's snapshot no look tells of it, nor any catalog row; the stream is heard again from there on."""
+    for table in ("items", "steady"):
+        database.execute(f"CREATE TABLE {table} {COLUMNS}; INSERT INTO {table} {ROWS}")
+    database.execute(f"CREATE TABLE root {COLUMNS} PARTITION BY RANGE (id)")
+    database.execute("ALTER TABLE root ATTACH PARTITION items FOR VALUES FROM (0) TO (9999)")
+
+    def publish_for_a_while() -> None:
+        publication = object_name("shop", None)
+        database.execute(f"ALTER PUBLICATION {publication} ADD TABLE root")
+        database.execute("UPDATE items SET b = 7 WHERE id % 5 = 0")
+        database.execute("DELETE FROM items WHERE id = 3")
+        database.execute(f"ALTER PUBLICATION {publication} DROP TABLE root")
+
+    if copy == "the first":
+        between(publish_for_a_while)
+    config = lake_folder.config(
+        group({None: database}, {"steady": None, "items": None}), workers=1, copy_parallelism=1
+    )
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        if copy == "another":
+            between(publish_for_a_while)
+            pipeline.tell("resync", "shop.items", "shop")
+            wait_until(lambda: any(one.copies > 1 for one in pipeline.app.states.snapshot()), "it was copied again")
+        database.execute("UPDATE steady SET b = 1 WHERE id = 1")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))

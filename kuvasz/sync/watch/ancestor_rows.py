@@ -32,7 +32,11 @@ class AncestorRows:
         self._troubles = troubles
 
     def missed(self, relation: Relation, commit_lsn: int) -> None:
-        """Have a table come over changes that it did not get, unless the lake has what was committed by then."""
+        """Have a table come over changes that it did not get, unless the lake has what was committed by then.
+
+        A table that is copied meanwhile has no position, or one that a repair will move: the stream is heard again
+        from there on when the copy has ended.
+        """
         spec = self._looks.spec(relation)
         if spec is None:
             return
