@@ -102,6 +102,11 @@ class Event(enum.Enum):
     TABLE_BACK = "table_back", WARNING, "a table is in the map again, and missed changes meanwhile"
     NOTE_FAILED = "note_failed", WARNING, "the state of a table could not be kept"
     FEEDS_FAILED = "feeds_failed", WARNING, "which tables the sources feed could not be kept"
+    RELATION_FILES_FAILED = (
+        "relation_files_failed",
+        WARNING,
+        "which files the tables of a source have could not be kept",
+    )
     WITNESS_FAILED = "witness_failed", WARNING, "the positions of a table could not be kept"
 
     # Changes that wait on local disk.

@@ -11,6 +11,7 @@ from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.note_file import NoteFile
 from kuvasz.state.ports import StateStore
+from kuvasz.state.relation_files import RelationFiles
 from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 
@@ -69,6 +70,11 @@ class StateFolder(StateStore):
     def record(self, source: str) -> SourceRecordFile:
         """Return `sources/<source>.json`."""
         return SourceRecordFile(self._folder, source)
+
+    @override
+    def files(self, source: str) -> RelationFiles:
+        """Return `files/<source>.json`."""
+        return RelationFiles(self._folder, source)
 
     @override
     def own(self, does: str) -> FolderLock:

@@ -10,6 +10,7 @@ from kuvasz.errors import StateTaken
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import (
     FormerPosition,
+    KnownFile,
     Note,
     NoteStore,
     Ownership,
@@ -18,6 +19,7 @@ from kuvasz.state.ports import (
     StateStore,
     StoredAddress,
     StoredFeeds,
+    StoredFiles,
     StoredRecord,
     TableKey,
     Witness,
@@ -122,6 +124,23 @@ class MemoryRecord(StoredRecord):
         """See `StoredRecord.close`."""
 
 
+class MemoryFiles(StoredFiles):
+    """The files of one source's tables."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, KnownFile] = {}
+
+    @override
+    def all(self) -> Mapping[int, KnownFile]:
+        """See `StoredFiles.all`."""
+        return dict(self._files)
+
+    @override
+    def put(self, files: Mapping[int, KnownFile]) -> None:
+        """See `StoredFiles.put`."""
+        self._files |= files
+
+
 class MemoryAddress(StoredAddress):
     """The address of the running kuvasz."""
 
@@ -185,6 +204,7 @@ class MemoryState(StateStore):
         self._feeds = MemoryFeeds()
         self._address = MemoryAddress()
         self._records: dict[str, SourceRecord] = {}
+        self._files: dict[str, MemoryFiles] = {}
         self._owners: dict[Ownership, str] = {}
 
     @property
@@ -229,11 +249,17 @@ class MemoryState(StateStore):
         return MemoryRecord(self._records, source)
 
     @override
+    def files(self, source: str) -> MemoryFiles:
+        """See `StateStore.files`."""
+        return self._files.setdefault(source, MemoryFiles())
+
+    @override
     def own(self, does: str) -> MemoryOwnership:
         """See `StateStore.own`."""
         return MemoryOwnership(self._owners, does)
 
 
 __all__ = [
-    "MemoryAddress", "MemoryFeeds", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState", "MemoryWitness",
+    "MemoryAddress", "MemoryFeeds", "MemoryFiles", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState",
+    "MemoryWitness",
 ]  # fmt: skip

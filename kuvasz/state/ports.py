@@ -107,6 +107,28 @@ class StoredFeeds(Protocol):
         """
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFile:
+    """The file of a table (its relfilenode) when all of its rows were known to have come by the stream."""
+
+    file: int
+    horizon: int  #: each transaction below, counted with its epoch, was over then
+    truncated: tuple[int, ...] = ()  #: transactions whose TRUNCATE of it the stream brought since
+
+
+class StoredFiles(Protocol):
+    """The files of one source's tables that may be written without WAL while they are published. Nothing raises.
+
+    Without it a table is believed to have come by the stream so far.
+    """
+
+    def all(self) -> Mapping[int, KnownFile]:
+        """Return what is known, by the tables' OIDs."""
+
+    def put(self, files: Mapping[int, KnownFile]) -> None:
+        """Keep that, in place of what was known of the same tables."""
+
+
 NONE = Applied(0)
 
 
@@ -237,6 +259,9 @@ class StateStore(Protocol):
     def record(self, source: str) -> StoredRecord:
         """Return the record of a source as it was left; an empty one where nothing is known."""
 
+    def files(self, source: str) -> StoredFiles:
+        """Return the files of a source's tables."""
+
     def own(self, does: str) -> Ownership:
         """Return the right to the store, which is yet to be taken.
 
@@ -246,6 +271,6 @@ class StateStore(Protocol):
 
 
 __all__ = [
-    "FormerPosition", "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore",
-    "StoredAddress", "StoredFeeds", "StoredRecord", "TableKey", "Witness",
+    "FormerPosition", "KnownFile", "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore",
+    "StoredAddress", "StoredFeeds", "StoredFiles", "StoredRecord", "TableKey", "Witness",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.patrol import Patrol
+from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch
 from kuvasz.sync.watches import Watches
 
@@ -59,14 +60,15 @@ class Parts:
         record = context.shared.state.record(context.source.name)
         looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
         watch = SchemaWatch(context, looks, approvals)
-        messages = PartitionMessages(context.source_tables, notes, watch)
+        rewrites = RewriteWatch(context)
+        messages = PartitionMessages(context.source_tables, notes, watch, rewrites)
         row_limit = LargeRows(context, looks).limit
         logs = SourceLogs(context, record)
         resets = PositionReset(context, drop_parked=logs.drop)
         parking = Parking(context, logs, resets)
         slot = Slot(context, record, parked_lsn=logs.last_lsn)
         publications = Publications(context, forget=resets.forget)
-        partitions = PartitionWatch(context, members, messages, notes, approvals, forget=resets.forget)
+        partitions = PartitionWatch(context, members, messages, notes, approvals, rewrites, forget=resets.forget)
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
@@ -79,7 +81,7 @@ class Parts:
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
             copies=copies, stream=stream, parking=parking, replays=replays,
             rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays),
-            watches=Watches(context, Patrol(context, looks, watch), partitions, publications, preparation),
+            watches=Watches(context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation),
         )  # fmt: skip
 
 

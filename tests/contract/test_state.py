@@ -12,7 +12,7 @@ from kuvasz.errors import StateTaken
 from kuvasz.model import SourcePosition
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
-from kuvasz.state.ports import Note, ServerAddress, SourceRecord, StateStore
+from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, StateStore
 
 ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
@@ -100,6 +100,15 @@ def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
     feeds.keep({"eu": ["archive.items"], "eu/*": ["shop.events"]})
     expected = {"eu": {"archive.items"}, "eu/*": {"shop.events"}, "us": {"shop.items"}}
     assert feeds.known() == place.open().feeds.known() == expected, "other sources stay as they are"
+
+
+def test_files_of_tables_are_found_by_the_next_process(place: Place) -> None:
+    assert place.open().files("eu").all() == {}
+    place.open().files("eu").put({5: KnownFile(file=5, horizon=100), 6: KnownFile(file=6, horizon=100)})
+    place.open().files("eu").put({5: KnownFile(file=7, horizon=1 << 40, truncated=(3, 4))})
+    expected = {5: KnownFile(file=7, horizon=1 << 40, truncated=(3, 4)), 6: KnownFile(file=6, horizon=100)}
+    assert place.open().files("eu").all() == expected, "others stay as they are"
+    assert place.open().files("us").all() == {}, "OIDs are of one source"
 
 
 def test_a_killed_process_leaves_what_it_was_about_to_confirm(place: Place) -> None:

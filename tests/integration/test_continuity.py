@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from kuvasz.config.names import object_name
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from kuvasz.verbs import check, plan, verify
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -262,6 +263,55 @@ def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
         pass_by(pipeline, database)
         pipeline.tell("resume", ITEMS, EU)
         assert_same(pipeline, database, "items", "items")
+
+
+@pytest.mark.parametrize("when", ["streaming", "paused", "stopped"])
+def test_a_table_that_was_unlogged_between_two_looks_is_made_right(
+    database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL lets tables be so that the publication does not name; another file is all that tells of it."""
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    fill(database)
+    publish_all(database)
+    tables = {"items": None, "others": None}
+    unlog = "ALTER TABLE items SET UNLOGGED; UPDATE items SET n = 7 WHERE id % 5 = 0; ALTER TABLE items SET LOGGED"
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        if when == "paused":
+            pipeline.tell("pause", ITEMS, EU)
+        if when != "stopped":
+            database.execute(unlog)
+        if when == "paused":
+            pass_by(pipeline, database)
+            pipeline.tell("resume", ITEMS, EU)
+        if when != "stopped":
+            wait_until(lambda: lake_counts(pipeline, "items", "n = 7"), "rows that no stream carried are there")
+            assert_same(pipeline, database, "items", "items")
+    if when == "stopped":
+        database.execute(unlog)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 7"), "rows that no stream carried are there")
+        assert_same(pipeline, database, "items", "items")
+
+
+def test_a_table_that_was_truncated_or_packed_is_not_compared(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    fill(database)
+    publish_all(database)
+    repaired: list[object] = []
+    monkeypatch.setattr("kuvasz.sync.context.troubles.Troubles.miss_rows", lambda _, spec: repaired.append(spec))
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        with database.connect(autocommit=True) as session:
+            session.execute("VACUUM FULL items")
+        database.execute("TRUNCATE others; INSERT INTO others VALUES (1, 1)")
+        query = "SELECT relfilenode FROM pg_class WHERE relname IN ('items', 'others')"
+        now, state = {file for (file,) in database.execute(query)}, state_of(pipeline.config)
+        wait_until(lambda: {one.file for one in state.files(EU).all().values()} == now, "both files are known")
+        assert_same(pipeline, database, "others", "others")
+    assert repaired == []
 
 
 @pytest.mark.parametrize("is_paused", [False, True], ids=["streaming", "paused"])

@@ -131,7 +131,7 @@ def test_no_row_is_copied_from_a_table_that_took_a_name_amid_a_copy(
 def test_what_comes_as_an_ancestors_amid_a_copy_is_not_lost(
     database: Database, lake_folder: LakeFolder, between: Callable[..., None], copy: str
 ) -> None:
-    """Behind the copy's snapshot no look tells of it, nor any catalog row; the stream is heard again from there on."""
+    """Behind the copy's snapshot no look tells of it; the stream is heard again from there on."""
     for table in ("items", "steady"):
         database.execute(f"CREATE TABLE {table} {COLUMNS}; INSERT INTO {table} {ROWS}")
     database.execute(f"CREATE TABLE root {COLUMNS} PARTITION BY RANGE (id)")

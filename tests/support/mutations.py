@@ -23,6 +23,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.parking.log import ParkingLog
 from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.note_file import NoteFile
+from kuvasz.state.relation_files import RelationFiles
 from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 from kuvasz.sync.context.slot import Slot
@@ -108,6 +109,10 @@ MUTATIONS = {
     "feeds": Mutation(
         forget=lambda patch: patch.setattr(FeedFile, "_write", nothing),
         tests=(f"{CONTINUITY}test_a_target_in_a_namespace_that_the_map_names_no_more_and_then_again",),
+    ),
+    "files of tables": Mutation(
+        forget=lambda patch: patch.setattr(RelationFiles, "_write", nothing),
+        tests=(f"{CONTINUITY}test_a_table_that_was_unlogged_between_two_looks_is_made_right",),
     ),
     "members": Mutation(
         forget=lambda patch: patch.setattr(MemberWatch, "forget_gone", nothing),

@@ -112,21 +112,21 @@ def was_altered(connection: psycopg.Connection[Any], partition: Partition) -> bo
     return bool(row and row[0])
 
 
-def has_rows_from_before(connection: psycopg.Connection[Any], partition: Partition, horizon: int) -> bool:
-    """Return whether a partition holds rows of transactions that were over at a horizon.
+def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, horizon: int) -> bool:
+    """Return whether a table without partitions, or a partition, holds rows of transactions over at a horizon.
 
-    A TRUNCATE after it would have taken them: what gave the partition another file was VACUUM FULL or CLUSTER, which
-    leave each row its transaction. No such row proves nothing. Nor does a horizon from which on transactions have
-    come round once, since frozen rows keep the number that they had.
+    A TRUNCATE after it would have taken them, and SET LOGGED have written them anew: what gave the table another file
+    was VACUUM FULL or CLUSTER, which leave each row its transaction. No such row proves nothing. Nor does a horizon
+    from which on transactions have come round once, since frozen rows keep the number that they had.
 
     Raises:
-        SourceError: The partition is gone, or cannot be read.
+        SourceError: The table is gone, or cannot be read.
     """
     query = (
         "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31 AND"
-        f" EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
+        f" EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
     )
-    with failure.translated(place(connection), f"look into partition {partition.table}"):
+    with failure.translated(place(connection), f"look into table {table}"):
         row = connection.execute(query, (horizon, horizon)).fetchone()
     return bool(row and row[0])
 

@@ -11,6 +11,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.model import Relation
 from kuvasz.sync.context.source_tables import SourceTables
 from kuvasz.sync.watch.partition_notes import PartitionNotes
+from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch
 
 
@@ -21,12 +22,16 @@ class PartitionMessages:
         source_tables: Asked what is in the lake.
         notes: Where it is remembered.
         watch: Follows every relation.
+        rewrites: Told of every TRUNCATE.
     """
 
-    def __init__(self, source_tables: SourceTables, notes: PartitionNotes, watch: SchemaWatch) -> None:
+    def __init__(
+        self, source_tables: SourceTables, notes: PartitionNotes, watch: SchemaWatch, rewrites: RewriteWatch
+    ) -> None:
         self._source_tables = source_tables
         self._notes = notes
         self._watch = watch
+        self._rewrites = rewrites
         self._roots: dict[int, SourceTableSpec] = {}  #: partitioned tables by OID
         self._leaves: dict[int, SourceTableSpec] = {}  #: their partitions by OID
         self._described: Relation | None = None  #: the root that the stream described last, if nothing else since
@@ -67,11 +72,12 @@ class PartitionMessages:
         return self._watch.follow(relation, commit_lsn, xid)
 
     def truncated(self, relation: Relation, commit_lsn: int, xid: int) -> None:
-        """Take note of a TRUNCATE of a partitioned table, which gives each of its partitions another file.
+        """Take note of a TRUNCATE, which gives a table, or each of its partitions, another file.
 
         Raises:
             LakeError: The lake cannot be changed now.
         """
+        self._rewrites.truncated(relation, xid)
         spec = self._roots.get(relation.oid)
         if spec is not None and self._is_applied_from(spec, commit_lsn):
             self._notes.truncated(spec, xid, commit_lsn)

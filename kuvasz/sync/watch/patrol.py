@@ -23,6 +23,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.watch.last_looks import LastLooks
+from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
 
 _log = EventLog(__name__)
@@ -45,9 +46,12 @@ class Patrol:
         context: Of the source.
         looks: What was seen of its tables.
         watch: Has the lake follow.
+        rewrites: Looks whether tables were written anew.
     """
 
-    def __init__(self, context: SourceContext, looks: LastLooks, watch: SchemaWatch) -> None:
+    def __init__(
+        self, context: SourceContext, looks: LastLooks, watch: SchemaWatch, rewrites: RewriteWatch
+    ) -> None:  # fmt: skip
         self._source = context.source.name
         self._publications = publications_of(context.source)
         self._url = context.source.url
@@ -56,6 +60,7 @@ class Patrol:
         self._lifetime = context.lifetime
         self._looks = looks
         self._watch = watch
+        self._rewrites = rewrites
 
     def look(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
         """Look at all tables at once.
@@ -82,7 +87,9 @@ class Patrol:
                 looks=looks,
                 connection=connection,
             )
-            return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
+            due = [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
+            self._rewrites.look(connection)
+            return due
 
     def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
         """Compare one table with its last look; returns whether it is to be looked at anew."""

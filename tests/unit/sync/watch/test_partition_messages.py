@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,8 +51,10 @@ class World(Scene):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.notes = notes = Notes()
+        self.rewritten: list[tuple[int, int]] = []  #: OID and transaction of each TRUNCATE
         remembers: Any = notes
-        self.messages = PartitionMessages(self.source_tables, remembers, remembers)
+        rewrites: Any = SimpleNamespace(truncated=lambda relation, xid: self.rewritten.append((relation.oid, xid)))
+        self.messages = PartitionMessages(self.source_tables, remembers, remembers, rewrites)
         self.copy(self.items, POSITION)
         self.messages.know_roots({50: self.items})
         self.messages.know_leaves({50: self.items}, {50: [10, 11]})

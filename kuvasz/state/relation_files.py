@@ -1,0 +1,75 @@
+"""The files that one source's tables had when all of their rows were known, in `files/<source>.json`.
+
+There is none for a source whose publication names each table: PostgreSQL lets no such table be without WAL.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from typing_extensions import override
+
+from kuvasz.events import Event, EventLog
+from kuvasz.state.ports import KnownFile, StoredFiles
+
+_log = EventLog(__name__)
+
+FOLDER = "files"
+
+
+class RelationFiles(StoredFiles):
+    """The file. Called by one thread at a time.
+
+    Args:
+        folder: The state folder; made when there is something to keep.
+        source: The source's name.
+    """
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self._path = folder / FOLDER / f"{source}.json"
+        self._files = self._load()
+
+    def _load(self) -> dict[int, KnownFile]:
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            return {
+                int(oid): KnownFile(
+                    file=int(one["file"]), horizon=int(one["horizon"]), truncated=tuple(map(int, one["truncated"]))
+                )
+                for oid, one in found.items()
+            }  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    @override
+    def all(self) -> Mapping[int, KnownFile]:
+        """See `StoredFiles.all`."""
+        return dict(self._files)
+
+    @override
+    def put(self, files: Mapping[int, KnownFile]) -> None:
+        """See `StoredFiles.put`. After a crash the file is the old one or the new one."""
+        after = {**self._files, **files}
+        if after == self._files:
+            return
+        self._files = after
+        try:
+            self._write()
+        except OSError as error:  # an older one cries wolf, and the table is compared
+            _log.tell(Event.RELATION_FILES_FAILED, file=str(self._path), error=str(error))
+
+    def _write(self) -> None:
+        fresh = self._path.with_suffix(".new")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w", encoding="utf-8") as stream:
+            json.dump({str(oid): dataclasses.asdict(one) for oid, one in sorted(self._files.items())}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(self._path)
+
+
+__all__ = ["FOLDER", "RelationFiles"]

@@ -1,0 +1,143 @@
+"""Looks now and then whether tables were written anew, perhaps while they had no WAL: no stream has such rows.
+
+Only tables that are published with their schema, or with all tables, can be made unlogged. What a look finds is
+mended by a comparison, as every gap is; a TRUNCATE of the stream gives a table another file as well, and is no gap.
+
+Called in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import SourceRefused
+from kuvasz.events import Event, EventLog
+from kuvasz.model import Relation
+from kuvasz.source.catalog import partitions, relation_files
+from kuvasz.source.catalog.look import wal_end
+from kuvasz.source.catalog.relation_files import RelationFile
+from kuvasz.source.catalog.table import SourceTable
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rules import rewrites
+
+_log = EventLog(__name__)
+
+
+class RewriteWatch:
+    """One source's watch.
+
+    Args:
+        context: Of the source.
+    """
+
+    def __init__(self, context: SourceContext) -> None:
+        self._source_tables = context.source_tables
+        self._troubles = context.troubles
+        self._current = context.current
+        self._files = context.shared.state.files(context.source.name)
+        self._lock = threading.Lock()
+        self._horizons: dict[int, int] = {}  #: by OID: of the last look that found the known file
+        self._suspected: dict[int, tuple[int, int]] = {}  #: by OID: another file, and where the WAL ended then
+
+    def begin(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Take note of tables that are about to be copied or compared, or were never looked at.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+        """
+        specs = {table.relation.oid: spec for spec, table in tables}
+        found = relation_files.load(connection, specs)
+        with self._lock:
+            known = self._files.all()
+            fresh = {oid: now for oid, now in found.items() if oid not in known or self._is_to_come(specs[oid])}
+            self._files.put({oid: rewrites.known(now) for oid, now in fresh.items()})
+        self._horizons = {oid: at for oid, at in self._horizons.items() if oid not in fresh}
+
+    def _is_to_come(self, spec: SourceTableSpec) -> bool:
+        return self._source_tables.position(spec) is None or self._source_tables.look(spec).is_resync_due
+
+    def truncated(self, relation: Relation, xid: int) -> None:
+        """Take note of a TRUNCATE that the stream brings."""
+        with self._lock:
+            known = self._files.all().get(relation.oid)
+            if known is not None:
+                self._files.put({relation.oid: rewrites.truncated(known, xid)})
+
+    def look(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    ) -> None:
+        """Have tables that stream follow what no stream has.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+        """
+        tables = {
+            table.relation.oid: spec
+            for spec, table in self._source_tables.usable()
+            if self._source_tables.is_streaming(spec) and not self._is_to_come(spec)
+        }
+        for oid, now in relation_files.load(connection, tables).items():
+            self._compare(connection, tables[oid], oid, now)
+
+    def _compare(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        oid: int,
+        now: RelationFile,
+    ) -> None:
+        known = self._files.all().get(oid)
+        if known is not None and known.file == now.file:
+            self._horizons[oid] = now.horizon
+            return
+        if known is not None and self._may_be_told(connection, oid, now):
+            return
+        with self._lock:
+            known = self._files.all().get(oid)  # what the stream has told by now
+            is_explained = known is None or rewrites.is_explained(spec, known, now)
+        if known is None or is_explained or self._has_rows_from_before(connection, spec, oid, known.horizon):
+            with self._lock:
+                self._files.put({oid: rewrites.known(now)})
+            return
+        _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
+        self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
+        self._troubles.interrupt(spec)
+
+    def _may_be_told(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        oid: int,
+        now: RelationFile,
+    ) -> bool:
+        """Whether the stream may yet say that a table was truncated; it is looked at again then."""
+        file, end = self._suspected.get(oid, (0, 0))
+        if file != now.file:
+            self._suspected[oid] = now.file, wal_end(connection)
+            return True
+        if self._current.heard_lsn < end:
+            return True
+        del self._suspected[oid]
+        return False
+
+    def _has_rows_from_before(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        oid: int,
+        horizon: int,
+    ) -> bool:
+        try:
+            return partitions.has_rows_from_before(connection, spec.table, self._horizons.get(oid, horizon))
+        except SourceRefused:
+            return False
+
+
+__all__ = ["RewriteWatch"]

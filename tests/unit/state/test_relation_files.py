@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.state.ports import KnownFile
+from kuvasz.state.relation_files import FOLDER, RelationFiles
+
+FILES = {16384: KnownFile(file=16390, horizon=1 << 33, truncated=(5, 7)), 16400: KnownFile(file=16400, horizon=9)}
+
+
+def test_there_is_one_file_of_each_source(tmp_path: Path) -> None:
+    RelationFiles(tmp_path / "made", "shop_eu").put(FILES)
+    (file,) = (tmp_path / "made" / FOLDER).iterdir()
+    assert file.name == "shop_eu.json"
+    assert RelationFiles(tmp_path / "made", "shop_us").all() == {}
+
+
+def test_a_file_that_says_so_already_is_left_alone(tmp_path: Path) -> None:
+    RelationFiles(tmp_path, "eu").put(FILES)
+    before = (tmp_path / FOLDER / "eu.json").stat().st_ino
+    RelationFiles(tmp_path, "eu").put({16384: FILES[16384]})
+    assert (tmp_path / FOLDER / "eu.json").stat().st_ino == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"5": []}', '{"5": {"file": 5}}', '{"x": {}}'])
+def test_of_a_file_that_is_not_ours_nothing_is_known(tmp_path: Path, text: str) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "eu.json").write_text(text)
+    assert RelationFiles(tmp_path, "eu").all() == {}
+
+
+def test_what_cannot_be_kept_is_told_and_known_meanwhile(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FOLDER).write_text("")
+    files = RelationFiles(tmp_path, "eu")
+    files.put(FILES)
+    assert files.all() == FILES
+    assert "relation_files_failed" in caplog.text or "could not be kept" in caplog.text

@@ -1,0 +1,153 @@
+"""Tables that have another file: what the stream explains, what their rows explain, and what is a gap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.source.catalog import partitions, relation_files
+from kuvasz.source.catalog.relation_files import RelationFile
+from kuvasz.state.tables import State
+from kuvasz.sync.watch import rewrite_watch
+from kuvasz.sync.watch.rewrite_watch import RewriteWatch
+from tests.support.changes import ITEMS
+from tests.support.scene import Scene
+
+HORIZON = (1 << 32) + 100  #: transactions have come round once
+
+
+class World(Scene):
+    """`items` streams, published with all tables, and was looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.now = {ITEMS.oid: RelationFile(file=1, file_xid=50, horizon=HORIZON)}
+        self.wal_lsn, self.asked = 8000, list[int]()
+        self.has_rows_from_before = False
+        self.usable = [(self.items, self.table(self.items))]
+        self.source_tables.tables[self.items.key] = self.usable[0][1]
+        self.copy(self.items)
+        self.states.activate("shop.items", self.source.name, 1)
+        self.source_tables.set(self.items, State.STREAMING)
+        self.watch = RewriteWatch(self.context)
+        self.begin()
+        self.hear(8000)
+
+    def begin(self) -> None:
+        connection: Any = self
+        self.watch.begin(connection, self.usable)
+
+    def hear(self, lsn: int) -> None:
+        reader: Any = SimpleNamespace(received_lsn=lsn)
+        self.context.current.reader = reader
+
+    def write_anew(self, xid: int = 120, horizon: int = HORIZON + 50) -> None:
+        file = self.now[ITEMS.oid].file + 1
+        self.now = {ITEMS.oid: RelationFile(file=file, file_xid=xid, horizon=horizon)}
+
+    def look(self, times: int = 1) -> None:
+        connection: Any = self
+        for _ in range(times):
+            self.watch.look(connection)
+
+    @property
+    def has_gap(self) -> bool:
+        is_out = self.source_tables.state(self.items) is State.NEW
+        assert self.source_tables.look(self.items).is_resync_due == is_out
+        return is_out
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    def rows_from_before(world: Any, _: object, horizon: int) -> bool:
+        world.asked.append(horizon)
+        return bool(world.has_rows_from_before)
+
+    monkeypatch.setattr(
+        relation_files, "load", lambda world, oids: {oid: one for oid, one in world.now.items() if oid in oids}
+    )
+    monkeypatch.setattr(partitions, "has_rows_from_before", rows_from_before)
+    monkeypatch.setattr(rewrite_watch, "wal_end", lambda world: world.wal_lsn)
+    return World(tmp_path)
+
+
+def test_what_nothing_explains_is_a_gap(world: World) -> None:
+    world.look(5)
+    assert not world.has_gap, "nothing happened"
+    world.write_anew()
+    world.look()
+    assert not world.has_gap, "the stream may tell yet"
+    world.look()
+    assert world.has_gap
+
+
+def test_the_stream_is_heard_out_first(world: World) -> None:
+    world.wal_lsn = 9000
+    world.write_anew()
+    world.look(5)
+    assert not world.has_gap
+    world.hear(9000)
+    world.look()
+    assert world.has_gap
+
+
+def test_what_the_stream_truncated_is_none(world: World) -> None:
+    world.write_anew(xid=120)
+    world.look()
+    world.watch.truncated(ITEMS, 120)
+    world.look(3)
+    assert not world.has_gap
+    assert world.asked == []
+    world.write_anew(xid=130)
+    world.look(2)
+    assert world.has_gap, "an earlier one explains nothing"
+
+
+def test_rows_that_kept_their_transactions_prove_that_none_is_missing(world: World) -> None:
+    world.now[ITEMS.oid] = RelationFile(file=1, file_xid=50, horizon=HORIZON + 20)
+    world.look()
+    world.has_rows_from_before = True
+    world.write_anew()
+    world.look(3)
+    assert not world.has_gap
+    assert world.asked == [HORIZON + 20], "once, and with the last look at the file of before"
+
+
+def test_the_next_process_knows_the_file(world: World) -> None:
+    world.write_anew()
+    world.watch = RewriteWatch(world.context)
+    world.begin()
+    world.look(2)
+    assert world.has_gap
+    assert world.asked == [HORIZON]
+
+
+@pytest.mark.parametrize("what", ["resync", "forgotten"])
+def test_what_is_about_to_be_copied_has_its_file_from_then_on(world: World, what: str) -> None:
+    world.write_anew()
+    if what == "resync":
+        world.source_tables.resync(world.items, is_due=True)
+    else:
+        world.lake.forget("shop.items", world.source.name)
+    world.begin()
+    world.source_tables.resync(world.items, is_due=False)
+    world.copy(world.items)
+    world.look(3)
+    assert world.source_tables.state(world.items) is State.STREAMING
+    world.write_anew()
+    world.look(2)
+    assert world.has_gap
+
+
+def test_a_table_that_does_not_follow_is_looked_at_when_it_does(world: World) -> None:
+    world.source_tables.set(world.items, State.PAUSED)
+    world.write_anew()
+    world.look(3)
+    assert world.source_tables.state(world.items) is State.PAUSED
+    world.begin()
+    world.source_tables.set(world.items, State.STREAMING)
+    world.look(2)
+    assert world.has_gap
