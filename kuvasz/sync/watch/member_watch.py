@@ -55,8 +55,9 @@ class MemberWatch:
             source_tables.source = before  # else the next look would find nothing new, and nobody take them up
             raise
         present = {spec.key for spec in source_tables.source.tables}
-        for key in [key for key in source_tables.tables if key not in present]:
-            source_tables.tables.pop(key, None)
+        for seen in (source_tables.tables, source_tables.misfits):
+            for key in seen.keys() - present:
+                seen.pop(key, None)
 
     def _others(self) -> set[int]:
         """Return the OIDs of the tables whose rows entries of their own have."""

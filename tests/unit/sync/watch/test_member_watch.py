@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kuvasz.config.sources import Source
 from kuvasz.model import SourcePosition
+from kuvasz.sync.rules import members as rules
 from kuvasz.sync.watch.member_watch import MemberWatch
+from tests.support.scene import Scene
 
 EVENTS = "shop.events"
 
@@ -55,3 +60,21 @@ def test_members_are_let_go_where_nobody_loads_their_target(lake: UnloadedLake) 
     assert set(lake.catalog) == {"us/1", "eu"}
     members.forget_gone()
     assert lake.asked == 1, "the catalog is asked once, not at every look"
+
+
+def test_nothing_is_kept_of_who_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the map keeps from being replicated stays published as long as it is there, and no longer."""
+    scene = Scene(tmp_path)
+    member = scene.items.of_member(scene.items.table, 7)
+    members, there = MemberWatch(scene.context), [member, scene.others]
+
+    def found(source: Source, *_: object) -> Source:
+        return dataclasses.replace(source, tables=tuple(there))
+
+    monkeypatch.setattr(rules, "found", found)
+    members.refresh(None)
+    for known in (scene.source_tables.tables, scene.source_tables.misfits):
+        known |= {"shop.items/7": scene.table(scene.items), "shop.others": scene.table(scene.others)}
+    there.remove(member)
+    members.refresh(None)
+    assert list(scene.source_tables.misfits) == list(scene.source_tables.tables) == ["shop.others"]
