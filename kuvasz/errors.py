@@ -24,7 +24,8 @@
     │   ├── OtherRule            1   human   table     rows are there that another rule of the map made
     │   ├── TableGone            1   human   table     someone dropped the table from the lake
     │   ├── LakeRewound          1   human   table     someone set the table back in the lake
-    │   └── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
+    │   ├── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
+    │   └── EarlierError         1   human   table     what was wrong before this start, until the table is looked at
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   ├── TableStuck           1   timed   table     catalog or storage fail for this table alone
@@ -267,6 +268,10 @@ class ParkedLost(TableError):
     """Changes of a table were parked, and what they were parked in is gone."""
 
     is_public = True
+
+
+class EarlierError(TableError):
+    """A table could not go on before this start; of why, the words are left until its first look."""
 
 
 class LakeError(KuvaszError):

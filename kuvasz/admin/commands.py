@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from aiohttp import web
 
 from kuvasz.config import names
 from kuvasz.events import Event
-
-if TYPE_CHECKING:
-    from kuvasz.state.tables import TableState
+from kuvasz.state.tables import State, TableState
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,4 +85,10 @@ class Selection:
         return " of ".join(parts)
 
 
-__all__ = ["VERBS", "Selection", "Verb"]
+def hint_for(states: Iterable[TableState]) -> str:
+    """Return what to do where a command changes nothing for these tables."""
+    is_early = any(state.state is State.NEW for state in states)
+    return f"{'it has not been looked at yet: ' if is_early else ''}see `kuvasz status`"
+
+
+__all__ = ["VERBS", "Selection", "Verb", "hint_for"]

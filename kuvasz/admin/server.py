@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.admin import door, upkeep, views
-from kuvasz.admin.commands import VERBS, Selection, Verb
+from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
@@ -154,7 +154,7 @@ class AdminServer:
                 return _refusal(404, f"the map has no {wanted.describe()}", f"it has: {known}")
             fit = [state for state in states if verb.fits(state)]
             if not fit:
-                return _refusal(409, f"{wanted.describe()} is {verb.why_not}", "see `kuvasz status`")
+                return _refusal(409, f"{wanted.describe()} is {verb.why_not}", hint_for(states))
             for state in fit:
                 _log.tell(verb.event, source=state.database, table=state.label, by=_person(request, body))
                 # It takes as long as the source takes to answer: what comes of it is seen in the table's state.

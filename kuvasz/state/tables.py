@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kuvasz.config import names
-from kuvasz.errors import KuvaszError, ParkedLost, TableError
+from kuvasz.errors import EarlierError, KuvaszError, ParkedLost
 from kuvasz.state.notes import TableNotes
 from kuvasz.state.ports import Note, NoteStore
 
@@ -124,7 +124,7 @@ class TableStates:
             made = TableState(target=target, source=source, table=table, since=self._clock())
             made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
             if note.failed_at is not None:
-                made.state, made.error = State.ERROR, TableError(note.message, hint=note.hint)
+                made.state, made.error = State.ERROR, EarlierError(note.message, hint=note.hint)
                 made.since = self._monotonic(note.failed_at)
             if note.paused_at is not None:
                 made.state, made.is_paused = State.PAUSED, True

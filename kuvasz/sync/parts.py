@@ -10,7 +10,6 @@ import dataclasses
 
 from kuvasz.state.ports import StoredRecord
 from kuvasz.sync.commands import Commands
-from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
@@ -56,8 +55,7 @@ class Parts:
     @classmethod
     def of(cls, context: SourceContext) -> Parts:
         """Return the parts of a source that begins."""
-        approvals = Approvals(context.shared.mask_secret)
-        record = context.shared.state.record(context.source.name)
+        approvals, record = context.approvals, context.shared.state.record(context.source.name)
         looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
         watch = SchemaWatch(context, looks, approvals)
         rewrites = RewriteWatch(context)

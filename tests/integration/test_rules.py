@@ -166,6 +166,21 @@ def test_what_keeps_the_past_stops_until_a_person_says_how_it_goes_on(
         pipeline.wait_streaming()
 
 
+def test_an_answer_counts_before_the_table_was_looked_at_again(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    with pipeline_of(lake_folder, database, {"type": "append"}) as pipeline:
+        pipeline.wait_streaming()
+    masked = {"type": "append", "mask": {"email": "redact"}}
+    with pipeline_of(lake_folder, database, masked) as pipeline:
+        wait_stopped(pipeline)
+    with pipeline_of(lake_folder, database, masked) as pipeline:
+        keep(pipeline)
+        database.execute("INSERT INTO items VALUES (101, 1)")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert lake_counts(pipeline, "items", "email = '***'") == 1
+
+
 def test_a_map_of_nothing_else_can_be_told_how_it_goes_on(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     with pipeline_of(lake_folder, database, {"type": "append"}, has_others=False) as pipeline:

@@ -17,9 +17,9 @@ ORDINARY = frozenset(
     buckets builder busy bytes calls candidate catalog catching cells change changes check checkpoints classes clock
     clone close closed column columns command commit compare compared comparison complete computed config connection
     consume context copied copies copy count counter counts current damaged data database dead decode definition
-    delete difference different differing document done downstream drain edit elements embedded engine entry error
-    evaluated events evolution exported expression expressions failed failure fetch fetched field fields file files
-    filled filter finding flat float flush folded folder foreign form formatter full gathered gatherer gathering
+    delete difference different differing document done downstream drain earlier edit elements embedded engine entry
+    error evaluated events evolution exported expression expressions failed failure fetch fetched field fields file
+    files filled filter finding flat float flush folded folder foreign form formatter full gathered gatherer gathering
     globals gone group handle handover handshake held history iceberg index input int internal interruption job jobs
     json jvm keepalive kernel key keys kind kuvasz lake large last late layout lifetime limit line list listing live
     load loaded lock log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, ColumnsUnclear, KuvaszError, OtherRule
+from kuvasz.errors import ChangesLost, ColumnsUnclear, EarlierError, KuvaszError, OtherRule
 from kuvasz.ports import Target
 from kuvasz.sync.rules.targets import target_of
 
@@ -23,6 +23,7 @@ class Approvals:
         self._approved: set[str] = set()  #: those that follow a schema change
         self._accepted: set[str] = set()  #: those that go on with a gap
         self._kept: set[str] = set()  #: those whose rows stay as another rule of the map made them
+        self._ahead: dict[str, str] = {}  #: those answered before their first look -> what was answered
         self._believed: dict[str, int] = {}  #: those whose columns are taken as they probably are -> up to which LSN
 
     def give(self, key: str, error: KuvaszError | None) -> None:
@@ -34,6 +35,16 @@ class Approvals:
             self._kept.add(key)
         if isinstance(error, ColumnsUnclear) and error.likely:
             self._believed[key] = error.through
+        if isinstance(error, EarlierError):
+            self._ahead[key] = error.message
+
+    def give_as_answered(self, key: str, error: KuvaszError) -> bool:
+        """Agree to what keeps a table from going on if a person did so before it was seen again; return whether."""
+        is_answered = self._ahead.get(key) == error.message
+        if is_answered:
+            del self._ahead[key]
+            self.give(key, error)
+        return is_answered
 
     def target_of(self, spec: SourceTableSpec) -> Target:
         """Return the target of a map entry as the lake wants it now."""

@@ -12,6 +12,7 @@ from kuvasz.config.sources import Source
 from kuvasz.errors import KuvaszError
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.current_reader import CurrentReader
 from kuvasz.sync.context.lifetime import Lifetime, finished
 from kuvasz.sync.context.requests import Requests
@@ -33,6 +34,7 @@ class SourceContext:
     lifetime: Lifetime
     source_tables: SourceTables
     requests: Requests
+    approvals: Approvals
     troubles: Troubles
     current: CurrentReader
 
@@ -41,10 +43,11 @@ class SourceContext:
         """Return the context of a source that begins."""
         lifetime = Lifetime()
         source_tables = SourceTables(source, shared.lake, shared.states, shared.progress)
-        requests = Requests(source_tables, lifetime)
+        requests, approvals = Requests(source_tables, lifetime), Approvals(shared.mask_secret)
         return cls(
             source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
-            requests=requests, troubles=Troubles(source_tables, requests), current=CurrentReader(),
+            requests=requests, approvals=approvals, troubles=Troubles(source_tables, requests, approvals),
+            current=CurrentReader(),
         )  # fmt: skip
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

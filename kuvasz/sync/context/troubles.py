@@ -16,6 +16,7 @@ from kuvasz.errors import (
 )
 from kuvasz.events import Event, EventLog
 from kuvasz.state.tables import State
+from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.source_tables import SourceTables
 
@@ -28,11 +29,13 @@ class Troubles:
     Args:
         source_tables: The source's tables.
         requests: Which of them are looked at anew.
+        approvals: What a person agrees to.
     """
 
-    def __init__(self, source_tables: SourceTables, requests: Requests) -> None:
+    def __init__(self, source_tables: SourceTables, requests: Requests, approvals: Approvals) -> None:
         self._source_tables = source_tables
         self._requests = requests
+        self._approvals = approvals
         self._told: dict[str, str] = {}  #: errors that were logged: the same again is no news
 
     def fail(self, spec: SourceTableSpec, error: KuvaszError) -> None:
@@ -44,6 +47,8 @@ class Troubles:
             _log.tell(
                 Event.TABLE_FAILED, source=self._source_tables.source.name, table=spec.identifier, error=str(error)
             )
+        if self._approvals.give_as_answered(spec.key, error):
+            self._requests.send(spec.key)
 
     def mended(self, spec: SourceTableSpec) -> None:
         """Forget a table's error: should it come again, that is news."""

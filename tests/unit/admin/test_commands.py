@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from aiohttp import web
 
-from kuvasz.admin.commands import VERBS, Selection
+from kuvasz.admin.commands import VERBS, Selection, hint_for
 from kuvasz.errors import TableError
 from kuvasz.state.tables import State, TableState
 
@@ -51,3 +53,8 @@ def test_a_command_fits_where_it_changes_something(state: State, fitting: set[st
     error = TableError("wrong") if state is State.ERROR else None
     table = TableState(target="t", source="s", table="t", state=state, error=error, is_paused=state is State.PAUSED)
     assert {verb.name for verb in VERBS if verb.fits(table)} == fitting
+
+
+def test_who_comes_early_is_told_so() -> None:
+    assert hint_for([ITEMS]) == "it has not been looked at yet: see `kuvasz status`"
+    assert hint_for([dataclasses.replace(ITEMS, state=State.STREAMING)]) == "see `kuvasz status`"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kuvasz.errors import ParkedLost, TableError
+from kuvasz.errors import EarlierError, ParkedLost, TableError
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.tables import State, TableState, TableStates
 
@@ -193,6 +193,7 @@ def test_an_error_keeps_its_since_until_the_table_streams(home: Home) -> None:
     states = home.start()
     found = states.get(T, S)
     assert (found.state, str(found.error), home.age(found)) == (State.ERROR, "first\nhint: mend it", 4.0)
+    assert isinstance(found.error, EarlierError), "its words are known, and not what they meant"
     states.set(T, S, State.NEW)
     states.set(T, S, State.CATCHING_UP)
     home.now = 9.0

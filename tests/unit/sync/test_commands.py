@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.errors import SchemaHeld, StateError
+from kuvasz.errors import EarlierError, OtherRule, SchemaHeld, StateError
 from kuvasz.state.tables import State
 from kuvasz.sync.commands import Commands
-from kuvasz.sync.context.approvals import Approvals
 from tests.support.scene import Scene
 
 
@@ -17,7 +16,7 @@ class World(Scene):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.approvals = Approvals(b"")
+        self.approvals = self.context.approvals
         self.commands = Commands(self.context, self.approvals)
 
     def asked(self) -> list[str]:
@@ -48,6 +47,20 @@ def test_whoever_has_a_table_tried_again_agrees_to_what_keeps_it(world: World) -
     world.commands.retry("shop.items")
     assert world.asked() == ["shop.items"]
     assert "shop.items" in world.approvals._approved
+
+
+def test_an_answer_before_the_first_look_is_kept_for_what_that_look_finds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a table stopped for before the start is known by its words alone until it is looked at."""
+    monkeypatch.setattr(world.requests, "send", world.requests.add)
+    world.source_tables.set(world.items, State.ERROR, EarlierError("the filter is another one", hint="retry"))
+    world.commands.retry("shop.items")
+    assert world.asked() == ["shop.items"]
+    assert not world.approvals.target_of(world.items).keeps_rows
+    world.context.troubles.refuse(world.items, OtherRule("the filter is another one", hint="retry"))
+    assert world.asked() == ["shop.items"]
+    assert world.approvals.target_of(world.items).keeps_rows
 
 
 def test_a_table_is_copied_again_when_it_is_looked_at(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config.model import OnSchemaChange
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, ColumnsUnclear, OtherRule, SchemaHeld
+from kuvasz.errors import ChangesLost, ColumnsUnclear, EarlierError, OtherRule, SchemaHeld
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import target_of
 from tests.support.scene import Scene
@@ -65,3 +65,14 @@ def test_columns_are_taken_as_they_probably_are_only_where_somebody_agreed(spec:
     approvals.give(spec.key, ColumnsUnclear("which columns it means is not proved", through=100, likely=True))
     assert approvals.is_believed(spec, 99)
     assert not approvals.is_believed(spec, 100)
+
+
+def test_an_answer_that_came_early_is_for_the_same_words_and_for_once(spec: SourceTableSpec) -> None:
+    approvals = Approvals(b"")
+    approvals.give(spec.key, EarlierError("its changes are lost"))
+    assert not approvals.is_gap_accepted(spec)
+    assert not approvals.give_as_answered(spec.key, ChangesLost("others are lost, too"))
+    assert not approvals.is_gap_accepted(spec)
+    assert approvals.give_as_answered(spec.key, ChangesLost("its changes are lost"))
+    assert approvals.is_gap_accepted(spec)
+    assert not approvals.give_as_answered(spec.key, ChangesLost("its changes are lost"))
