@@ -100,6 +100,32 @@ def test_a_clone_is_copied_again(
         assert pipeline.app.states.get(ITEMS, EU).copies == 0, "that is no other rule"
 
 
+CODED = {"id": "id", "n": "n", "code": "concat('c', id)"}
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+@pytest.mark.parametrize(
+    ("before", "now", "key"),
+    [
+        pytest.param({"set": CODED}, {"set": CODED, "key": ["code"]}, "code", id="named"),
+        pytest.param({"set": {"id": "id", "n": "n"}}, {"set": {"number": "id", "n": "n"}}, "number", id="renamed"),
+    ],
+)
+def test_a_clone_with_another_key_is_copied_again(
+    database: Database, lake_folder: LakeFolder, identity: str, before: dict, now: dict, key: str
+) -> None:
+    fill(database)
+    database.execute(f"ALTER TABLE items REPLICA IDENTITY {identity}")
+    with pipeline_of(lake_folder, database, before) as pipeline:
+        pipeline.wait_streaming()
+    with pipeline_of(lake_folder, database, now) as pipeline:
+        change(database, 7)
+        assert counts(pipeline, database, f"{key} IS NOT NULL", "true") == (100, 0)
+        ((changed,),) = database.execute("SELECT count(*) FROM items WHERE n = 7")
+        assert lake_counts(pipeline, "items", "n = 7") == changed
+        assert pipeline.app.states.get(ITEMS, EU).copies == 1
+
+
 def test_another_secret_gives_all_rows_other_pseudonyms(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(
         "CREATE TABLE items (id text PRIMARY KEY, n int); CREATE TABLE others (id int PRIMARY KEY, n int)"

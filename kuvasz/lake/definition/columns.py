@@ -187,8 +187,10 @@ class Columns:
                 takes_defaults=table.format_version >= _DEFAULT_FORMAT,
             )  # fmt: skip
         else:
-            planned = planning.plan(target, table.schema, table.key, _numbered(view), None, others, place)
-            planned = planning.by_name(planned, relation, known if is_numbered else None, place, table.name)
+            planned = planning.by_name(
+                target, table.schema, table.key, _numbered(view), relation, known if is_numbered else None, others,
+                place,
+            )  # fmt: skip
         if is_numbered:
             planned = planned.reading(target, described, projection.reads, known)
         return planned, relation, is_numbered

@@ -119,7 +119,7 @@ class Shapes:
         fields = NO_FIELDS if known is None else known.fields
         target = self.target_of(feed.source)
         is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
-        view = self.project(feed, _named_as_now(relation, known) if is_named else relation)
+        view = self.project(feed, _named_as_now(relation, known) if is_named else relation, table.key)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))
         left = {} if known is None else known.left
@@ -129,13 +129,18 @@ class Shapes:
             bound = dataclasses.replace(bound, family=table.seed)
         return view.apply(bound, relation)
 
-    def project(self, feed: Feed, relation: Relation) -> Projection:
+    def project(self, feed: Feed, relation: Relation, key: tuple[str, ...] | None = None) -> Projection:
         """Return how a relation looks from this table.
+
+        Args:
+            feed: The source table.
+            relation: Of a message, or from the catalog.
+            key: Of this table, for a message: with REPLICA IDENTITY FULL the stream calls every column a key.
 
         Raises:
             ExpressionRefused: An expression of the map does not fit it.
         """
-        return self._expressions.project(self.target_of(feed.source), relation, feed.place, self._definition.key)
+        return self._expressions.project(self.target_of(feed.source), relation, feed.place, key)
 
 
 def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:

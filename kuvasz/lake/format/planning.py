@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kuvasz.model import Column, Relation, ValueType
     from kuvasz.ports import Target
 
+_OTHER_KEY = "the key was changed"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSources:
@@ -68,7 +70,7 @@ def plan(
     if known is not None and known.oid != relation.oid:
         refuse_another(known, relation, place, target.name)
     made = _Planning(target, schema, key, relation, known, others, place, takes_defaults=takes_defaults)
-    return made.make()
+    return made.make(was_keyed=known is not None)
 
 
 def refuse_another(known: SourceColumns, relation: Relation, place: str, target: str) -> NoReturn:
@@ -85,30 +87,48 @@ def refuse_another(known: SourceColumns, relation: Relation, place: str, target:
 
 
 def by_name(
-    planned: Evolution, relation: Relation, known: SourceColumns | None, place: str, target: str
+    target: Target,
+    schema: LakeSchema,
+    key: tuple[str, ...],
+    view: Relation,
+    relation: Relation,
+    known: SourceColumns | None,
+    others: OtherSources,
+    place: str,
 ) -> Evolution:
-    """Return a plan for a table whose fields the map names, so that they are found by name.
+    """Return the same for a table whose fields the map names, so that they are found by name.
 
     Args:
-        planned: For the table as the map makes it.
+        target: What the map says of the table.
+        schema: The lake table's.
+        key: Names of its key fields, without sid.
+        view: The source table as the map makes it, with numbers that mean nothing.
         relation: The source table itself.
         known: What was remembered of it.
+        others: What other sources fill.
         place: Source and table, for messages.
-        target: The lake table.
 
     Raises:
-        SchemaError: Another table has the name now.
+        SchemaError: Another table has the name now, or what other sources need stands against it.
     """
     if known is not None and known.oid != relation.oid:
-        refuse_another(known, relation, place, target)
+        refuse_another(known, relation, place, target.name)
+    made = _Planning(target, schema, key, view, None, others, place, takes_defaults=False)
+    planned = made.make(was_keyed=known is not None)
     changes = [] if known is None else compare(known, relation)
     told = tuple(change.describe() for change in changes)
     why = next((f"{change.describe()}: {change.why_copy}" for change in changes if change.why_copy), "")
+    if planned.has_other_key:
+        told, why = (*told, _told_of_key(planned.key)), why or _OTHER_KEY
     is_key_other = any(change.why_copy and change.name in relation.key for change in changes)
     return dataclasses.replace(
         planned, added={}, fields={}, told=told, why_copy=why, has_other_key_values=is_key_other,
-        is_change=bool(changes),
+        is_change=bool(changes) or planned.has_other_key,
     )  # fmt: skip
+
+
+def _told_of_key(names: Sequence[str]) -> str:
+    return f"the key is ({', '.join(names)}) now"
 
 
 def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str) -> dict[str, str | None]:
@@ -167,8 +187,8 @@ class _Planning:
         self._told: list[str] = []
         self._why_copy = ""
 
-    def make(self) -> Evolution:
-        """Work it out."""
+    def make(self, *, was_keyed: bool) -> Evolution:
+        """Work it out; a source whose rows were identified by the table's key may have another one now."""
         found = [] if self._known is None else compare(self._known, self._relation)
         changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
         self._check_names(changes)
@@ -193,7 +213,7 @@ class _Planning:
         for change in found if self._target.filter is not None else ():
             if not self._counts(change):
                 self._copy(change)  # the filter may look at it
-        has_other_key = self._take_key()
+        has_other_key = was_keyed and self._take_key()
         refuse_alike(self._fields.all(), self._place)
         return Evolution(
             steps=self._fields.steps(),
@@ -415,7 +435,7 @@ class _Planning:
         for name in self._relation.key:
             number = next(column.attnum for column in self._relation.columns if column.name == name)
             wanted_key.append(-number if number in self._fields.added else self._numbers.get(number, 0))
-        if self._known is None or set(wanted_key) == set(self._fields.key):
+        if set(wanted_key) == set(self._fields.key):
             return False
         if self._others.fields:
             message = (
@@ -424,8 +444,8 @@ class _Planning:
             )
             hint = "change the key back, or in all sources, and then drop the lake table to copy them anew"
             raise SchemaError(message, hint=hint)
-        self._told.append(f"the key is ({', '.join(self._relation.key)}) now")
-        self._want_copy("the key was changed")
+        self._told.append(_told_of_key(self._relation.key))
+        self._want_copy(_OTHER_KEY)
         self._fields.key = wanted_key
         return True
 

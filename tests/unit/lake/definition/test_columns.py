@@ -256,3 +256,38 @@ def test_rows_of_a_backlog_are_seen_by_the_names_of_now(reading: World) -> None:
     reading.columns.shapes._expressions = Watching()
     reading.columns.shapes.of(feed(), dataclasses.replace(before, attributes=0))
     assert seen == [("id", "size", "name", "m")]
+
+
+class Keyed(Expressions):
+    """A map whose `key` says what identifies a row, but where the stream calls every column a key."""
+
+    def project(self, target: Target, relation: Relation, place: str, key: tuple[str, ...] | None) -> Projection:
+        key = key if key is not None else target.key or ("id",)
+        columns = tuple(dataclasses.replace(column, is_key=column.name in key) for column in relation.columns)
+        return super().project(target, dataclasses.replace(relation, columns=columns), place, key)
+
+
+AS_IT_IS = {"set": {"id": "id", "n": "n", "name": "name"}}
+
+
+@pytest.fixture
+def keyed(world: World) -> World:
+    world.columns.shapes._expressions = Keyed()
+    del world.iceberg.properties[rule.PREFIX + "eu"]
+    assert follow(world, **AS_IT_IS) == follow(world, **AS_IT_IS, key=("id",)) == ()
+    return world
+
+
+def test_another_key_of_the_map_has_a_clone_copied_again_by_it(keyed: World) -> None:
+    told = follow(keyed, **AS_IT_IS, key=("n", "id"))
+    assert told == ("the key is (id, n) now", "its rows are copied again: the key was changed")
+    assert (keyed.forgotten, set(keyed.definition.key)) == (["eu"], {"id", "n"})
+    assert follow(keyed, **AS_IT_IS, key=("n", "id")) == (), "it is the key now"
+
+
+@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_another_key_of_the_map_stops_what_is_not_copied_again(keyed: World, kind: TableType) -> None:
+    with pytest.raises(SchemaError, match=rf"the key is \(n\) now, and a table of type {kind}") as caught:
+        follow(keyed, **AS_IT_IS, key=("n",), type=kind)
+    assert caught.value.hint == "change the key back, or choose another `target`"
+    assert keyed.definition.key == ("id",)
