@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kuvasz.config import names
-from kuvasz.errors import EarlierError, KuvaszError, ParkedLost
+from kuvasz.errors import EarlierError, KuvaszError, LakeRewound, ParkedLost, TableGone
 from kuvasz.state.notes import TableNotes
 from kuvasz.state.ports import Note, NoteStore
 
@@ -36,6 +36,9 @@ class State(enum.Enum):
 
 _FOLLOWING = frozenset({State.CATCHING_UP, State.STREAMING})
 _STOPPED = frozenset({State.PAUSED, State.ERROR})
+
+#: What a paused table shows as well, for waiting makes it no better.
+_LASTING = (ParkedLost, LakeRewound, TableGone)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -174,7 +177,7 @@ class TableStates:
         """Change a table's state, unless it was removed meanwhile; one that followed is held in the same moment.
 
         A paused table stays paused, but for the copy that is under way. Whatever else is wrong with it is looked at
-        when it is resumed; that its parked changes are lost is shown, for waiting makes it no better.
+        when it is resumed; what waiting makes no better is shown, as that its parked changes are lost.
         """
         with self._lock:
             found = self._states.get((target, source))
@@ -193,6 +196,8 @@ class TableStates:
     ) -> bool:
         """Put a target into error for all of its sources that follow; each is held in the same moment.
 
+        Those that are paused show what waiting makes no better.
+
         Args:
             target: It.
             error: Why.
@@ -200,16 +205,17 @@ class TableStates:
             is_due: Asked in that moment: whoever has the failure behind him lets sources follow again.
 
         Returns:
-            Whether any did.
+            Whether that is news of any.
         """
         with self._lock:
-            following = [
-                found for (name, _), found in self._states.items() if name == target and found.state in _FOLLOWING
-            ]
-            if not following or not is_due():
+            mine = [found for (name, _), found in self._states.items() if name == target]
+            following = [found for found in mine if found.state in _FOLLOWING]
+            showing = [found for found in mine if _is_to_show(found, error)]
+            if not (following or showing) or not is_due():
                 return False
             for found in following:
                 hold(found.source)
+            for found in (*following, *showing):
                 self._set(found, State.ERROR, error)
             return True
 
@@ -234,7 +240,7 @@ class TableStates:
 
     def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
         if found.is_paused and state is not State.COPYING:
-            state, error = State.PAUSED, error if isinstance(error, ParkedLost) else None
+            state, error = State.PAUSED, error if isinstance(error, _LASTING) else None
         note = self._notes.get(found.target, found.source) or Note()
         self._changed(found)
         if found.state is not state:
@@ -389,3 +395,9 @@ class TableStates:
         for key in states.keys() - seen.keys():
             seen[key] = copy.copy(states[key])
         return sorted((seen[key] for key in states), key=lambda state: (state.source, state.target))
+
+
+def _is_to_show(found: TableState, error: KuvaszError) -> bool:
+    """Whether a table is paused and does not show yet what waiting makes no better."""
+    is_paused = found.is_paused and found.state is State.PAUSED
+    return is_paused and isinstance(error, _LASTING) and str(found.error) != str(error)

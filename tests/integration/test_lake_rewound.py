@@ -106,6 +106,25 @@ def test_a_table_of_which_nothing_comes_does_not_stream_on(
         assert_equal(pipeline, filled)
 
 
+def test_a_paused_table_says_that_it_was_set_back(
+    filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_patrol, "PATROL_S", 0.2)
+    config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for number in range(2):
+            change(filled, number)
+            pipeline.wait_applied(filled)
+        pipeline.tell("pause", "shop.items", "shop")
+        roll_back(lake_folder)
+        wait_until(lambda: any("set the table back" in error for error in pipeline.errors()), "it says so")
+        assert pipeline.states()["shop", "shop.items"] is State.PAUSED
+        pipeline.tell("resync", "shop.items", "shop")
+        pipeline.tell("resume", "shop.items", "shop")
+        assert_equal(pipeline, filled)
+
+
 @pytest.mark.parametrize(
     ("what", "is_running"),
     [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kuvasz.errors import EarlierError, ParkedLost, TableError
+from kuvasz.errors import EarlierError, LakeRewound, ParkedLost, TableError
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.tables import State, TableState, TableStates
 
@@ -158,6 +158,19 @@ def test_a_paused_table_shows_that_its_parked_changes_are_lost_and_no_other_erro
     states.set(T, S, State.ERROR, ParkedLost("it is gone", hint="resync"))
     states.unpause(T, S)
     assert (states.get(T, S).state, states.get(T, S).error) == (State.NEW, None)
+
+
+def test_a_paused_table_says_that_it_was_set_back_in_the_lake(home: Home) -> None:
+    states, held = home.start(), list[str]()
+    states.pause(T, S)
+    assert not states.fail(T, TableError("wrong"), hold=held.append)
+    for is_news in (True, False):
+        assert states.fail(T, LakeRewound("it was set back", hint="resync"), hold=held.append) is is_news
+        for found in (states.get(T, S), home.start().get(T, S)):
+            assert (found.state, str(found.error)) == (State.PAUSED, "it was set back\nhint: resync")
+    assert held == [], "it holds its source already, or its changes are parked"
+    states.unpause(T, S)
+    assert states.get(T, S).error is None
 
 
 def test_a_paused_table_is_paused_after_a_restart_until_it_is_resumed(home: Home) -> None:
