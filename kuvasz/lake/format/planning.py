@@ -264,7 +264,11 @@ class _Planning:
         for column in columns:
             holder = self._fields.by_name(column.name)
             if column.attnum in self._numbers and holder is not None and holder.field_id in self._others.fields:
-                if holder.field_id != self._numbers[column.attnum]:
+                is_other = holder.field_id != self._numbers[column.attnum]
+                if is_other and self._keeps_another(holder.field_id, column.attnum):
+                    self._fields.set_aside(holder)
+                    continue  # with a field of its own
+                if is_other:
                     before = self._name_before(column)
                     self._want_copy(f"column {before} was renamed to {column.name}, which other sources have too")
                 self._fill(column, holder)
@@ -353,9 +357,14 @@ class _Planning:
         """Whether another column of this source fills or filled a field, whose values may still be there."""
         if any(one == field_id and number != attnum for number, one in self._numbers.items()):
             return True
+        return self._keeps_another(field_id, attnum)
+
+    def _keeps_another(self, field_id: int, attnum: int) -> bool:
+        """Whether rows of this source keep values of another of its columns in a field."""
         if self._target.type is TableType.CLONE or self._known is None:
             return False  # whoever left one for another field was copied again
-        return any(field_id in one.left for number, one in self._known.columns.items() if number != attnum)
+        columns = [one for number, one in self._known.columns.items() if number != attnum]
+        return any(field_id in (one.field, *one.left) for one in columns)
 
     def _default(self, column: Column) -> Any:  # noqa: ANN401 (JSON)
         """Return the constant that rows of before have in a new column, if the lake can say so without a copy."""

@@ -462,6 +462,23 @@ class TestTwoSources:
         assert self.lake.follow(self.us, "us").steps == ()
         assert self.lake.field_of(self.us, "n", "us").name == "n"
 
+    def test_a_name_that_was_passed_on_where_nothing_is_copied(self) -> None:
+        """The other source has both names, so values move; those of before stay, and not under another column."""
+        target = dataclasses.replace(TARGET, type=TableType.HISTORY)
+        self.eu.drop(2)
+        self.lake.follow(self.eu, target=target)
+        self.eu.alter(3, name="n")
+        self.eu.add("name")
+        self.lake.follow(self.eu, target=target)
+        assert self.lake.names == ["id", "n__old", "name__old", "n", "name"]
+        self.check(self.eu, "eu")
+        self.check(self.us, "us")
+        self.us.drop(2)
+        self.us.alter(3, name="n")
+        self.us.add("name")
+        self.lake.follow(self.us, "us", target)
+        assert [self.lake.field_of(self.us, name, "us").name for name in ("n", "name")] == ["n", "name"]
+
     def test_names_that_were_chained_in_one(self) -> None:
         self.eu.alter(3, name="label")
         self.eu.alter(2, name="name")
@@ -531,14 +548,16 @@ def test_after_any_changes_every_column_has_a_field_of_its_name_and_type(steps: 
             assert not lake.follow(table).steps
 
 
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.APPEND])
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(
     st.tuples(st.sampled_from(["eu", "us"]), st.sampled_from(["add", "drop", "rename", "swap", "retype", "look"]),
               st.integers(0, 5), _names), max_size=20,
 ))  # fmt: skip
 def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
-    steps: list[tuple[str, str, int, str]],
+    kind: TableType, steps: list[tuple[str, str, int, str]]
 ) -> None:
+    target = dataclasses.replace(TARGET, type=kind)
     tables = {name: SourceTable(("id", INT), ("a", INT), ("b", INT)) for name in ("eu", "us")}
     lake = LakeTable(tables["eu"])
     lake.follow(tables["us"], "us")
@@ -564,11 +583,11 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
             table.alter(chosen, pg_type=[INT, BIGINT, TEXT][place % 3])
             table.rewrite()
         elif what == "look":
-            planned = lake.follow(table, source)
+            planned = lake.follow(table, source, target)
             for one, seen in tables.items():
                 live = lake.known[one].live
                 is_copied = one == source and bool(planned.why_copy)
-                whose[one] = {} if is_copied else whose[one]
+                whose[one] = {} if is_copied and kind is TableType.CLONE else whose[one]
                 shown = {column: next(f for f in lake.fields if f.field_id == known.field)
                          for column, known in live.items()}  # fmt: skip
                 assert len({field.field_id for field in shown.values()}) == len(shown)
@@ -582,5 +601,5 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
                     whose[one][field.field_id] = number
                 assert seen.live
                 assert strays(lake.schema, lake.known, one) == {}, "it is not taken for someone else's doing"
-            again = lake.follow(table, source)
+            again = lake.follow(table, source, target)
             assert (again.steps, again.why_copy) == ((), "")
