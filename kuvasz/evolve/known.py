@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kuvasz.errors import LakeError, place_of
@@ -76,6 +76,11 @@ class SourceColumns:
             return []  # a person has written them anew
         before = self.reads if self.expressions else {name: column.number for name, column in self.live.items()}
         return sorted(name for name, number in reads.items() if before.get(name, number) != number)
+
+    def went_by(self, expressions: str, mask: Iterable[str]) -> bool:
+        """Whether the table was followed by these expressions and masks: if they do not fit, its columns changed."""
+        names = {name for column in self.columns.values() for name in column.names}
+        return self.expressions == expressions and names.issuperset(mask)
 
     def history(self, now: Relation) -> list[Sight]:
         """Return the looks at the table, oldest first, with that at the catalog now."""
@@ -147,6 +152,19 @@ class SourceColumns:
                 "looks": sights.render(self.sights),
             }
         )  # fmt: skip
+
+
+def expressions_of(condition: str | None, computed: Mapping[str, str] | None) -> str:
+    """Return `SourceColumns.expressions` of what the map says.
+
+    Args:
+        condition: Its `filter`.
+        computed: Its `set`.
+    """
+    if condition is None and computed is None:
+        return ""
+    texts = json.dumps([condition, None if computed is None else list(computed.items())])
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]
 
 
 def of(

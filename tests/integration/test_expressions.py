@@ -279,6 +279,33 @@ def test_masked_columns_hide_their_values(database: Database, lake_folder: LakeF
         assert sorted(told, key=str) == sorted(events, key=str)
 
 
+def test_a_column_that_goes_while_kuvasz_is_down_stops_its_table_alone(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    rules = {
+        "filter": "n > 0",
+        "set": {"id": "id", "n": "n + 1"},
+        "mask": {"n": "hmac"},
+        "decimals": {"n": "decimal(9,2)"},
+    }
+    tables = {option: {option: rule} for option, rule in rules.items()}
+    for name in (*tables, "others"):
+        kind = {"mask": "text", "decimals": "numeric"}.get(name, "int")
+        database.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY, n {kind})')
+    config = lake_folder.config(group({None: database}, {**tables, "others": None}), mask_secret=SECRET)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    for name in tables:
+        what = "ALTER n TYPE text" if name == "decimals" else "RENAME n TO m"
+        database.execute(f'ALTER TABLE "{name}" {what}')
+    database.execute("INSERT INTO others VALUES (1, 1)")
+    with Pipeline(config, lake_folder) as pipeline:
+        for name in tables:
+            pipeline.wait_state("shop", f"shop.{name}", State.ERROR)
+        wait_until(lambda: pipeline.rows("others") == [(1, 1)], "the other table goes on")
+        assert all("hint:" in error for error in pipeline.errors())
+
+
 @pytest.mark.parametrize("entry", [{}, {"set": {"email": "email", "n": "n"}}, {"partitions_regex": "use.*"}], ids=str)
 def test_a_redacted_key_is_told_with_its_place(
     database: Database, lake_folder: LakeFolder, entry: dict, capsys: pytest.CaptureFixture[str]

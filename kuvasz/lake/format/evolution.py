@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from typing import TYPE_CHECKING
 
 from kuvasz.evolve import known as known_columns
@@ -71,10 +69,9 @@ class Evolution:
             reads: Names of the columns that they look at.
             before: What was remembered.
         """
-        if target.filter is None and target.set is None:
+        digest = known_columns.expressions_of(target.filter, target.set)
+        if not digest:
             return self
-        texts = json.dumps([target.filter, None if target.set is None else list(target.set.items())])
-        digest = hashlib.sha256(texts.encode()).hexdigest()[:16]
         numbers = {column.name: column.attnum for column in relation.columns if column.name in reads}
         moved = () if before is None else tuple(before.moved(numbers, digest))
         if not moved:

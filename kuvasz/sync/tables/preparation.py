@@ -23,6 +23,7 @@ from kuvasz.errors import (
     place_of,
 )
 from kuvasz.events import Event, EventLog
+from kuvasz.evolve.known import expressions_of
 from kuvasz.model import TableName
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
@@ -209,12 +210,21 @@ class Preparation:
         tell(self._map, spec, done, at)
 
     def _check_map(self, spec: SourceTableSpec, error: KuvaszError) -> None:
-        """Have a wrong map end the first start; later it puts the table into error."""
-        if isinstance(error, OptionRefused) and not self._context.lifetime.has_started:
+        """Have a wrong map end the first start; later, or where the table changed, it puts the table into error."""
+        is_first = not self._context.lifetime.has_started
+        if isinstance(error, OptionRefused) and is_first and not self._has_followed(spec):
             raise MapMismatch(
                 error.message, hint=error.hint, database=self._map.database, table=names.render_table(spec.table),
                 option=error.option,
             ) from error  # fmt: skip
+
+    def _has_followed(self, spec: SourceTableSpec) -> bool:
+        """Whether the lake followed a table by what the map says now."""
+        if not self.attach(spec):
+            return False
+        known, said = self._lake.notes.columns(spec.identifier, self._source_tables.name(spec)), spec.config
+        mask = () if said.set is not None else said.mask  # else it names what `set` does
+        return known is not None and known.went_by(expressions_of(said.filter, said.set), mask)
 
     def _mend_rewound(self, spec: SourceTableSpec, error: LakeRewound) -> None:
         """Have a table compared that someone set back in the lake, if the map says so.

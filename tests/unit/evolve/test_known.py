@@ -29,6 +29,21 @@ def test_what_is_remembered_comes_back() -> None:
     assert sorted(now.live) == ["id", "label"]
 
 
+def test_by_which_expressions_a_table_was_followed_is_known() -> None:
+    table = SourceTable()
+    expressions = known.expressions_of("id > 0", None)
+    before = dataclasses.replace(known.of(table.catalog(), {1: 1, 2: 2, 3: 3}), expressions=expressions)
+    table.alter(3, name="label")
+    now = known.of(table.catalog(), {1: 1, 2: 2, 3: 3}, before)
+    now = dataclasses.replace(now, expressions=expressions)
+    for one in (before, now):
+        assert one.went_by(known.expressions_of("id > 0", None), ["name"])
+        assert not one.went_by(known.expressions_of("id > 1", None), ["name"])
+        assert not one.went_by(known.expressions_of("id > 0", {"id": "id"}), ["name"])
+        assert not one.went_by(expressions, ["nmae"])
+    assert known.expressions_of(None, None) == ""
+
+
 def test_whose_a_default_is_comes_back() -> None:
     table = SourceTable()
     table.add("d", default="9")

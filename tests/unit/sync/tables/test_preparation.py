@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import ExpressionRefused, LakeError, MapMismatch, ParkedLost, SchemaError, TableError
+from kuvasz.evolve.known import KnownColumn, SourceColumns
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.recopy import PositionReset
+from tests.support.changes import ITEMS
 from tests.support.scene import Scene
 
 
@@ -176,6 +178,15 @@ def test_an_expression_that_does_not_fit_ends_the_first_start_only(
     with pytest.raises(MapMismatch, match="no column m"):
         world.prepare()
     world.lifetime.has_started = True
+    assert not world.prepare()
+    assert world.source_tables.state(world.items) is State.ERROR
+
+
+def test_a_map_that_did_fit_stops_the_table_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.copy(world.items)
+    known = SourceColumns(oid=ITEMS.oid, columns={1: KnownColumn(number=1, names=("m",))})
+    monkeypatch.setattr(type(world.lake.notes), "columns", lambda *_: known)
+    world.refuse(monkeypatch, ExpressionRefused("no column m", option="mask"))
     assert not world.prepare()
     assert world.source_tables.state(world.items) is State.ERROR
 
