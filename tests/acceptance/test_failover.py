@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +15,12 @@ from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.restore import Confirmations, times_lost
+from tests.support.standby import catch_up, make_standby, new_folder
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 SLOT = "kuvasz_shop"
-
-
-def new_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
 
 
 @pytest.fixture
@@ -38,31 +33,9 @@ def primary() -> Iterator[EmbeddedPostgres]:
     server.remove()
 
 
-def make_standby(primary: EmbeddedPostgres, *, keeps_slots: bool) -> EmbeddedPostgres:
-    """A standby, which follows from now on."""
-    source = Database(primary, "postgres")
-    source.execute("SELECT pg_create_physical_replication_slot('standby', true)")
-    settings = {
-        "primary_conninfo": f"host=127.0.0.1 port={primary.port} user=postgres dbname=postgres",
-        "primary_slot_name": "standby", "hot_standby_feedback": "on",
-        "sync_replication_slots": "on" if keeps_slots else "off",
-    }  # fmt: skip
-    standby = EmbeddedPostgres(new_folder(), version=18, settings=settings)
-    standby.folder.parent.chmod(0o777)
-    standby._run("pg_basebackup", "-D", str(standby.folder), "-d", primary.url(), "-X", "stream", "-c", "fast", "-R")
-    standby.start()
-    return standby
-
-
 def wal_end(database: Database) -> int:
     ((end,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
     return int(end)
-
-
-def catch_up(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
-    ((end,),) = Database(primary, "postgres").execute("SELECT pg_current_wal_lsn()::text")
-    there = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-    wait_until(lambda: Database(standby, "postgres").execute(there, (end,)) == [(True,)], "the standby has it all")
 
 
 @pytest.mark.parametrize("keeps_slots", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import itertools
 import json
 import shutil
@@ -119,6 +120,8 @@ class Pipeline:
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.app.stop)
         self._thread.join(40)
+        if self._thread.is_alive():
+            faulthandler.dump_traceback(all_threads=True)
         assert not self._thread.is_alive(), "kuvasz did not stop in time"
         if self.error is not None:
             raise self.error

@@ -35,6 +35,8 @@ class Application:
                 self.execute(f"CREATE TABLE rest PARTITION OF {table.name} DEFAULT")
                 self.add_part()
             self.execute(f"INSERT INTO {table.name} (id, n) SELECT i, 'first' FROM generate_series(1, 50) i")
+        if self.world.depot is not None:
+            self.world.depot.create()
 
     # Rows
 
@@ -47,6 +49,8 @@ class Application:
                 self.write_parted()
             else:
                 self.write_to(table)
+        if self.world.depot is not None:
+            self.world.depot.write()
 
     def write_to(self, table: Table) -> None:
         column, value = self.random.choice(table.columns), f"'{self.world.number()}'"
@@ -154,26 +158,46 @@ class Application:
             return
         self.execute(f"DROP TABLE {table.name}", *table.creation(),
                      f"INSERT INTO {table.name} (id, n) SELECT i, 'anew' FROM generate_series(1, 20) i")  # fmt: skip
-        table.columns = ["n"]
+        table.columns, table.is_full = ["n"], not table.has_key
 
     def rename(self) -> None:
         table = self.world.some()
         name = self.random.choice([f"{table.target}_{self.world.number()}", table.target])
-        if name != table.name:
+        taken = {one for other in self.world.tables if other is not table for one in (other.name, other.mapped)}
+        if name not in {table.name, *taken}:
             self.execute(f"ALTER TABLE {table.name} RENAME TO {name}")
             table.name = name
+
+    def swap(self) -> None:
+        one, other = self.random.sample(self.world.single, 2)
+        self.execute(
+            f"ALTER TABLE {one.name} RENAME TO for_a_moment",
+            f"ALTER TABLE {other.name} RENAME TO {one.name}",
+            f"ALTER TABLE for_a_moment RENAME TO {other.name}",
+        )
+        one.name, other.name = other.name, one.name
+
+    def identify(self) -> None:
+        """Have the server send whole old rows, or their keys alone."""
+        table = self.world.some()
+        if table.has_key and not table.is_parted:  # whose partitions have one each
+            table.is_full = not table.is_full
+            self.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY {'FULL' if table.is_full else 'DEFAULT'}")
 
     def change_columns(self) -> None:
         table = self.world.some()
         column = f"c{self.world.number()}"
-        if len(table.columns) > 1 and self.random.random() < 0.4:
+        if self.world.depot is not None and self.random.random() < 0.3:
+            self.world.depot.add_column()
+        elif len(table.columns) > 1 and self.random.random() < 0.4:
             self._change_column(table, self.random.choice(table.columns), column)
-            return
-        self.execute(f"ALTER TABLE {table.name} ADD {column} text{self.random.choice(table.defaults())}")
-        table.columns.append(column)
+        else:
+            self.execute(f"ALTER TABLE {table.name} ADD {column} text{self.random.choice(table.defaults())}")
+            table.columns.append(column)
 
     def _change_column(self, table: Table, old: str, new: str) -> None:
-        if self.random.random() < 0.5:
+        # Of a column that two sources have, the lake's follows the one that renames it first.
+        if self.random.random() < 0.5 or (self.world.depot is not None and old == "n"):
             self.execute(f"ALTER TABLE {table.name} DROP {old}")
             table.columns.remove(old)
         else:

@@ -12,6 +12,7 @@ from kuvasz.lake.format import gaps
 from kuvasz.model import TableType
 from tests.support import model, oracle
 from tests.support.neglect import journal
+from tests.support.neglect.depot import SID
 from tests.support.neglect.service import EU
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Comparison:
         if table is self.world.members:
             return self._of_members()
         source = oracle.source_rows(self.world.database.url, table.name, sid="eu", where=table.where)
-        lake = self._lake(table)
+        lake = self._lake(table, "eu")
         if table.kind is TableType.APPEND:
             return self._of_append(table, source, lake)
         if table.kind is TableType.CHANGELOG:
@@ -50,16 +51,25 @@ class Comparison:
             return _of_history(source, lake)
         return _unlike(source, lake)
 
-    def _lake(self, table: Table) -> oracle.Rows:
+    def difference_of_depot(self, table: Table) -> str:
+        """Return how the second source's rows of a table differ."""
+        depot = self.world.depot
+        return _unlike(depot.rows(table), self._lake(table, SID)) if depot is not None and depot.feeds(table) else ""
+
+    def _lake(self, table: Table, sid: str) -> oracle.Rows:
+        """The rows of one source."""
         lake = self.world.lake
-        return oracle.lake_rows_pyiceberg(lake.pyiceberg, table.identifier, catalog=lake.catalog)
+        found = oracle.lake_rows_pyiceberg(lake.pyiceberg, table.identifier, catalog=lake.catalog)
+        place = found.columns.index("sid")
+        rows = {row: count for row, count in found.rows.items() if row[place] == sid}
+        return oracle.Rows(columns=found.columns, rows=collections.Counter(rows))
 
     def _of_members(self) -> str:
         members = self.world.members
         if not members.is_taken:
             return ""
         found = [oracle.source_rows(self.world.database.url, name, sid="eu") for name in members.names]
-        lake = self._lake(members).select(found[0].columns)
+        lake = self._lake(members, "eu").select(found[0].columns)
         rows: collections.Counter = sum((one.rows for one in found), collections.Counter())
         return "" if rows == lake.rows else f"{rows.total()} rows at the source, {lake.rows.total()} in the lake"
 

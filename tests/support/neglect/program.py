@@ -16,6 +16,8 @@ from tests.support.lake import LakeFolder
 from tests.support.neglect.administrator import Administrator
 from tests.support.neglect.application import Application
 from tests.support.neglect.comparison import Comparison
+from tests.support.neglect.death import Death
+from tests.support.neglect.depot import SOURCE
 from tests.support.neglect.service import EU, PATIENCE_S, Service
 from tests.support.neglect.world import World
 from tests.support.postgres import create_database, drop_database
@@ -37,7 +39,8 @@ class Program:
         self.random = world.random
         self.application = Application(world)
         self.administrator = Administrator(world, self.application.write)
-        self.service = Service(world)
+        self.death = Death()
+        self.service = Service(world, self.death)
         self.comparison = Comparison(world)
 
     def steps(self) -> list[Callable[[], None]]:
@@ -46,8 +49,9 @@ class Program:
         found = [
             application.write, application.write, application.rename, application.change_columns,
             application.change_parts, application.truncate, application.replace, self.administrator.unpublish,
-            self.restart, self.restart, service.pause, service.resync, service.roll_back, service.start_second,
-            self.wait, self.wait,
+            self.administrator.cut, self.restart, self.restart, self.kill, self.kill, self.fail, self.rewind_catalog,
+            self.rewind_catalog, self.swap, self.unlog, application.identify, service.pause,
+            service.resync, service.roll_back, service.start_second, self.wait, self.wait,
         ]  # fmt: skip
         return found + [self.administrator.restore] * 4 if self.world.owns_server else found
 
@@ -56,6 +60,7 @@ class Program:
             end.callback(self.administrator.forget_backup)
             end.callback(self.service.stop)
             end.enter_context(self.comparison)
+            end.enter_context(self.death)
             self.administrator.publish()
             self.application.create()
             self.service.start()
@@ -76,6 +81,60 @@ class Program:
         self.service.draw_map()
         self.service.start()
 
+    def rewind_catalog(self) -> None:
+        """Copy the catalog aside, or put it back while kuvasz is stopped."""
+        if self.random.random() < 0.5:
+            self.service.keep_catalog()
+            return
+        self.service.stop()
+        self.application.write()
+        self.service.put_catalog_back()
+        self.service.start()
+
+    def swap(self) -> None:
+        """Two tables swap their names, at once; the map says so only a while later."""
+        self.application.swap()
+        self.application.write()
+        time.sleep(self.random.choice(PAUSES_S))
+        self.service.stop()
+        for table in self.world.single:
+            table.mapped = table.name
+        self.service.start()
+
+    def unlog(self) -> None:
+        """Have a table without WAL for a while, as PostgreSQL allows under FOR ALL TABLES.
+
+        Not between two looks, or while kuvasz is stopped: that is not seen (docs/limits.md).
+        """
+        table = self.world.some()
+        if not self.administrator.is_for_all or table.is_parted:
+            return
+
+        def is_(state: State) -> bool:
+            return self.service.pipeline.states().get((EU, table.identifier)) is state
+
+        if not is_(State.STREAMING):
+            return
+        self.world.execute(f"ALTER TABLE {table.name} SET UNLOGGED")
+        end = time.monotonic() + PATIENCE_S
+        while not is_(State.ERROR) and time.monotonic() < end and self.service.pipeline.error is None:
+            time.sleep(0.1)
+        assert is_(State.ERROR), f"an unlogged table is {self._told()}"
+        self.application.write()
+        self.world.execute(f"ALTER TABLE {table.name} SET LOGGED")
+
+    def kill(self) -> None:
+        """It dies, and is started with another map now and then."""
+        self.service.meet_death(self.application.write)
+        if self.random.random() < 0.5:
+            self.application.write()
+        if self.random.random() < 0.3:
+            self.service.draw_map()
+        self.service.start()
+
+    def fail(self) -> None:
+        self.service.fail_once(self.application.write)
+
     def wait(self) -> None:
         """Have kuvasz get on for a while, and look at what it shows."""
         self.look(self.random.choice([0.5, 5.0, 20.0]))
@@ -87,8 +146,7 @@ class Program:
         while time.monotonic() < end or (differing and time.monotonic() < streaming_since + PATIENCE_S):
             if self.service.is_over:
                 return False
-            states = self.service.states()
-            if any(states.get(table.identifier) is not State.STREAMING for table in self.followed()):
+            if not self.is_streaming():
                 streaming_since, differing = time.monotonic(), {}
                 if time.monotonic() >= end:
                     return False
@@ -106,8 +164,20 @@ class Program:
         away = () if members.is_taken else (members,)
         return [table for table in self.world.tables if table.is_mapped and table not in away]
 
+    def is_streaming(self) -> bool:
+        """Whether all of them stream, of every source."""
+        states, depot, members = self.service.states(), self.world.depot, self.world.members
+        found = [states.get((EU, table.identifier)) for table in self.followed() if table is not members]
+        if members in self.followed():
+            found += [state for (_, target), state in states.items() if target == members.identifier]
+        if depot is not None:
+            found += [states.get((SOURCE, table.identifier)) for table in self.followed() if depot.feeds(table)]
+        return all(state is State.STREAMING for state in found)
+
     def differences(self) -> dict[str, str]:
-        return {table.target: found for table in self.followed() if (found := self.comparison.difference(table))}
+        found = {table.target: self.comparison.difference(table) for table in self.followed()}
+        found |= {f"us: {table.target}": self.comparison.difference_of_depot(table) for table in self.followed()}
+        return {target: difference for target, difference in found.items() if difference}
 
     def finish(self) -> None:
         """Have everything as it should be, do what hints say, and compare."""
@@ -146,13 +216,14 @@ def run(server: EmbeddedPostgres, session: SparkSession, seed: int, folder: Path
     """Run one program; every third has a server of its own."""
     lake, owns_server = LakeFolder(session), seed % 3 == 0
     with own_server(folder / f"server-{seed}") if owns_server else contextlib.nullcontext(server) as where:
-        world = World(seed, create_database(where), lake, owns_server=owns_server)
+        world = World(seed, create_database(where), lake, second := create_database(where), owns_server=owns_server)
         try:
             Program(world).run()
         finally:
             print(f"\nseed {seed}:", *world.done, sep="\n  ")  # pytest shows it if it fails
-            with contextlib.suppress(Exception):
-                drop_database(world.database)
+            for database in (world.database, second):
+                with contextlib.suppress(Exception):
+                    drop_database(database)
             shutil.rmtree(lake.folder, ignore_errors=True)
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from kuvasz.config import names
 from kuvasz.config.model import OnLakeRewound
 from kuvasz.errors import CheckError
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
-from tests.support.lake import Pipeline, group
+from tests.support.lake import group
+from tests.support.neglect.death import POINTS, MortalPipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
     from kuvasz.config.model import Config
+    from tests.support.neglect.death import Death
     from tests.support.neglect.tables import Table
     from tests.support.neglect.world import World
 
@@ -25,13 +32,15 @@ PATIENCE_S = 120.0
 class Service:
     """kuvasz, started again and again with what the map says by then."""
 
-    pipeline: Pipeline  #: while it runs
+    pipeline: MortalPipeline  #: while it runs
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, death: Death) -> None:
         self.world = world
         self.random = world.random
         self.on_slot_lost = self.random.choice(["resync", "repair"])
         self.on_lake_rewound = self.random.choice(list(OnLakeRewound))
+        self._death = death
+        self._kept = world.lake.folder / "catalog.kept"
         self._stack = contextlib.ExitStack()
 
     def draw_map(self) -> None:
@@ -52,13 +61,15 @@ class Service:
             self.world.tables[0].is_mapped = True
         config = self._config()
         self._stack.enter_context(state_of(config).own("replicates"))
-        self.pipeline = self._stack.enter_context(Pipeline(config, self.world.lake))
+        self.pipeline = self._stack.enter_context(MortalPipeline(config, self.world.lake))
 
     def _config(self) -> Config:
         mapped = {table.mapped: table.entry for table in self.world.tables if table.is_mapped}
         self.world.note(f"start with {mapped}")
-        (entry,) = group({"eu": self.world.database}, mapped)
-        config = self.world.lake.config([entry | {"on_slot_lost": self.on_slot_lost}])
+        entries = group({"eu": self.world.database}, mapped)
+        if self.world.depot is not None:
+            entries += self.world.depot.entries(self.world.tables)
+        config = self.world.lake.config([entry | {"on_slot_lost": self.on_slot_lost} for entry in entries])
         rewound = config.lake.model_copy(update={"on_lake_rewound": self.on_lake_rewound})
         return config.model_copy(update={"lake": rewound})
 
@@ -66,6 +77,27 @@ class Service:
         self.world.note("stop")
         self._stack.close()
         self._stack = contextlib.ExitStack()
+
+    def meet_death(self, meanwhile: Callable[[], None]) -> None:
+        """It is killed at a point that it passes soon, or else at the next one; then it is not running."""
+        point, passes = self.random.choice(POINTS), self.random.choice([1, 1, 2, 5])
+        self.world.note(f"kill at {point} {passes}")
+        self._death.wait_at(point, passes, kills=True)
+        meanwhile()
+        has_ended = self.pipeline.ends_within(self.random.choice([0.0, 1.0, 5.0]))
+        self.world.note("dead" if has_ended else "kill now")
+        self._death.come()
+        self.pipeline.end()
+        self._stack.close()
+        self._stack = contextlib.ExitStack()
+        self._death.leave()
+
+    def fail_once(self, meanwhile: Callable[[], None]) -> None:
+        """Something fails at one of its points, as it may there."""
+        point = self.random.choice(POINTS)
+        self.world.note(f"fail at {point}")
+        self._death.wait_at(point, self.random.choice([1, 2]), kills=False)
+        meanwhile()
 
     # What people do
 
@@ -93,7 +125,7 @@ class Service:
                 verbs = [verb for verb in ("resync", "retry") if f"kuvasz {verb}" in hint]
                 verb = self.random.choice(verbs or ["retry"])
                 self.world.note(f"{verb} {state.target}: {state.error}")
-                self.pipeline.tell(verb, state.target, EU)
+                self.pipeline.tell(verb, state.target, names.source_of(state.source))
 
     def roll_back(self) -> None:
         """Set a table back in the lake, while kuvasz runs."""
@@ -105,6 +137,17 @@ class Service:
             found = lake.session.sql(f"SELECT snapshot_id FROM {name}.history").collect()
             loaded.manageSnapshots().rollbackTo(self.random.choice([row.snapshot_id for row in found])).commit()
             self.world.note(f"roll {table.identifier} back in the lake")
+
+    def keep_catalog(self) -> None:
+        """Copy the lake's catalog aside."""
+        self.world.note("copy the catalog aside")
+        _copy(self.world.lake.folder / "catalog.db", self._kept)
+
+    def put_catalog_back(self) -> None:
+        """Put a copy of the catalog back, if there is one: all tables of the lake are as they were then."""
+        if self._kept.exists():
+            self.world.note("put the catalog back")
+            _copy(self._kept, self.world.lake.folder / "catalog.db")
 
     def start_second(self) -> None:
         """Someone starts kuvasz once more on the same state folder: refused, and nothing else happens."""
@@ -134,8 +177,14 @@ class Service:
                 subprocess.run([*command, "--config", str(self.world.lake.folder / "map.yaml")], check=True)
             self.start()
 
-    def states(self) -> dict[str, State]:
-        """Target -> state."""
+    def states(self) -> Mapping[tuple[str, str], State]:
+        """(Source, target) -> state."""
         ended = self.pipeline.error or self.pipeline.exit_code
         assert ended is None, f"kuvasz ended: {ended!r} {self.pipeline.errors()}"
-        return {target: state for (_, target), state in self.pipeline.states().items()}
+        return self.pipeline.states()
+
+
+def _copy(catalog: Path, to: Path) -> None:
+    """Copy the rows of a catalog into another one, which may be open."""
+    with contextlib.closing(sqlite3.connect(catalog)) as old, contextlib.closing(sqlite3.connect(to)) as new:
+        old.backup(new)

@@ -20,6 +20,7 @@ class Table:
         self.name = target
         self.mapped = target
         self.has_key = has_key
+        self.is_full = not has_key  #: REPLICA IDENTITY FULL
         self.columns = ["n"]
         self.is_parted = target == "parted"
         self.parts: list[int] = []  #: hundreds of ids that have a partition

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kuvasz.model import TableType
+from tests.support.neglect.depot import Depot
 from tests.support.neglect.tables import Growing, Members, Table
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ GROWING = (TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY)
 class World:
     """Everything a program is about; its seed says which tables there are."""
 
-    def __init__(self, seed: int, database: Database, lake: LakeFolder, *, owns_server: bool) -> None:
+    def __init__(
+        self, seed: int, database: Database, lake: LakeFolder, second: Database, *, owns_server: bool
+    ) -> None:
         self.owns_server = owns_server
         self.random = random.Random(seed)  # noqa: S311 (programs, not secrets)
         self.database = database
@@ -32,6 +35,7 @@ class World:
         if not owns_server and self.random.random() < 0.4:
             self.tables.append(self.members)
         self.tables += [Growing(kind) for kind in GROWING if self.random.random() < 0.4]
+        self.depot = Depot(self, second) if not owns_server and self.random.random() < 0.3 else None
         self.done: list[str] = []
         self._began = time.monotonic()
         self._number = 0
