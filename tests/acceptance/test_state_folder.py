@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +17,6 @@ from tests.support.process import Process, confirmed
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-def run(process: Process, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run kuvasz with the process's own map, to its end."""
-    command = [sys.executable, "-m", "kuvasz", "--config", str(process.map), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
 def files(folder: Path) -> dict[Path, bytes]:
     """Everything in a state folder but what moves by itself: indexes and standings."""
     names = ("parked", "spool", "tables.json", "owner.lock")
@@ -36,12 +28,11 @@ def files(folder: Path) -> dict[Path, bytes]:
 def test_a_second_process_changes_nothing(database: Database, new_process: Callable[..., Process]) -> None:
     database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
     database.execute("INSERT INTO items SELECT n, 'copied' FROM generate_series(1, 100) n")
-    process = new_process(group({"eu": database}, {"items": None}))
-    process.map.write_text(json.dumps(json.loads(process.map.read_text()) | {"server": {"address": "127.0.0.1:0"}}))
+    process = new_process(group({"eu": database}, {"items": None}), address="127.0.0.1:0")
     state = process.folder / "state"
     process.start()
     process.wait_event("copied")
-    assert run(process, "pause", "--table", "items").returncode == 0
+    assert process.run("pause", "--table", "items").returncode == 0
     database.execute("UPDATE items SET name = 'parked'")
     process.wait_until(process.parked, "the table is parked")
     ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
@@ -49,7 +40,7 @@ def test_a_second_process_changes_nothing(database: Database, new_process: Calla
     before = files(state)
     assert any(path.suffix == ".log" and len(content) > 1000 for path, content in before.items())
 
-    second = run(process)
+    second = process.run()
     assert second.returncode == 2, second.stderr
     owner = json.loads((state / "owner.lock").read_text())
     told = f"error: the state folder {state} is in use: process {owner['pid']} on {owner['host']} replicates since"
@@ -57,7 +48,7 @@ def test_a_second_process_changes_nothing(database: Database, new_process: Calla
     assert "hint: one kuvasz at a time" in second.stderr
     # One that does not answer yet must not have a note written under it.
     (state / FILE).unlink()
-    late = run(process, "resume", "--table", "items")
+    late = process.run("resume", "--table", "items")
     assert late.returncode == 2, late.stderr
     assert told in late.stderr
     assert files(state) == before
@@ -65,11 +56,8 @@ def test_a_second_process_changes_nothing(database: Database, new_process: Calla
     ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
     process.wait_until(lambda: confirmed(database, now), "the first goes on parking")
 
-    helpers = process.helpers()
-    process.begin_kill()
-    process.wait()
-    process.wait_helpers(helpers)
-    assert run(process, "resume", "--table", "items").returncode == 0, "whoever is killed owns nothing"
+    process.kill()
+    assert process.run("resume", "--table", "items").returncode == 0, "whoever is killed owns nothing"
     process.start("--until-caught-up")
     assert process.wait() == 0, process.report()
     process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))

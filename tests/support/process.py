@@ -40,6 +40,7 @@ class Process:
         lake: Options of the section ``lake`` that differ.
         pipeline: Options of the section ``pipeline`` that differ.
         maintenance: Options of the section ``maintenance`` that differ.
+        address: Where it listens; by default nowhere.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Process:
         lake: Mapping[str, object] | None = None,
         pipeline: Mapping[str, object] | None = None,
         maintenance: Mapping[str, object] | None = None,
+        address: str | None = None,
     ) -> None:
         self.folder = scratch.new_folder("kuvasz-process-")
         self.map = self.folder / "map.yaml"
         self._lake = lake or {}
         self._pipeline = pipeline or {}
         self._maintenance = maintenance or {}
+        self._address = address
         self.write_map(databases)
         self.events: list[dict] = []  #: of the running, or last, process
         self.output: list[str] = []  #: lines that are no events
@@ -78,7 +81,7 @@ class Process:
             "spark": {"master": "local[2]"},
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **self._pipeline},
             "maintenance": self._maintenance,
-            "server": {"address": None},
+            "server": {"address": self._address},
             "databases": list(databases),
         }
         self.map.write_text(json.dumps(document))
@@ -141,6 +144,18 @@ class Process:
         code = self.wait(60)
         assert code == 0, self.report()
         return time.monotonic() - begin
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command with the same map, to its end: a verb, beside the process or while there is none."""
+        command = [sys.executable, "-m", "kuvasz", "--config", str(self.map), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def kill(self) -> None:
+        """Send SIGKILL, and wait until the JVM is gone, too."""
+        helpers = self.helpers()
+        self.begin_kill()
+        assert self.wait() == -signal.SIGKILL, self.report()
+        self.wait_helpers(helpers)
 
     def begin_stop(self) -> None:
         """Send SIGTERM."""
