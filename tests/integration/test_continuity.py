@@ -170,6 +170,34 @@ def test_a_view_under_the_old_name_does_not_hide_a_renamed_table(database: Datab
         assert pipeline.app.states.get(ITEMS, EU).copies == 0
 
 
+def test_a_table_that_another_target_has_copied_goes_on_with_its_own(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """Two tables swap their names while one is to be copied again, and the map says so only after that."""
+    fill(database)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", OTHERS, EU)
+        pipeline.tell("resync", OTHERS, EU)
+    for one, other in (("items", "aside"), ("others", "items"), ("aside", "others")):
+        database.execute(f"ALTER TABLE {one} RENAME TO {other}")
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.tell("resume", OTHERS, EU)
+        pipeline.wait_state(EU, OTHERS, State.STREAMING)
+        change(database, "others", 1)
+        pass_by(pipeline, database)
+    with pipeline_of(
+        lake_folder, database, {"others": {"target": "items"}, "items": {"target": "others"}}
+    ) as pipeline:
+        change(database, "others", 2)
+        pipeline.wait_state(EU, OTHERS, State.ERROR)
+        pipeline.tell("resync", OTHERS, EU)
+        change(database, "others", 3)
+        change(database, "items", 4)
+        assert_same(pipeline, database, "items", "others")
+        assert_same(pipeline, database, "others", "items")
+
+
 # Out of the map, or not fit for a while
 
 

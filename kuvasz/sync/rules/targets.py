@@ -38,13 +38,19 @@ class Targets:
         if spec.member:
             self._by_oid[source, oid] = spec
             return
+        self._know(source, spec, oid)
+        self._by_oid[source, oid] = spec
+
+    def claim(self, source: str, spec: SourceTableSpec, oid: int) -> None:
+        """Do the same, unless another entry has the table: of two targets that have had its rows, one follows."""
+        self._know(source, spec, oid)
+        self._by_oid.setdefault((source, oid), spec)
+
+    def _know(self, source: str, spec: SourceTableSpec, oid: int) -> None:
         key = source, spec.identifier
         before = self._oids.get(key)
-        if before == oid:
-            return
         self._oids[key] = oid
-        self._by_oid[source, oid] = spec
-        if before is not None and self.is_bound(source, spec, before):  # else another entry has that table by now
+        if before not in {None, oid} and self.is_bound(source, spec, before):  # else another entry has it by now
             del self._by_oid[source, before]
 
     def unbind(self, source: str, target: str, oid: int) -> None:

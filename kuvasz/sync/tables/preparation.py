@@ -5,7 +5,7 @@ Called in threads, never on the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kuvasz.config import names
 from kuvasz.config.model import OnLakeRewound, OnSlotLost
@@ -102,15 +102,16 @@ class Preparation:
                     found.append(other)
         return found
 
-    def _refuse_shared(self, spec: SourceTableSpec, table: SourceTable) -> None:
-        """Refuse a table that another entry follows, under the name that it has now: its rows go to one target.
+    def _followers(self, spec: SourceTableSpec, table: SourceTable) -> list[SourceTableSpec]:
+        """Return the other entries that have followed a table until now: its rows go to one target.
 
         Raises:
-            SchemaError: Another one does.
+            SchemaError: One of them goes on, under the name that the table has now.
         """
         if self._context.shared.routes.is_bound(self._map.name, spec, table.relation.oid):
-            return
-        for other in self.sharing(spec, table):
+            return []
+        found = self.sharing(spec, table)
+        for other in found:
             if other.table == spec.table:
                 message = (
                     f"{place_of(self._map.name, spec.table)}: its rows go to {other.identifier},"
@@ -118,6 +119,7 @@ class Preparation:
                 )
                 hint = f"take the entry of {other.identifier} or that of {spec.identifier} out of the map"
                 raise SchemaError(message, hint=hint)
+        return found
 
     def usable(self, spec: SourceTableSpec, found: Mapping[TableName, SourceTable]) -> SourceTable | None:
         """Return a table with its key; None if it cannot be replicated, which puts it into error.
@@ -164,19 +166,17 @@ class Preparation:
             MapMismatch: An option of the map does not fit, at the first start.
             LakeError: The lake cannot be reached or written.
         """
-        lake, source_tables = self._lake, self._source_tables
+        source_tables = self._source_tables
         try:
-            self._refuse_shared(spec, table)
+            before = self._followers(spec, table)
             if source_tables.look(spec).is_resync_due and not source_tables.is_paused(spec):
-                known = lake.notes.columns(spec.identifier, source_tables.name(spec)) if self.attach(spec) else None
-                is_other = known is not None and known.oid != table.relation.oid
-                self._resets.forget(spec, is_other=is_other)
+                self._forget(spec, table)
             try:
                 self._follow(spec, table, at)
             except LakeRewound as error:
                 self._mend_rewound(spec, error)
                 self._follow(spec, table, at)
-            self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
+            self._take_over(spec, table, before)
             self._admit(spec)
         except (TableError, TableStuck) as error:
             self._check_map(spec, error)
@@ -200,6 +200,20 @@ class Preparation:
                 return False
         self._begin_anew(spec)
         return True
+
+    def _forget(self, spec: SourceTableSpec, table: SourceTable) -> None:
+        """Have a table begin anew; but only a person has another one take its place."""
+        oid = self.attach(spec)
+        is_other = oid not in {0, table.relation.oid}
+        is_wanted = self._resets.is_stranger(spec) or not self._source_tables.look(spec).is_repair
+        if is_wanted or not is_other:
+            self._resets.forget(spec, is_other=is_other)
+
+    def _take_over(self, spec: SourceTableSpec, table: SourceTable, before: Iterable[SourceTableSpec]) -> None:
+        """Have a table's changes go to an entry; whoever followed it until now misses what comes from here on."""
+        for other in before:
+            self._troubles.miss_rows(other)
+        self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
 
     def _follow(self, spec: SourceTableSpec, table: SourceTable, at: int) -> None:
         """Have the lake follow a table, and tell what was done about it, and why it is copied again if so."""

@@ -73,7 +73,7 @@ class Renames:
     def __init__(self, context: SourceContext, attach: Callable[[SourceTableSpec], int]) -> None:
         self._source = context.source.name
         self._source_tables = context.source_tables
-        self._bind = context.shared.routes.bind
+        self._claim = context.shared.routes.claim
         self._attach = attach
 
     def take(
@@ -91,7 +91,7 @@ class Renames:
         mine = {spec.key: spec for spec in specs if not spec.member}
         for spec in mine.values():
             if oid := self._attach(spec):
-                self._bind(self._source, spec, oid)
+                self._claim(self._source, spec, oid)
                 known[spec.key] = self._source_tables.mapped(spec), oid
         for key, name in located(connection, known).items():
             self._source_tables.rename(mine[key], name)

@@ -138,3 +138,23 @@ def test_names_that_are_swapped_leave_no_table_without_its_rows() -> None:
         )
         assert found is not None
         assert found[0] == f"shop.{name}"
+
+
+def test_of_two_targets_that_have_had_a_tables_rows_one_follows_it() -> None:
+    specs = {name: SimpleNamespace(identifier=f"shop.{name}", is_collapse=False, member="") for name in "ab"}
+    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name))
+    targets = Targets([source], 1)
+
+    def follower() -> str | None:
+        table = TableName(schema="public", name="elsewhere")
+        found = targets.find("shop", dataclasses.replace(relation(), oid=1, table=table))
+        return found and found[0]
+
+    for name in "ab":
+        targets.claim("shop", specs[name], 1)  # type: ignore[arg-type]
+    assert follower() == "shop.a"
+    for name in "ba":  # each in its turn, as the map says
+        targets.bind("shop", specs[name], 1)  # type: ignore[arg-type]
+        assert follower() == f"shop.{name}"
+    targets.claim("shop", specs["b"], 1)  # type: ignore[arg-type]
+    assert follower() == "shop.a"

@@ -89,7 +89,7 @@ def test_a_source_takes_the_names_over_of_what_the_lake_has(catalog: Catalog, tm
     scene = Scene(tmp_path)
     bound: list[tuple[str, SourceTableSpec, int]] = []
     routes: Any = scene.shared.routes
-    routes.bind = lambda *facts: bound.append(facts)
+    routes.claim = lambda *facts: bound.append(facts)
     catalog.tables = {1: name("goods"), 2: name("sold")}
     Renames(scene.context, lambda spec: 1 if spec.key == scene.items.key else 0).take(None, scene.source.tables)
     now = [spec.table for spec in scene.source_tables.source.tables]
