@@ -407,6 +407,7 @@ class _Planning:
             and holder is not field
             and holder.field_id in self._others.fields
             and self._reads(column, holder)
+            and not self._keeps_another(holder.field_id, column.attnum)
         ):
             self._fill(column, holder)  # another source went first
             to = holder.field_id

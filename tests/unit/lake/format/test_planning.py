@@ -479,6 +479,27 @@ class TestTwoSources:
         self.lake.follow(self.us, "us", target)
         assert [self.lake.field_of(self.us, name, "us").name for name in ("n", "name")] == ["n", "name"]
 
+    def test_another_type_that_a_field_has_where_nothing_is_copied(self) -> None:
+        """The other source's field of that name and type has values of another column."""
+        target = dataclasses.replace(TARGET, type=TableType.CHANGELOG)
+        self.eu, self.us = (SourceTable(("id", INT), ("a", TEXT), ("b", TEXT), ("c", INT)) for _ in range(2))
+        self.lake = LakeTable(self.eu)
+        self.lake.follow(self.us, "us")
+        left = self.lake.field_of(self.eu, "b").field_id
+        self.eu.alter(2, name="b")
+        self.eu.alter(3, name="a")
+        self.lake.follow(self.eu, target=target)
+        self.us.drop(4)
+        self.us.alter(3, name="c")
+        self.lake.follow(self.us, "us", target)
+        assert self.lake.field_of(self.us, "c", "us").field_id == left
+        self.eu.alter(4, pg_type=TEXT)
+        self.eu.rewrite()
+        self.lake.follow(self.eu, target=target)
+        assert self.lake.field_of(self.eu, "c").field_id != left
+        self.check(self.eu, "eu")
+        self.check(self.us, "us")
+
     def test_names_that_were_chained_in_one(self) -> None:
         self.eu.alter(3, name="label")
         self.eu.alter(2, name="name")
