@@ -70,7 +70,6 @@ ELSEWHERE = {
     "lake/iceberg/lake.py": "contract/test_lake.py",
     "lake/iceberg/prefetch.py": "integration/test_prefetch.py",
     "lake/iceberg/source_notes.py": "contract/test_lake.py",
-    "lake/iceberg/tables.py": "contract/test_lake.py",
     "lake/iceberg/maintenance.py": "contract/test_maintenance.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",

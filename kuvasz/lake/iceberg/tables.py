@@ -203,8 +203,8 @@ class Tables:
             table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
 
     def close(self) -> None:
-        """Save their indexes."""
-        for table in self.loaded.values():
+        """Save their indexes; threads that are not cut off may load tables meanwhile, and they are not waited for."""
+        for table in list(self.loaded.values()):
             with contextlib.suppress(TableStuck):
                 table.close()
 
