@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
+from kuvasz import failpoints
+
 #: Passed while tables are copied, which is at the beginning.
 COPYING = ("before_slot", "slot_created", "snapshot_taken", "copy_range_done")
 
@@ -47,3 +52,20 @@ KILLS = (
 
 #: Each kills one run while it stops.
 KILLS_WHILE_IT_STOPS = ("shutdown:kill", "before_checkpoint:kill", "after_checkpoint:kill:2")
+
+
+@contextlib.contextmanager
+def failing(*names: str) -> Iterator[None]:
+    """Let every pass of some points fail, in this process."""
+    before = failpoints.hit
+
+    def hit(name: str, error: Callable[[str], Exception] = RuntimeError) -> None:
+        before(name, error)
+        if name in names:
+            raise error(f"failpoint {name}")
+
+    failpoints.hit = hit
+    try:
+        yield
+    finally:
+        failpoints.hit = before

@@ -1,72 +1,33 @@
-"""Random histories of a source table: schema changes and rows in any order, and what the lake may then hold.
+"""Random histories of a source table: schema changes and rows in any order.
 
-Every value says which column it was written to: it is the column's number times a million, and a count. So a value
-under a wrong column shows by itself, whatever the columns were called in between, in every table type, and also in a
-table that has stopped with an error. Every version of a row has a tag of its own.
+Every value says which column it was written to (`tagged_values`). So a value under a wrong column shows by itself,
+whatever the columns were called in between, in every table type, and also in a table that has stopped with an error.
+Every version of a row has a tag of its own.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-import decimal
 import random
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
 
-KINDS = ("clone", "append", "changelog", "history", "bag")
-UNIT = 1_000_000
+from tests.support.history_model import NAMES, Column, Model, Version, is_default
+from tests.support.history_rules import Rule
+from tests.support.tagged_values import DOMAINS, KINDS, PLAIN, UNIT
 
-NAMES = ("a", "b", "c", "d", "e")
-TYPES = ("int", "bigint", "text", "varchar(40)", "numeric(12,2)", "numeric(16,2)")
+TABLES = ("clone", "append", "changelog", "history", "bag")
+
 _LIKE_TEXT = ("text", "varchar(40)")
-_FIRST = 3  #: number of the first column that changes; id and tag stay
+_LABELS = 6  #: of an enum, beside those that rows have
 
 
-@dataclasses.dataclass
-class Column:
-    """A column as it is now."""
-
-    name: str
-    type: str
-    default: int | None = None
-
-
-@dataclasses.dataclass
-class Version:
-    """A row after a statement."""
-
-    tag: int
-    values: dict[int, int]  #: by the column's number
-
-
-@dataclasses.dataclass
-class Model:
-    """What a table of one source is."""
-
-    columns: dict[int, Column] = dataclasses.field(default_factory=dict)
-    attributes: int = _FIRST - 1
-    rows: dict[int, Version] = dataclasses.field(default_factory=dict)
-    versions: list[Version] = dataclasses.field(default_factory=list)
-    overtaken: set[int] = dataclasses.field(default_factory=set)  #: tags that the same transaction changed again
-    counts: int = 0
-    tags: int = 0
-
-    def add(self, name: str, kind: str) -> int:
-        self.attributes += 1
-        self.columns[self.attributes] = Column(name, kind)
-        return self.attributes
-
-    def value(self, number: int) -> int:
-        self.counts += 1
-        return number * UNIT + self.counts % 900_000
-
-    @property
-    def free(self) -> list[str]:
-        return sorted(set(NAMES) - {column.name for column in self.columns.values()})
+def prepare(session: psycopg.Connection[Any]) -> None:
+    """Create what tables of a database need."""
+    for statement in DOMAINS:
+        session.execute(statement)
 
 
 class Story:
@@ -74,23 +35,37 @@ class Story:
 
     Args:
         name: Of the table.
-        kind: One of `KINDS`.
+        kind: One of `TABLES`.
         seed: Of all that happens.
         session: At the source, in autocommit.
+        rule: Of the map.
+        pause: Called between any two statements.
     """
 
-    def __init__(self, name: str, kind: str, seed: str, session: psycopg.Connection[Any]) -> None:
-        self.name, self.kind = name, kind
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        seed: str,
+        session: psycopg.Connection[Any],
+        rule: Rule,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name, self.kind, self.rule = name, kind, rule
         self.told: list[str] = []  #: the statements
         self.model = Model()
+        self.written: set[int] = set()  #: all values there ever were
         self._chosen = random.Random(seed)  # noqa: S311
-        self._session = session
+        self._session, self._pause = session, pause
+        self._types = tuple(KINDS) if rule.is_plain else PLAIN
         self._begun: set[int] = set()  #: tags of the transaction
+        self._is_open = self._is_taken_back = False
+        self._made = 0  #: types
 
     def create(self) -> None:
         """Create the table, with some rows."""
         for name, kind in zip(NAMES[:3], ("int", "text", "text"), strict=True):
-            self.model.add(name, kind)
+            self._column(name, kind)
         columns = ", ".join(f"{column.name} {column.type}" for column in self.model.columns.values())
         key = "" if self.kind == "bag" else " PRIMARY KEY"
         self._run(f"CREATE TABLE {self.name} (id int{key}, tag bigint, {columns})")
@@ -109,25 +84,30 @@ class Story:
                 self._step()
 
     def touch(self) -> None:
-        """Change something, so that the stream tells what the table is now."""
-        self._insert()
+        """Change something, so that the stream tells what the table is now; of two rows a filter takes one."""
+        with self._session.transaction():
+            self._insert()
+            self._insert()
 
     def _transaction(self) -> None:
         with self._session.transaction():
             self.told.append("BEGIN")
-            self._begun = set()
+            self._begun, self._is_open = set(), True
             for _ in range(self._chosen.randint(2, 4)):
                 if self._chosen.random() < 0.15:
                     self._rolled_back()
                 else:
                     self._step()
-            self._begun = set()
+            self._begun, self._is_open = set(), False
+            self._pause()
         self.told.append("COMMIT")
 
     def _rolled_back(self) -> None:
         before, begun = copy.deepcopy(self.model), set(self._begun)
         self._run("SAVEPOINT s")
+        self._is_taken_back = True
         self._step()
+        self._is_taken_back = False
         self._run("ROLLBACK TO s")
         before.tags, before.counts = self.model.tags, self.model.counts
         self.model, self._begun = before, begun
@@ -135,37 +115,54 @@ class Story:
     def _step(self) -> None:
         rows = [self._insert, self._update, self._update, self._delete]
         changes = [self._add, self._add, self._drop, self._rename, self._swap, self._replace, self._add_instead,
-                   self._retype, self._set_default, self._identity]  # fmt: skip
+                   self._redefine, self._redefine, self._set_default, self._identity]  # fmt: skip
+        if not self._is_taken_back:  # servers cannot decode rewrites that were
+            changes += [self._retype, self._retype, self._rewrite]
         self._chosen.choice(rows if self._chosen.random() < 0.6 else changes)()
 
     def _run(self, statement: str) -> None:
+        self._pause()
         self.told.append(statement)
         self._session.execute(statement)
 
     # Rows
 
     def _insert(self) -> None:
-        given = {number: self.model.value(number) for number in self.model.columns if self._chosen.random() < 0.8}
+        given = self._given(0.8)
         number = self.model.tags + 1
         self._run(f"INSERT INTO {self.name} ({self._names(given)}) VALUES ({number}, {number}, {self._texts(given)})"
                   if given else f"INSERT INTO {self.name} (id, tag) VALUES ({number}, {number})")  # fmt: skip
         defaults = {n: c.default for n, c in self.model.columns.items() if c.default is not None}
         self._take(number, {**defaults, **given})
 
+    def _given(self, share: float) -> dict[int, int]:
+        chosen = [number for number in self.model.columns if self._chosen.random() < share]
+        return {number: self._value(number) for number in chosen}
+
+    def _value(self, number: int) -> int:
+        labels = self.model.columns[number].labels
+        return self._chosen.choice(labels) if labels else self.model.count(number)
+
+    def _made_of(self, number: int, value: int) -> str:
+        column = self.model.columns[number]
+        return KINDS[column.kind].make.format(value, type=column.type)
+
     def _names(self, given: Mapping[int, int]) -> str:
         return ", ".join(["id", "tag", *(self.model.columns[number].name for number in given)])
 
     def _texts(self, given: Mapping[int, int]) -> str:
-        return ", ".join(f"'{value}'" for value in given.values())
+        return ", ".join(self._made_of(number, value) for number, value in given.items())
 
     def _update(self) -> None:
         if not self.model.rows:
             return
         row = self._chosen.choice(sorted(self.model.rows))
         before = self.model.rows[row]
-        given = {number: self.model.value(number) for number in self.model.columns if self._chosen.random() < 0.4}
+        given = self._given(0.4)
         sets = [f"tag = {self.model.tags + 1}"]
-        sets += [f"{self.model.columns[number].name} = '{value}'" for number, value in given.items()]
+        sets += [
+            f"{self.model.columns[number].name} = {self._made_of(number, value)}" for number, value in given.items()
+        ]
         self._run(f"UPDATE {self.name} SET {', '.join(sets)} WHERE id = {row}")
         self._take(row, {**before.values, **given})
 
@@ -175,9 +172,10 @@ class Story:
         if before is not None and before.tag in self._begun:
             self.model.overtaken.add(before.tag)
         self._begun.add(self.model.tags)
-        version = Version(self.model.tags, dict(values))
+        self.written |= set(values.values())
+        version = Version(row, self.model.tags, dict(values))
         self.model.rows[row] = version
-        self.model.versions.append(Version(version.tag, dict(values)))
+        self.model.versions.append(Version(row, version.tag, dict(values)))
 
     def _delete(self) -> None:
         if len(self.model.rows) > 2:
@@ -198,23 +196,43 @@ class Story:
     def _add(self, name: str | None = None) -> None:
         if name is None and not self.model.free:
             return
-        number = self.model.add(name or self._chosen.choice(self.model.free), self._chosen.choice(TYPES[:4]))
+        number = self._column(name or self._chosen.choice(self.model.free), self._chosen.choice(self._types))
         column = self.model.columns[number]
         clause = ""
         if self._chosen.random() < 0.2:
-            column.default = number * UNIT + 999_999
-            clause = f" DEFAULT '{column.default}'"
+            column.default = number * UNIT + 9_999
+            clause = f" DEFAULT ({self._made_of(number, column.default)})"
             for version in self.model.rows.values():
                 version.values[number] = column.default
         self._alter(f"ADD {column.name} {column.type}{clause}")
+
+    def _column(self, name: str, kind: str) -> int:
+        """Have a column more in the model, and its type at the source."""
+        self.model.attributes += 1
+        number = self.model.attributes
+        column = self.model.columns[number] = Column(name, kind, kind)
+        self._make_type(number, column)
+        return number
+
+    def _make_type(self, number: int, column: Column) -> None:
+        column.type, column.labels, column.attributes = column.kind, [], 1
+        if column.kind in {"enum", "composite"}:
+            self._made += 1
+            column.type = f"{self.name}_{column.kind}{self._made}"
+        if column.kind == "enum":
+            held = {value for value in self.model.held(number) if not is_default(value)}
+            column.labels = sorted(held | {self.model.count(number) for _ in range(_LABELS)})
+            defaults = [number * UNIT + 9_998, number * UNIT + 9_999]
+            labels = ", ".join(f"'{label}'" for label in (*column.labels, *defaults))
+            self._run(f"CREATE TYPE {column.type} AS ENUM ({labels})")
+        elif column.kind == "composite":
+            self._run(f"CREATE TYPE {column.type} AS (v bigint)")
 
     def _drop(self) -> str | None:
         number = self._some()
         if number is None:
             return None
-        name = self.model.columns.pop(number).name
-        for version in self.model.rows.values():
-            version.values.pop(number, None)
+        name = self.model.drop(number)
         self._alter(f"DROP {name}")
         return name
 
@@ -246,9 +264,7 @@ class Story:
         if not others:
             return
         taker = self._chosen.choice(others)
-        name = self.model.columns.pop(number).name
-        for version in self.model.rows.values():
-            version.values.pop(number, None)
+        name = self.model.drop(number)
         self._alter(f"DROP {name}")
         if self._chosen.random() < 0.3:
             self._insert()
@@ -266,100 +282,71 @@ class Story:
         number = self._some()
         if number is None:
             return
-        column, kind = self.model.columns[number], self._chosen.choice(TYPES)
+        column, before = self.model.columns[number], self.model.columns[number].kind
+        self._drop_default(column)
+        column.kind = self._chosen.choice(self._types)
+        self._make_type(number, column)
+        both = {before, column.kind}
+        is_like = both <= set(_LIKE_TEXT) or both <= {"numeric(12,2)", "numeric(16,2)"}
+        using = "" if is_like else self._using(column, KINDS[before].read.format(column.name))
+        self._alter(f"ALTER {column.name} TYPE {column.type}{using}")
+
+    def _using(self, column: Column, number: str) -> str:
+        value = KINDS[column.kind].make.format(f"({number})", type=column.type)
+        return f" USING CASE WHEN num_nulls({column.name}) = 0 THEN {value} END"
+
+    def _drop_default(self, column: Column) -> None:
         if column.default is not None:
             self._alter(f"ALTER {column.name} DROP DEFAULT")
             column.default = None
-        both = {column.type, kind}
-        is_plain = both <= set(_LIKE_TEXT) or both <= {"numeric(12,2)", "numeric(16,2)"}
-        using = "" if is_plain else f" USING ({column.name}::numeric::bigint)::{kind}"
-        self._alter(f"ALTER {column.name} TYPE {kind}{using}")
-        column.type = kind
+
+    def _rewrite(self) -> None:
+        """Give all rows other values in a column, by its type."""
+        number = self._some()
+        if number is None:
+            return
+        column, held = self.model.columns[number], self.model.held(number)
+        if column.kind == "enum" or any(value % UNIT >= 8_000 for value in held):
+            return
+        self._drop_default(column)
+        using = self._using(column, f"{KINDS[column.kind].read.format(column.name)} + 1000")
+        self._alter(f"ALTER {column.name} TYPE {column.type}{using}")
+        self.model.rewrite(number, {value: value + 1000 for value in held})
+        self.written |= self.model.held(number)
+
+    def _redefine(self) -> None:
+        """Alter the type of a column that has one of its own."""
+        own = [n for n, column in sorted(self.model.columns.items()) if column.kind in {"enum", "composite"}]
+        if not own:
+            return
+        number = self._chosen.choice(own)
+        column = self.model.columns[number]
+        if column.kind == "composite":
+            self._alter_attributes(column)
+        elif self._chosen.random() < 0.3 and not self._is_open:  # a new label may not be used where it was made
+            column.labels.append(self.model.count(number))
+            self._run(f"ALTER TYPE {column.type} ADD VALUE '{column.labels[-1]}'")
+        else:
+            place = self._chosen.randrange(len(column.labels))
+            before, column.labels[place] = column.labels[place], self.model.count(number)
+            self._run(f"ALTER TYPE {column.type} RENAME VALUE '{before}' TO '{column.labels[place]}'")
+            self.model.rewrite(number, {before: column.labels[place]})
+
+    def _alter_attributes(self, column: Column) -> None:
+        if column.attributes > 1 and self._chosen.random() < 0.4:
+            self._run(f"ALTER TYPE {column.type} DROP ATTRIBUTE w{column.attributes}")
+            column.attributes -= 1
+        else:
+            column.attributes += 1
+            self._run(f"ALTER TYPE {column.type} ADD ATTRIBUTE w{column.attributes} int")
 
     def _set_default(self) -> None:
         number = self._some()
         if number is not None:
             column = self.model.columns[number]
-            column.default = number * UNIT + 999_998
-            self._alter(f"ALTER {column.name} SET DEFAULT '{column.default}'")
+            column.default = number * UNIT + 9_998
+            self._alter(f"ALTER {column.name} SET DEFAULT ({self._made_of(number, column.default)})")
 
     def _identity(self) -> None:
         if self.kind != "bag":
             self._alter(f"REPLICA IDENTITY {self._chosen.choice(('FULL', 'DEFAULT'))}")
-
-
-def problems(
-    story: Story, rows: Sequence[Mapping[str, Any]], fields: Mapping[int, str], *, is_whole: bool, is_shared: bool
-) -> list[str]:
-    """Return what is wrong with a story's rows in the lake.
-
-    Args:
-        story: It.
-        rows: Of its source.
-        fields: Number of each of its columns that the lake ever knew -> name of the field for it.
-        is_whole: Whether the table follows, so that nothing may be missing.
-        is_shared: Whether another source has the table too, whose names count as well.
-    """
-    found = _impure(story, rows, is_whole=is_whole, is_shared=is_shared)
-    if is_whole and not found:
-        found = _missing(story, rows, fields, is_shared=is_shared)
-    return found
-
-
-def _values(row: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    for name, value in row.items():
-        base = name.split("__old")[0]
-        if base in NAMES and value is not None:
-            yield name, int(decimal.Decimal(value))  # the text of a numeric may have digits behind the point
-
-
-def _impure(story: Story, rows: Iterable[Mapping[str, Any]], *, is_whole: bool, is_shared: bool) -> list[str]:
-    """Say where a field has values of several columns, or a name those of another column than it is of."""
-    held: dict[str, set[int]] = {}
-    for row in rows:
-        for name, value in _values(row):
-            held.setdefault(name, set()).add(value // UNIT)
-    found = []
-    numbers = {column.name: number for number, column in story.model.columns.items()}
-    for name, columns in held.items():
-        if len(columns) > 1 and not is_shared:
-            found.append(f"{name} holds values of columns {sorted(columns)}")
-        elif is_whole and name in numbers and columns != {numbers[name]} and not is_shared:
-            found.append(f"{name} is column {numbers[name]} and holds values of {sorted(columns)}")
-        elif is_whole and is_shared and name in numbers and (columns - {numbers[name]}) & story.model.columns.keys():
-            found.append(f"{name} is column {numbers[name]} and holds live values of {sorted(columns)}")
-    return found
-
-
-def _missing(
-    story: Story, rows: Sequence[Mapping[str, Any]], fields: Mapping[int, str], *, is_shared: bool
-) -> list[str]:
-    model = story.model
-    lake: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row.get("_op") not in {"D", "T"}:
-            lake.setdefault(row["tag"], []).append(row)
-    if story.kind in {"clone", "bag"}:
-        wanted = list(model.rows.values())
-    else:
-        skipped = model.overtaken if story.kind == "history" else set()
-        wanted = [version for version in model.versions if version.tag not in skipped]
-    tags = Counter({tag: len(held) for tag, held in lake.items()})
-    expected = Counter(version.tag for version in wanted)
-    if tags != expected:
-        return [f"versions {dict(expected - tags)} are missing, {dict(tags - expected)} are too many"]
-    found = []
-    for version in wanted:
-        (row,) = lake[version.tag]
-        held = dict(_values(row))
-        for number, value in version.values.items():
-            is_live = number in model.columns
-            if story.kind in {"clone", "bag"} and is_live and not is_shared:
-                if held.get(model.columns[number].name) != value:
-                    found.append(f"version {version.tag}: {model.columns[number].name} is not {value}: {held}")
-            elif (is_live or number in fields) and value not in held.values() and value % UNIT < 999_000:
-                found.append(f"version {version.tag}: {value} is nowhere: {held}")
-        if story.kind in {"clone", "bag"}:
-            more = {v for v in held.values() if v // UNIT in model.columns} - set(version.values.values())
-            found += [f"version {version.tag}: {value} is too much" for value in sorted(more)]
-    return found

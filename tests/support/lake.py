@@ -15,6 +15,7 @@ import pytest
 import uvloop
 from pyspark.sql import SparkSession
 
+from kuvasz import failpoints
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
@@ -25,6 +26,7 @@ from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from tests.support import oracle, scratch
+from tests.support.failpoints import failing
 from tests.support.postgres import Database
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -125,6 +127,14 @@ class Pipeline:
         assert not self._thread.is_alive(), "kuvasz did not stop in time"
         if self.error is not None:
             raise self.error
+
+    def die(self) -> None:
+        """End as if killed: nothing more reaches the lake or the sources, and nothing is ended in order."""
+        with failing(*failpoints.NAMES):
+            if self._loop is not None and self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self.app.stop)
+            self._thread.join(40)
+        assert not self._thread.is_alive(), "kuvasz did not die in time"
 
     def call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine on the pipeline's loop."""
