@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 import textwrap
 from pathlib import Path
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
 
-from kuvasz import cli
 from kuvasz.config import load
 from kuvasz.config.file import read
+from tests.support.commands import arguments, inline, is_taken
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,24 +29,9 @@ def fenced(page: Path, language: str) -> list[str]:
 
 def commands(page: Path) -> list[list[str]]:
     """Return the arguments of every command that a page names, in its shell examples and in backticks."""
-    inline = re.findall(r"(?<!`)`(kuvasz(?: [^`]+)?)`(?!`)", page.read_text("utf-8"))
     shell = [line for text in fenced(page, "sh") for line in text.replace("\\\n", " ").splitlines()]
-    lines = [*inline, *(line.partition(" #")[0] for line in shell if _COMMAND.match(line))]
-    found = [part.strip() for line in lines for part in line.split("&&")]
-    return [shlex.split(part)[1:] for part in found if "|" not in part]
-
-
-def is_taken(arguments: list[str]) -> bool:
-    """Whether each verb and option of a command line is one of kuvasz's."""
-    group = typer.main.get_command(cli.app)
-    assert isinstance(group, TyperGroup)
-    verbs = [word for word in arguments if word in group.commands]
-    commands = [group, *(group.commands[verb] for verb in verbs)]
-    known = {name for command in commands for parameter in command.params for name in parameter.opts}
-    if "demo" in verbs:
-        known |= {"--seconds", "--rate", "--seed"}
-    names = {word.partition("=")[0] for word in arguments if word.startswith("-") and word != "-"}
-    return names <= known and (not arguments or bool(verbs) or arguments[0].startswith("-"))
+    lines = [line.partition(" #")[0] for line in shell if _COMMAND.match(line)]
+    return [*inline(page.read_text("utf-8")), *arguments(lines)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
