@@ -19,8 +19,8 @@ from psycopg import errors, pq
 
 from kuvasz import lsn
 from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.source import commit_status, failure, sql
 from kuvasz.source import conninfo as conninfos
-from kuvasz.source import failure, sql
 from kuvasz.source.conninfo import place
 from kuvasz.source.window import Window
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kuvasz.model import PgType, TableName
 
 PLUGIN = "pgoutput"
+
+_XID_MASK = (1 << 32) - 1  #: of a transaction's number without its epoch
 
 _OPTION_LIST_SINCE = 150000
 _FAILOVER_SINCE = 170000
@@ -51,6 +53,12 @@ SELECT blocker.pid, a.usename::text, a.application_name, a.datname::text,
     extract(epoch FROM clock_timestamp() - a.xact_start)::float8
 FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
 ORDER BY blocker.pid
+"""
+
+_COMMITTING = """
+SELECT a.pid, a.usename::text, a.application_name, a.datname::text,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+FROM pg_stat_activity a WHERE a.backend_xid::text::bigint = ANY(%s) ORDER BY a.pid
 """
 
 
@@ -193,7 +201,8 @@ def create(
 ) -> ExportedSnapshot:
     """Create a slot and export its snapshot.
 
-    The server answers once every transaction that runs now has ended, on any database of the cluster.
+    The server answers once every transaction that runs now has ended, on any database of the cluster; and what the
+    snapshot shows is committed for whoever reads it (`kuvasz.source.commit_status`).
 
     Args:
         conninfo: Of a replication session: `kuvasz.source.conninfo.replication_conninfo`.
@@ -220,6 +229,7 @@ def create(
         point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
         if point is None or snapshot_name is None:
             raise SourceError(f"{conninfos.location(conninfo)}: slot {name} came without a snapshot")
+        _wait_visible(pgconn, conninfo, snapshot_name.decode(), on_waiting, look_every_s)
     except BaseException:
         pgconn.finish()
         raise
@@ -381,12 +391,39 @@ def _wait(
     return result
 
 
+def _wait_visible(
+    pgconn: pq.abc.PGconn,
+    conninfo: str,
+    snapshot_name: str,
+    on_waiting: Callable[[tuple[Blocker, ...]], None] | None,
+    look_every_s: float,
+) -> None:
+    told = time.monotonic()
+
+    def waiting(xids: set[int]) -> None:
+        nonlocal told
+        if on_waiting is not None and time.monotonic() - told >= look_every_s:
+            told = time.monotonic()
+            on_waiting(_committing(session, xids))
+
+    with conninfos.connect(conninfos.pinned(conninfos.plain_conninfo(conninfo), pgconn)) as session:
+        commit_status.wait(session, snapshot_name, waiting)
+
+
 def _watcher(conninfo: str) -> psycopg.Connection[Any]:
     return conninfos.connect(conninfos.plain_conninfo(conninfo))
 
 
 def _blockers(watcher: psycopg.Connection[Any], pid: int) -> tuple[Blocker, ...]:
-    rows = watcher.execute(_BLOCKERS, (pid,)).fetchall()
+    return _found(watcher.execute(_BLOCKERS, (pid,)).fetchall())
+
+
+def _committing(session: psycopg.Connection[Any], xids: set[int]) -> tuple[Blocker, ...]:
+    """Return the sessions of transactions that are committed and not over yet, as one that waits for its standby."""
+    return _found(session.execute(_COMMITTING, ([xid & _XID_MASK for xid in xids],)).fetchall())
+
+
+def _found(rows: Sequence[Any]) -> tuple[Blocker, ...]:
     return tuple(
         Blocker(pid=blocker, role=role, application=application, database=database, transaction_age_s=age)
         for blocker, role, application, database, age in rows

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 
@@ -69,6 +71,45 @@ def test_a_failover_slot_needs_version_17(source, replication, connection):
         return
     with slots.create(replication, name_of(source), failover=True):
         assert slots.describe(connection, name_of(source)).is_failover
+
+
+def test_a_snapshot_is_handed_out_when_all_that_it_shows_is_visible(tmp_path):
+    """A commit that waits for its standby is in the WAL, and so in the snapshot, and not over yet.
+
+    For others that is a matter of microseconds; who reads then takes the transaction for an aborted one.
+    """
+    settings = {"wal_level": "logical", "synchronous_commit": "on"}
+    with EmbeddedPostgres(tmp_path / "server", settings=settings) as server, ThreadPoolExecutor(2) as threads:
+        source = create_database(server)
+        replication, told = conninfo.replication_conninfo(source.url), []
+        with source.connect() as first, source.connect() as second, source.connect(autocommit=True) as look:
+            for session in (first, second, look):
+                session.execute("SET synchronous_commit = local")
+            look.execute("CREATE TABLE t (id int)")
+            look.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            look.execute("SELECT pg_reload_conf()")
+            first.execute("INSERT INTO t VALUES (1)")
+            created = threads.submit(slots.create, replication, "s", temporary=True, on_waiting=told.append,
+                                     look_every_s=0.05)  # fmt: skip
+            wait_until(lambda: told, "the slot waits for the first one")
+            second.execute("INSERT INTO t VALUES (2)")
+            first.commit()
+            pids = [told[-1][0].pid]
+            wait_until(lambda: told[-1] and told[-1][0].pid not in pids, "the slot waits for the second one")
+            third = threads.submit(source.execute, "INSERT INTO t VALUES (3)")
+            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            wait_until(lambda: look.execute(query).fetchone() == (1,), "the third one waits for its standby")
+            pids.append(told[-1][0].pid)
+            second.commit()
+            wait_until(lambda: told[-1] and told[-1][0].pid not in pids, "the snapshot waits for the third one")
+            assert not created.done()
+            look.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+            look.execute("SELECT pg_reload_conf()")
+            third.result()
+            with created.result() as snapshot, source.connect() as reading:
+                reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                reading.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.snapshot_name}'")
+                assert reading.execute("SELECT id FROM t ORDER BY id").fetchall() == [(1,), (2,), (3,)]
 
 
 def test_who_is_waited_for_is_told(source, replication, connection):

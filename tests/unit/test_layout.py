@@ -25,6 +25,7 @@ ELSEWHERE = {
     "verify/verification.py": "integration/test_verify.py",
     "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
+    "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/__main__.py": "unit/demo/test_run.py",
     "demo/comparison.py": "integration/test_demo_comparison.py",
