@@ -121,7 +121,7 @@ class Pipeline:
         """Stop as SIGTERM does and wait for the end."""
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.app.stop)
-        self._thread.join(40)
+        self._thread.join(120)  # what a busy machine takes; a stop itself takes a second
         if self._thread.is_alive():
             faulthandler.dump_traceback(all_threads=True)
         assert not self._thread.is_alive(), "kuvasz did not stop in time"
@@ -133,7 +133,7 @@ class Pipeline:
         with failing(*failpoints.NAMES):
             if self._loop is not None and self._thread.is_alive():
                 self._loop.call_soon_threadsafe(self.app.stop)
-            self._thread.join(40)
+            self._thread.join(120)  # what a busy machine takes; a stop itself takes a second
         assert not self._thread.is_alive(), "kuvasz did not die in time"
 
     def call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
