@@ -154,6 +154,6 @@ class Observer:
 
 
 def _progress(view: View) -> object:
-    """Return what changes whenever something gets into the lake."""
-    tables = tuple((table.commits, table.copied_rows, table.copy_done) for table in view.tables)
+    """Return what changes whenever something gets into the lake; rows do so before a large transaction ends."""
+    tables = tuple((table.commits, table.rows, table.copied_rows, table.copy_done) for table in view.tables)
     return tables, tuple(source.confirmable_lsn for source in view.sources)

@@ -37,6 +37,7 @@ from kuvasz.config.load import load
 from kuvasz.config.names import object_name
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.lake.jvm import spark
+from kuvasz.verbs import verify
 from tests.support import mishaps, oracle
 from tests.support.lake import group
 from tests.support.mishaps import MISHAPS, Mishap, Told, View
@@ -329,12 +330,24 @@ def test_a_gap_of_what_keeps_the_past_is_in_its_table(scene: Scene) -> None:
     assert "to" in gap
 
 
-def test_spark_reads_the_same_rows(scene: Scene, spark_session: SparkSession) -> None:
+@pytest.fixture
+def reading(scene: Scene, spark_session: SparkSession) -> SparkSession:
+    """A session that knows the scene's catalog."""
     settings = spark.settings(load(scene.process.map, {}).config)
     for name, value in settings.items():
         if name.startswith("spark.sql.catalog."):
             spark_session.conf.set(name, value)
+    return spark_session
+
+
+def test_verify_finds_no_difference_either(scene: Scene, reading: SparkSession) -> None:
+    reports = verify.reports(load(scene.process.map, {}).config, session=reading)
+    assert len(reports) == len(scene.states)
+    assert [one for one in reports if (one.left, one.error) != (0, "")] == []
+
+
+def test_spark_reads_the_same_rows(scene: Scene, reading: SparkSession) -> None:
     for mishap in MISHAPS.values():
         for target in mishap.views:
-            found = oracle.lake_rows_spark(spark_session, f"kuvasz.shop.`{target}`")
+            found = oracle.lake_rows_spark(reading, f"kuvasz.shop.`{target}`")
             oracle.assert_equal(scene.process.rows(target), found)

@@ -81,7 +81,7 @@ class Comparison:
         now = [row for row in _rows(source) if row["stamp"] in self._told(table, since=0)]
         missing = self._told(table, since=self._since(table)) - found.keys()
         wrong = [row for row in now if row != _part(found.get(row["stamp"], {}), row)]
-        return f"missing {sorted(missing)[:5]}, wrong {wrong[:5]}" if missing or wrong else ""
+        return f"{self._missing(table, missing)}, wrong {wrong[:5]}" if missing or wrong else ""
 
     def _of_changelog(self, table: Table, source: oracle.Rows, lake: oracle.Rows) -> str:
         """Replayed it is the source, no event is there twice, and every version since the copy is there."""
@@ -91,7 +91,7 @@ class Comparison:
             return "an event is there twice"
         stamps = {row.get("stamp") for row in rows}
         if missing := self._told(table, since=self._since(table)) - stamps:
-            return f"missing {sorted(missing)[:5]}"
+            return self._missing(table, missing)
         return self._of_replayed(table, {row["id"]: row for row in _rows(source)}, _replay(rows))
 
     def _of_replayed(self, table: Table, now: dict[int, Row], replayed: dict[int, Row]) -> str:
@@ -111,6 +111,13 @@ class Comparison:
             if entry.stamp is not None and entry.at >= since
             and not any(gap[0] <= entry.until and entry.at <= gap[1] for gap in missed)
         }  # fmt: skip
+
+    def _missing(self, table: Table, stamps: set[str]) -> str:
+        """Where in the WAL they were written, for whoever looks for the reason."""
+        entries = [one for one in journal.read(self.world.database, table.target) if one.stamp in stamps]
+        where = sorted((f"{one.at:X}", f"{one.until:X}", one.id) for one in entries)
+        gaps_ = [tuple(f"{end:X}" for end in gap) for gap in self._gaps(table)]
+        return f"{len(stamps)} versions are missing: {where[:5]}; gaps {gaps_}, copied at {self._since(table):X}"
 
     def _since(self, table: Table) -> int:
         return self._copied_at.get(table.identifier, 0)

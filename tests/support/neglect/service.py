@@ -8,7 +8,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kuvasz.config import names
 from kuvasz.config.model import OnLakeRewound
 from kuvasz.errors import CheckError
 from kuvasz.state.store import state_of
@@ -125,7 +124,7 @@ class Service:
                 verbs = [verb for verb in ("resync", "retry") if f"kuvasz {verb}" in hint]
                 verb = self.random.choice(verbs or ["retry"])
                 self.world.note(f"{verb} {state.target}: {state.error}")
-                self.pipeline.tell(verb, state.target, names.source_of(state.source))
+                self.pipeline.tell(verb, state.key, state.database)
 
     def roll_back(self) -> None:
         """Set a table back in the lake, while kuvasz runs."""
