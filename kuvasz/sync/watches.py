@@ -78,7 +78,7 @@ class Watches:
 
     async def inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
-        while start.is_waiting:
+        while start.is_waiting and not self._lifetime.is_ending:
             await self._lifetime.sleep(_LOOK_S)
             from_lsn = await self._context.ask(self._publications.inserts_since)
             if from_lsn is not None and reader.facts.confirmed_lsn >= from_lsn and not self._source_tables.is_copying:

@@ -20,7 +20,6 @@ ELSEWHERE = {
     "sync/source_setup.py": "integration/test_clone.py",
     "sync/source_sync.py": "integration/test_clone.py",
     "sync/parts.py": "integration/test_clone.py",
-    "sync/watches.py": "integration/test_patrol.py",
     "sync/watch/patrol.py": "integration/test_patrol.py",
     "verify/verification.py": "integration/test_verify.py",
     "source/catalog/look.py": "integration/test_evolve.py",

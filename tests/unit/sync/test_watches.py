@@ -1,0 +1,131 @@
+"""What is looked at now and then while one source streams."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import SourceError
+from kuvasz.state.tables import State
+from kuvasz.sync import watches
+from kuvasz.sync.watches import Watches
+from tests.support.scene import Scene
+
+
+class World(Scene):
+    """A scene whose looks are counted, and fail as told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.looked: list[str] = []
+        self.failures = 0
+        self.due: list[str] = []
+        self.unfit: set[str] = set()
+        self.asked_unfit: list[bool] = []
+        self.inserts_since: int | None = None
+        patrol: Any = SimpleNamespace(look=self._look)
+        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"))
+        publications: Any = SimpleNamespace(
+            patrol=lambda: self._note("publications"), inserts_since=lambda: self.inserts_since
+        )
+        preparation: Any = SimpleNamespace(unfit=self.unfit)
+        self.watches = Watches(self.context, patrol, partitions, publications, preparation)
+
+    def _note(self, what: str) -> None:
+        self.looked.append(what)
+        if self.failures:
+            self.failures -= 1
+            raise SourceError("the server does not answer")
+
+    def _look(self, unfit: Callable[[Any], bool]) -> list[str]:
+        self.asked_unfit = [unfit(spec) for spec in self.source.tables]
+        self._note("tables")
+        return self.due
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    for pause in ("PATROL_S", "_PARTITIONS_S", "_LOOK_S"):
+        monkeypatch.setattr(watches, pause, 0.001)
+    return World(tmp_path)
+
+
+def live(world: World, watch: Callable[[], Any], until: Callable[[], bool], patience_s: float = 30) -> bool:
+    """Have a watch run until something is so; return whether it ended by itself, or with its source."""
+
+    async def run() -> bool:
+        world.lifetime.begin()
+        task = asyncio.ensure_future(watch())
+        async with asyncio.timeout(30):
+            while not until() and not task.done():  # noqa: ASYNC110 (a condition, not an event)
+                await asyncio.sleep(0.001)
+        world.lifetime.end()
+        await asyncio.wait([task], timeout=patience_s)
+        is_done = task.done()
+        task.cancel()
+        return is_done and task.result() is None
+
+    return asyncio.run(run())
+
+
+def test_the_patrol_has_tables_looked_at_anew_and_ends_with_its_source(world: World) -> None:
+    world.due, added = ["shop.items"], []
+    world.requests.add = added.append  # type: ignore[method-assign]
+    world.unfit.add("shop.others")
+    assert live(world, world.watches.patrol, lambda: world.looked.count("publications") > 1)
+    assert set(added) == {"shop.items"}
+    assert world.asked_unfit == [False, True]
+
+
+def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:
+    world.failures = 2
+    live(world, world.watches.patrol, lambda: "publications" in world.looked)
+    assert world.looked[:3] == ["tables", "tables", "tables"]
+
+
+def test_partitions_are_looked_at_whatever_a_look_comes_to(world: World) -> None:
+    world.failures = 2
+    live(world, world.watches.partitions, lambda: len(world.looked) > 3, patience_s=0)
+    assert set(world.looked) == {"partitions"}
+
+
+def reader(confirmed_lsn: int) -> Any:
+    stopped: list[bool] = []
+    return SimpleNamespace(
+        facts=SimpleNamespace(confirmed_lsn=confirmed_lsn), stop=lambda: stopped.append(True), stopped=stopped
+    )
+
+
+def often(times: int = 20) -> Callable[[], bool]:
+    """Return what is so when it was asked some times."""
+    asked = itertools.count(1)
+    return lambda: next(asked) > times
+
+
+@pytest.mark.parametrize(
+    ("since", "confirmed", "is_begun_again"), [(None, 900, False), (800, 700, False), (800, 800, True)]
+)
+def test_the_stream_begins_again_when_it_may_name_the_inserts(
+    world: World, since: int | None, confirmed: int, *, is_begun_again: bool
+) -> None:
+    world.inserts_since, read, start = since, reader(confirmed), SimpleNamespace(is_waiting=True)
+    assert live(world, lambda: world.watches.inserts(read, start), often())  # type: ignore[arg-type]
+    assert read.stopped == [True] * is_begun_again
+
+
+def test_a_copy_is_not_torn_for_that(world: World) -> None:
+    world.inserts_since, read, start = 800, reader(900), SimpleNamespace(is_waiting=True)
+    world.source_tables.set(world.items, State.COPYING)
+    assert live(world, lambda: world.watches.inserts(read, start), often())  # type: ignore[arg-type]
+    assert read.stopped == []
+
+
+def test_where_nobody_waits_for_them_there_is_nothing_to_look_for(world: World) -> None:
+    start = SimpleNamespace(is_waiting=False)
+    assert live(world, lambda: world.watches.inserts(reader(0), start), lambda: False)  # type: ignore[arg-type]
