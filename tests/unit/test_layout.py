@@ -17,10 +17,7 @@ ELSEWHERE = {
     # Entries and wiring: started for real.
     "__main__.py": "acceptance/test_crash.py",
     "app.py": "integration/test_clone.py",
-    "sync/source_setup.py": "integration/test_clone.py",
-    "sync/source_sync.py": "integration/test_clone.py",
     "sync/parts.py": "integration/test_clone.py",
-    "sync/watch/patrol.py": "integration/test_patrol.py",
     "verify/verification.py": "integration/test_verify.py",
     "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
