@@ -15,6 +15,7 @@ pytest_plugins = [
     *(["tests.support.line_coverage"] if os.environ.get("COVERAGE") else []),
     "tests.support.postgres",
     "tests.support.lake",
+    "tests.support.local_lake",
     "tests.support.process",
     "tests.support.stores",
     "tests.support.evolving",

@@ -1,0 +1,104 @@
+"""Changes become files that nothing shows yet, for all targets at once, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.executors.tasks import ChunkDone
+from kuvasz.model import TableType, Truncation
+from tests.support.changes import ITEMS, TARGET, Sender, again, feed, insert, target, work
+from tests.support.local_lake import LocalWorld
+
+OTHER = "shop.others"
+
+
+@pytest.fixture
+def world(local_world: LocalWorld) -> LocalWorld:
+    for name in (TARGET, OTHER):
+        local_world.prepare("eu", name=name)
+    return local_world
+
+
+def spooled(world: LocalWorld) -> list[Path]:
+    return list(Path(world.config.pipeline.state_folder, "spool").iterdir())
+
+
+def test_all_targets_are_written_by_one_job_and_shown_by_nobody(world: LocalWorld) -> None:
+    world.jobs.ran.clear()
+    eu, other = Sender(), Sender()
+    written = world.lake.write([work(eu.one(insert(1))), work(other.one(insert(2)), target=OTHER)])
+    assert world.jobs.ran == ["ApplyChunks"]
+    assert (world.rows(), world.rows(OTHER)) == ({}, {})
+    assert [len(world.orphans(name)) for name in (TARGET, OTHER)] == [1, 1]
+    in_flight = {path.rpartition("/")[2] for path in world.loaded().commits.in_flight}
+    assert in_flight == set(world.orphans()), "who looks for orphans must know of them"
+    assert spooled(world) == []
+    world.commit(written)
+    assert world.loaded().commits.in_flight == set()
+
+
+def test_results_are_in_the_order_of_their_steps(world: LocalWorld) -> None:
+    eu = Sender()
+    (table,) = world.lake.write([work(eu.one(insert(1), insert(2)), eu.truncation(), eu.one(insert(3)))]).tables
+    kinds = [type(result) for result in table.results]
+    assert kinds == [ChunkDone, Truncation, ChunkDone]
+    assert [sum(file.rows for file in one.files) for one in table.results if isinstance(one, ChunkDone)] == [2, 1]
+
+
+def test_a_truncate_is_a_row_of_a_changelog(world: LocalWorld) -> None:
+    name = "shop.log"
+    world.lake.prepare(target(name, table_type=TableType.CHANGELOG), feed(name=name), ITEMS)
+    world.copy("eu", name=name)
+    (table,) = world.lake.write([work(Sender().truncation(), target=name)]).tables
+    (result,) = table.results
+    assert isinstance(result, ChunkDone)
+    assert [file.rows for file in result.files] == [1]
+
+
+def test_a_job_that_failed_may_be_given_the_same_changes_again(world: LocalWorld) -> None:
+    eu = Sender()
+    segment = eu.one(insert(1, 1))
+    world.jobs.failures.append("an executor died")
+    with pytest.raises(LakeError, match="an executor died"):
+        world.lake.write([work(segment)])
+    assert (world.orphans(), spooled(world)) == ([], [])
+    world.applied(work(again(segment)))
+    assert world.of("eu") == {1: (1, "b")}
+
+
+def test_a_job_that_fails_behind_its_files_leaves_none(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hit(name: str, error: type[Exception]) -> None:
+        if name == "after_data_files":
+            raise error(name)
+
+    monkeypatch.setattr("kuvasz.lake.commit.write_stage.failpoints.hit", hit)
+    with pytest.raises(LakeError):
+        world.lake.write([work(Sender().one(insert(1)))])
+    assert (world.orphans(), spooled(world)) == ([], [])
+
+
+def test_what_was_written_is_not_written_again(world: LocalWorld) -> None:
+    segment = Sender().one(insert(1))
+    world.lake.write([work(segment)])
+    (table,) = world.lake.write([work(again(segment))]).tables
+    assert (table.steps, table.cut.skipped) == ((), 1)
+
+
+def test_a_bad_value_is_told_with_its_commit_and_stops_no_other_table(world: LocalWorld) -> None:
+    eu, other = Sender(), Sender()
+    good, bad = eu.one(insert(1, 1)), eu.one(insert(2, 2), insert(3, "seven"))
+    lsn = f"0/{int(bad.transactions.commit_lsn[0]):X}"
+    first, second = world.lake.write([work(good, bad), work(other.one(insert(9)), target=OTHER)]).tables
+    assert first.error is not None
+    assert lsn in first.error.message
+    assert second.error is None
+
+
+def test_a_table_that_has_failed_is_passed_over(world: LocalWorld) -> None:
+    world.apply(work(Sender().one(insert(1, "seven"))))
+    world.jobs.ran.clear()
+    assert world.lake.write([work(Sender(start=5000).one(insert(2)))]).tables == ()
+    assert world.jobs.ran == []
