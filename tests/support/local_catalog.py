@@ -182,7 +182,7 @@ class LocalCatalog:
     ) -> LocalTable:
         self.ask()
         folder = self.folder / name.replace(".", "/")
-        (folder / "data").mkdir(parents=True)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
         schema = LakeSchema(schema_id=0, fields=tuple(fields))
         layout = dataclasses.replace(layout_, order_id=1 if layout_.order else 0)
         metadata = Metadata(schema=schema, schemas=(schema,), layout=layout, properties=dict(properties))

@@ -1,0 +1,32 @@
+"""The tables' upkeep, for whoever asks the lake."""
+
+from __future__ import annotations
+
+from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
+from tests.support.changes import TARGET, Sender, insert, work
+from tests.support.local_lake import LocalWorld
+
+
+def test_whoever_starts_twice_gets_one_maintainer(local_world: LocalWorld) -> None:
+    first = local_world.lake.maintenance.maintainer
+    assert first is not None
+    local_world.lake.maintenance.start()
+    assert local_world.lake.maintenance.maintainer is first
+
+
+def test_before_it_is_started_there_is_nothing_to_show(local_world: LocalWorld) -> None:
+    lake = local_world.lake
+    idle = IcebergMaintenance(local_world.config, lake.engine, lake._tables)
+    assert idle.upkeep() == {}
+    idle.stop()
+
+
+def test_a_table_is_looked_after_when_it_is_asked_for_and_shown_then(local_world: LocalWorld) -> None:
+    local_world.prepare("eu")
+    eu = Sender()
+    for key in range(3):
+        local_world.applied(work(eu.one(insert(key))))
+    assert local_world.lake.maintenance.upkeep() == {}
+    done = local_world.lake.maintenance.run(TARGET, full=True)
+    assert (done.target, done.files, done.rows) == (TARGET, 1, 3)
+    assert local_world.lake.maintenance.upkeep() == {TARGET: done}
