@@ -16,10 +16,8 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     # Entries and wiring: started for real.
     "__main__.py": "acceptance/test_crash.py",
-    "app.py": "integration/test_clone.py",
     "sync/parts.py": "integration/test_clone.py",
     "verify/verification.py": "integration/test_verify.py",
-    "source/catalog/look.py": "integration/test_evolve.py",
     "source/catalog/members.py": "integration/test_members.py",
     "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
@@ -27,8 +25,6 @@ ELSEWHERE = {
     "demo/comparison.py": "integration/test_demo_comparison.py",
     "demo/servers.py": "unit/demo/test_run.py",
     "demo/shop.py": "unit/demo/test_load.py",
-    "admin/observer.py": "integration/test_admin.py",
-    "admin/server.py": "integration/test_admin.py",
     "verbs/lakeview.py": "integration/test_lakeview.py",
     # Values and interfaces, without behaviour of their own.
     "model.py": "unit/route/test_assembler.py",
@@ -36,8 +32,6 @@ ELSEWHERE = {
     "parking/ports.py": "contract/test_parking_logs.py",
     "state/memory.py": "contract/test_state.py",
     "state/ports.py": "contract/test_state.py",
-    "source/catalog/type_catalog.py": "integration/test_type_catalog.py",
-    "source/catalog/type_facts.py": "integration/test_introspect.py",
     "sync/context/shared.py": "integration/test_clone.py",
     "lake/java/versions.py": "contract/test_lake.py",
     # Parts of one whole, tried through its face.
@@ -65,17 +59,10 @@ ELSEWHERE = {
     "lake/memory/write_stage.py": "contract/test_lake.py",
     "lake/executors/warmup.py": "contract/test_lake.py",
     # Made for a server: tried on one.
-    "source/reading/connection.py": "integration/test_reader.py",
-    "source/drain.py": "integration/test_reader.py",
-    "source/catalog/introspect.py": "integration/test_introspect.py",
-    "source/catalog/partitions.py": "integration/test_partitions.py",
     "source/check/preflight.py": "integration/test_preflight.py",
     "source/reading/facts.py": "integration/test_reader.py",
     "source/reading/ends.py": "integration/test_reader.py",
-    "source/reading/handshake.py": "integration/test_reader.py",
-    "source/reading/reader.py": "integration/test_reader.py",
     "source/check/server_check.py": "integration/test_preflight.py",
-    "source/window.py": "integration/test_verify.py",
 }  # fmt: skip
 
 MODULES = sorted(

@@ -1,0 +1,134 @@
+"""What is remembered from one look to the next: freshness, silence and standstill, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kuvasz.admin.observer import Observer
+from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.view import View
+from tests.support.snapshots import NOW, SLOT, SOURCE, TABLE
+
+QUIET = View(phase="running", sources=(SOURCE,), tables=(TABLE,), waiting_bytes=0, commit_conflicts=0)
+
+
+class World:
+    """An application that is as it is told, and a clock."""
+
+    def __init__(self) -> None:
+        self.clock, self.wall = 5_000.0, NOW
+        self.view = QUIET
+        self.watch = SimpleNamespace(facts={"shop_eu": SLOT}, run=self._watch)
+        app: Any = SimpleNamespace(
+            view=lambda: self.view, budget=SimpleNamespace(high_bytes=77),
+            sources=[SimpleNamespace(source=SimpleNamespace(name="shop_eu"))],
+        )  # fmt: skip
+        watch: Any = self.watch
+        self.observer = Observer(app, watch, clock=lambda: self.clock, wall=lambda: self.wall)
+
+    async def _watch(self) -> None:
+        await asyncio.Event().wait()
+
+    def see(self, *, table: dict | None = None, phase: str = "running", **source: Any):
+        """Look at an application whose source, or table, differs from a good day."""
+        self.view = dataclasses.replace(
+            QUIET, phase=phase, sources=(dataclasses.replace(SOURCE, **source),),
+            tables=(dataclasses.replace(TABLE, **(table or {})),),
+        )  # fmt: skip
+        return self.observer.snapshot()
+
+    def pass_s(self, seconds: float) -> None:
+        self.clock += seconds
+        self.wall += seconds
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_source_whose_wal_is_all_in_the_lake_has_no_lag(world: World) -> None:
+    seen = world.see(confirmable_lsn=SLOT.wal_end)
+    assert seen.facts["shop_eu"].fresh_at == SLOT.asked_at
+    assert (seen.lag_seconds(seen.view.sources[0]), seen.lag_bytes(seen.view.sources[0])) == (0.0, 0)
+    assert seen.memory_bytes == 77
+
+
+def test_what_is_missing_makes_it_as_old_as_the_last_that_is_there(world: World) -> None:
+    world.see(confirmable_lsn=SLOT.wal_end)
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, wal_end=0x900, asked_at=NOW + 7)}
+    world.pass_s(20)
+    seen = world.see(confirmable_lsn=SLOT.wal_end)
+    assert seen.lag_bytes(seen.view.sources[0]) == 0x900 - SLOT.wal_end
+    assert seen.lag_seconds(seen.view.sources[0]) == NOW + 20 - SLOT.asked_at
+    seen = world.see(confirmable_lsn=0x900)
+    assert seen.lag_seconds(seen.view.sources[0]) == 0.0
+
+
+def test_commit_times_count_between_two_questions(world: World) -> None:
+    world.watch.facts = {}
+    at_us = int(NOW * 1e6) - POSTGRES_EPOCH_US
+    seen = world.see(received_lsn=0x600, confirmable_lsn=0x600, commit_us=at_us)
+    assert seen.facts["shop_eu"].fresh_at == NOW
+
+
+def test_of_a_source_that_was_never_asked_nothing_is_known(world: World) -> None:
+    world.watch.facts = {}
+    seen = world.see()
+    assert (seen.lag_seconds(seen.view.sources[0]), seen.lag_bytes(seen.view.sources[0])) == (None, None)
+
+
+def test_silence_counts_from_the_last_bytes_of_any_source(world: World) -> None:
+    world.pass_s(100)
+    assert world.see(last_message_at=5_050.0).heard_at == 5_050.0
+    assert world.see(last_message_at=5_010.0).heard_at == 5_050.0
+    assert world.see(last_message_at=None).heard_at == 5_050.0
+
+
+@pytest.mark.parametrize("facts", [{"phase": "starting"}, {"is_paused": True}])
+def test_while_nobody_listens_there_is_no_silence(world: World, facts: dict) -> None:
+    world.pass_s(100)
+    assert world.see(**facts).heard_at == world.clock
+
+
+def test_a_standstill_begins_when_something_waits_and_ends_with_a_commit(world: World) -> None:
+    world.see(is_pending=True)
+    begun = world.clock
+    world.pass_s(30)
+    assert world.see(is_pending=True).moved_at == begun
+    assert world.see(is_pending=True, table={"commits": TABLE.commits + 1}).moved_at == world.clock
+    world.pass_s(30)
+    assert world.see(is_pending=False, table={"commits": TABLE.commits + 1}).moved_at == world.clock
+
+
+@pytest.mark.parametrize("facts", [{"table": {"copied_rows": 41}}, {"table": {"copy_done": 5}},
+                                   {"confirmable_lsn": 0x501}])  # fmt: skip
+def test_a_copy_that_goes_on_and_a_position_that_moves_are_no_standstill(world: World, facts: dict) -> None:
+    world.see(is_pending=True)
+    world.pass_s(30)
+    assert world.see(is_pending=True, **facts).moved_at == world.clock
+
+
+def test_it_looks_by_itself_and_shows_when_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kuvasz.admin.observer._LOOK_S", 0.001)
+    looks: list[float] = []
+    look = world.observer.look
+    world.observer.look = lambda: (looks.append(world.clock), look())[1]  # type: ignore[method-assign]
+
+    async def run() -> int:
+        task = asyncio.ensure_future(world.observer.run())
+        async with asyncio.timeout(30):
+            while len(looks) < 3:  # noqa: ASYNC110 (set in a thread)
+                await asyncio.sleep(0.001)
+            shown = await world.observer.show(lambda now: now.memory_bytes)
+        task.cancel()
+        await asyncio.wait([task])
+        world.observer.close()
+        return shown
+
+    assert asyncio.run(run()) == 77
