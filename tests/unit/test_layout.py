@@ -14,55 +14,36 @@ ROOT = Path(__file__).parents[2]
 
 #: Module -> the tests that try it, because alone it does nothing that could be told right from wrong.
 ELSEWHERE = {
-    # Entries and wiring: started for real.
+    # Entries: a line each, started for real.
     "__main__.py": "acceptance/test_crash.py",
-    "sync/parts.py": "integration/test_clone.py",
-    "verify/verification.py": "integration/test_verify.py",
-    "source/catalog/members.py": "integration/test_members.py",
     "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/__main__.py": "unit/demo/test_run.py",
-    "demo/comparison.py": "integration/test_demo_comparison.py",
-    "demo/servers.py": "unit/demo/test_run.py",
-    "demo/shop.py": "unit/demo/test_load.py",
-    "verbs/lakeview.py": "integration/test_lakeview.py",
-    # Values and interfaces, without behaviour of their own.
-    "model.py": "unit/route/test_assembler.py",
+    # Wiring: what is put together wrongly does nothing anywhere.
+    "sync/parts.py": "integration/test_clone.py",
+    # Values, names and ports, without a decision of their own.
     "ports.py": "contract/test_lake.py",
     "parking/ports.py": "contract/test_parking_logs.py",
-    "state/memory.py": "contract/test_state.py",
     "state/ports.py": "contract/test_state.py",
-    "sync/context/shared.py": "integration/test_clone.py",
+    "source/reading/facts.py": "unit/source/reading/test_reader.py",
+    "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",
-    # Parts of one whole, tried through its face.
-    "lake/format/evolution.py": "unit/lake/format/test_planning.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
-    "lake/executors/analyzer.py": "integration/test_expressions.py",
-    "lake/executors/expressions.py": "integration/test_expressions.py",
-    # Made for Spark and a catalog: tried on them.
-    "verify/read_only.py": "integration/test_verify.py",
+    # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
+    "state/memory.py": "contract/test_state.py",
+    "lake/memory/lake.py": "contract/test_lake.py",
+    "lake/memory/source_notes.py": "contract/test_lake.py",
+    "lake/memory/write_stage.py": "contract/test_lake.py",
+    "lake/memory/commit_stage.py": "contract/test_lake.py",
+    # One query each, made into values field by field: only a server says whether it is right.
+    "source/catalog/members.py": "integration/test_members.py",
+    "source/catalog/relation_files.py": "integration/test_continuity.py",
+    "demo/shop.py": "unit/demo/test_load.py",
+    # Calls into the JVM: only Iceberg says whether they are right.
     "lake/jvm/catalog.py": "contract/test_iceberg.py",
-    "lake/executors/comparison_tasks.py": "integration/test_verify.py",
-    "lake/executors/event_tasks.py": "integration/test_verify_types.py",
-    "lake/iceberg/prefetch.py": "integration/test_prefetch.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
-    "lake/jvm/iceberg_layout.py": "contract/test_iceberg.py",
-    "lake/jvm/iceberg_schema.py": "contract/test_iceberg.py",
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
-    "lake/jvm/table_handle.py": "contract/test_iceberg.py",
-    "lake/memory/commit_stage.py": "contract/test_lake.py",
-    "lake/memory/lake.py": "contract/test_lake.py",
-    "lake/memory/rows.py": "contract/test_lake.py",
-    "lake/memory/source_notes.py": "contract/test_lake.py",
-    "lake/memory/table.py": "contract/test_lake.py",
-    "lake/memory/write_stage.py": "contract/test_lake.py",
-    "lake/executors/warmup.py": "contract/test_lake.py",
-    # Made for a server: tried on one.
-    "source/check/preflight.py": "integration/test_preflight.py",
-    "source/reading/facts.py": "integration/test_reader.py",
-    "source/reading/ends.py": "integration/test_reader.py",
-    "source/check/server_check.py": "integration/test_preflight.py",
 }  # fmt: skip
 
 MODULES = sorted(

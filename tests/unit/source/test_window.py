@@ -64,9 +64,7 @@ class Server:
 
     def get_result(self) -> Any:
         text = b'replication slot "kuvasz_shop" does not exist'
-        return SimpleNamespace(
-            status=self.status, error_field=lambda _: b"42704", get_error_message=text.decode
-        )
+        return SimpleNamespace(status=self.status, error_field=lambda _: b"42704", get_error_message=text.decode)
 
     def put_copy_data(self, _: bytes) -> None:
         self.asked += 1

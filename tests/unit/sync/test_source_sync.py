@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from kuvasz.errors import (
 )
 from kuvasz.state.tables import State
 from kuvasz.sync import source_sync
+from kuvasz.sync.context import shared
 from kuvasz.sync.source_setup import Start
 from kuvasz.sync.source_sync import SourceSync
 from tests.support.scene import Scene
@@ -145,6 +145,7 @@ class World(Scene):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing."""
+    monkeypatch.setattr(shared, "_DEATH_S", 0.01)
     monkeypatch.setattr(source_sync, "_WAIT_S", 0.001)
     monkeypatch.setattr(source_sync, "FIRST_S", 0.001)
     monkeypatch.setattr(source_sync, "Backoff", lambda: SimpleNamespace(next_s=lambda _: 0.001, reset=lambda: None))
@@ -320,4 +321,3 @@ def test_it_streams_when_every_table_is_past_its_copy(world: World) -> None:
 
     world.live(look)
     assert seen == [False, False, True, False]
-    assert dataclasses.is_dataclass(Start)
