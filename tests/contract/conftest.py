@@ -6,14 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.local_lake import LocalWorld
 from tests.support.worlds import IcebergWorld, MemoryWorld, World
 
 
-@pytest.fixture(params=["memory", "memory, a row a chunk", pytest.param("iceberg", marks=pytest.mark.spark)])
+@pytest.fixture(
+    params=[
+        "memory", "memory, a row a chunk", "iceberg, without Spark", pytest.param("iceberg", marks=pytest.mark.spark),
+    ]
+)  # fmt: skip
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Each lake in turn."""
+    """Each lake in turn; unit tests stand on the one without Spark, so it is held to the same."""
     if request.param == "iceberg":
         made: World = IcebergWorld(request.getfixturevalue("lake_folder"))
+    elif request.param == "iceberg, without Spark":
+        made = LocalWorld(request.getfixturevalue("tmp_path"))
     else:
         made = MemoryWorld(8 << 20 if request.param == "memory" else 1)
     yield made
