@@ -6,6 +6,7 @@ Everything here is safe to repeat: a task that runs twice writes the same file u
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import io
 import traceback
@@ -434,8 +435,13 @@ def slim_worker() -> None:
     of a copy's workers (measured with perf). Frozen objects are not looked at.
     """
     zipimport.zipimporter.invalidate_caches = _keep_caches  # type: ignore[assignment]
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
+    _freeze()
+
+
+@functools.cache
+def _freeze() -> None:
+    """Freeze what is there, once in a process: to ask how many objects are frozen is to go through all of them."""
+    gc.freeze()
 
 
 def _keep_caches(_: zipimport.zipimporter) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from kuvasz.fold.keys import hash_keys
-from kuvasz.lake.executors.tasks import CopyTask, ReadKeys
+from kuvasz.lake.executors import tasks
+from kuvasz.lake.executors.tasks import CopyTask, ReadKeys, slim_worker
 from kuvasz.lake.files import data_file
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format.layout import Layout
@@ -65,3 +67,14 @@ def test_keys_are_those_of_the_rows_as_the_table_has_them_now(tmp_path: Path) ->
     found = ReadKeys(properties={}, seed=bytes(16), fields=now, has_sid=False).read(path)
     expected = hash_keys([pa.array([1, 2], pa.int64()), pa.array(["some"] * 2)], sid=None, seed=bytes(16))
     assert (found.hi.tolist(), found.lo.tolist()) == (expected.hi.tolist(), expected.lo.tolist())
+
+
+def test_a_worker_freezes_its_modules_once_and_looks_at_no_object_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task begins with it, and to count what is frozen is to go through all of it."""
+    done: list[str] = []
+    tasks._freeze.cache_clear()
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: done.append("counted") or len(done))
+    for _ in range(3):
+        slim_worker()
+    assert done == ["frozen"]
