@@ -206,6 +206,19 @@ def test_a_stream_that_ends_is_begun_anew(world: World) -> None:
     assert world.done.count("closed") == 3
 
 
+@pytest.mark.parametrize("lasted", [True, False])
+def test_after_it_went_well_for_long_the_waits_begin_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, lasted: bool
+) -> None:
+    resets: list[bool] = []
+    waits = SimpleNamespace(next_s=lambda _: 0.001, reset=lambda: resets.append(True))
+    monkeypatch.setattr(source_sync, "Backoff", lambda: waits)
+    monkeypatch.setattr(source_sync, "LAST_S", -1.0 if lasted else 60.0)
+    world.parts.endings = [SourceError("the server went")]
+    world.live(lambda: world.reads() == 2)
+    assert bool(resets) is lasted
+
+
 def test_a_map_that_does_not_fit_ends_it(world: World) -> None:
     error = ConfigError("no such column")
     world.parts.starts = [error]

@@ -205,6 +205,7 @@ def test_a_table_in_error_is_tried_again_once_for_each_change_of_it(world: World
     world.widen(world.items)
     assert world.look() == ["shop.items"]
     assert world.look() == []
+    assert str(world.error(world.items)) == "a column it cannot have"
 
 
 def test_a_paused_table_is_not(world: World) -> None:
