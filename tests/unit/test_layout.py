@@ -16,8 +16,6 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     # Entries: a line each, started for real.
     "__main__.py": "acceptance/test_crash.py",
-    "source/commit_status.py": "integration/test_slots.py",
-    "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/__main__.py": "unit/demo/test_run.py",
     # Wiring: what is put together wrongly does nothing anywhere.
     "sync/parts.py": "integration/test_clone.py",
@@ -36,6 +34,7 @@ ELSEWHERE = {
     "lake/memory/write_stage.py": "contract/test_lake.py",
     "lake/memory/commit_stage.py": "contract/test_lake.py",
     # One query each, made into values field by field: only a server says whether it is right.
+    "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/members.py": "integration/test_members.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/shop.py": "unit/demo/test_load.py",

@@ -152,7 +152,7 @@ def test_a_table_that_the_map_has_not_is_told_with_those_it_has(world: World) ->
 def test_a_command_that_does_not_fit_is_refused(world: World) -> None:
     status, refused = world.ask("/api/resume", body={"table": "shop.items"})
     assert (status, world.commands) == (409, [])
-    assert refused["hint"] == "see `kuvasz status`"
+    assert refused["hint"] == "it has not been looked at yet: see `kuvasz status`"
     world.app.states.pause("shop.items", "shop_eu")
     assert world.ask("/api/resume", body={"table": "shop.items"})[0] == 202
 
