@@ -39,13 +39,18 @@ class KnownSources(UserDict[str, SourceColumns]):
         return {name: fields.pop() for name, fields in found.items() if len(fields) == 1}
 
     def others(self, mine: str) -> OtherSources:
-        """Return what sources other than one fill."""
+        """Return what sources other than one fill and filled."""
         names: dict[str, set[int]] = {}
-        for source, columns in self.items():
-            for column in columns.live.values() if source != mine else ():
+        kept: set[int] = set()
+        for columns in (columns for source, columns in self.items() if source != mine):
+            for column in columns.live.values():
                 names.setdefault(column.name, set()).add(self._field_of(column) or 0)
+            for column in columns.columns.values():
+                kept.update(column.left if column.is_live else (*column.left, column.field))
         fields = frozenset(field for found in names.values() for field in found if field)
-        return OtherSources(fields=fields, names={name: frozenset(found) for name, found in names.items()})
+        return OtherSources(
+            fields=fields, kept=frozenset(kept - {0}), names={name: frozenset(found) for name, found in names.items()}
+        )
 
     def _field_of(self, column: KnownColumn) -> int | None:
         if column.is_bound:

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from kuvasz import lsn
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError, place_of, resync_of
-from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type
-from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
+from kuvasz.lake.format.schema import SID, LakeSchema, reading_type, reads
+from kuvasz.model import Relation, ReplicaIdentity, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -61,7 +61,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
             now = by_id.get(fields.get(one.attnum, 0))
             earlier = [by_id[left_id] for left_id in left.get(one.attnum, ()) if left_id in by_id.keys() - taken]
             choices = [] if now is None else [now, *reversed(earlier)]
-            found = next((field for field in choices if _reads(one, field)), None)
+            found = next((field for field in choices if reads(one, field)), None)
             if found is None and now is not None and is_clone and now.field_id not in live:
                 continue  # of a column that is gone, and that had another type before it went
             field = found or now
@@ -103,14 +103,6 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         out_of_range=target.out_of_range,
         mode=target.type,
     )
-
-
-def _reads(column: Column, field: Field) -> bool:
-    try:
-        reading_type(column, field, "")
-    except SchemaError:
-        return False
-    return True
 
 
 def _check_key(

@@ -14,12 +14,12 @@ from kuvasz.errors import SchemaError, resync_of
 from kuvasz.evolve.changes import Change, ChangeKind, compare
 from kuvasz.lake.format.evolution import Evolution
 from kuvasz.lake.format.field_plan import FieldPlan, name_before
-from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, refuse_alike, wanted
+from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, reads, refuse_alike, wanted
 from kuvasz.model import LakeType, TableType
 from kuvasz.modes import defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.model import Column, Relation, ValueType
@@ -30,15 +30,17 @@ _OTHER_KEY = "the key was changed"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSources:
-    """What the other sources of a lake table fill."""
+    """What the other sources of a lake table fill, and where rows of theirs have values from before."""
 
-    fields: frozenset[int] = frozenset()  #: ids
+    fields: frozenset[int] = frozenset()  #: ids of those that they fill
+    kept: frozenset[int] = frozenset()  #: ids of those that they filled: for a column that was dropped, or has left
     #: name of a column there -> ids of the fields that it fills
     names: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
 
     def have_elsewhere(self, name: str, field_id: int) -> bool:
-        """Whether one of them fills a field, and has a column of that name in another one."""
-        return field_id in self.fields and bool(self.names.get(name, frozenset()) - {field_id})
+        """Whether a field has values of theirs, and they have a column of that name in another one."""
+        has_values = field_id in self.fields | self.kept
+        return has_values and bool(self.names.get(name, frozenset()) - {field_id})
 
 
 def plan(
@@ -191,7 +193,7 @@ class _Planning:
         """Work it out; a source whose rows were identified by the table's key may have another one now."""
         found = [] if self._known is None else compare(self._known, self._relation)
         changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
-        self._check_names(changes)
+        _refuse_hidden(changes, self._target, self._place)
         kinds: dict[int, dict[ChangeKind, Change]] = {}
         for change in changes:
             kinds.setdefault(change.number, {})[change.kind] = change
@@ -242,54 +244,58 @@ class _Planning:
         field = self._fields.now.get(self._numbers.get(change.number, 0))
         return field is not None and is_same(self._wanted[change.name].type, field.type)
 
-    def _check_names(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            if change.kind is not ChangeKind.RENAME:
-                continue
-            if change.before in self._target.mask:
-                message = f"{self._place}: {change.describe()}, and the map masks it by its earlier name"
-                raise SchemaError(message, hint="change the name in `mask`, and start again")
-            if change.before in self._target.types:
-                message = f"{self._place}: {change.describe()}, and the map gives it a type by its earlier name"
-                raise SchemaError(message, hint="change the name in `types` or `decimals`, and start again")
-
     # Names
 
     def _settle_names(self, columns: Sequence[Column]) -> None:
         """Have renamed columns fill fields of their new names.
 
-        A field follows its column, but never so that a column of another source is shown under the name of one that
-        this other source has beside it: then the values of the renamed column move, not the name.
+        A field follows its column, but never so that values of another source are shown under the name of a column
+        that this other source has beside it, be they of a column that it has or of one that it had: then the values
+        of the renamed column move, not the name.
         """
         for column in columns:
-            holder = self._fields.by_name(column.name)
-            if column.attnum in self._numbers and holder is not None and holder.field_id in self._others.fields:
-                is_other = holder.field_id != self._numbers[column.attnum]
-                if is_other and self._keeps_another(holder.field_id, column.attnum):
-                    self._fields.set_aside(holder)
-                    continue  # with a field of its own
-                if is_other:
-                    before = self._name_before(column)
-                    self._want_copy(f"column {before} was renamed to {column.name}, which other sources have too")
-                self._fill(column, holder)
-        moving = {self._numbers.get(one.attnum) for one in columns}
+            self._join_others(column)
         for column in columns:
-            field_id = self._numbers.get(column.attnum)
-            field = None if field_id is None else self._fields.now.get(field_id)
-            change = f"column {self._name_before(column)} was renamed to {column.name}"
+            self._leave_to_others(column)
+        self._rename_fields([one for one in columns if one.attnum in self._numbers])
+
+    def _join_others(self, column: Column) -> None:
+        """Have a renamed column fill the field that has its name already, if other sources fill that."""
+        holder = self._fields.by_name(column.name)
+        if column.attnum not in self._numbers or holder is None or holder.field_id not in self._others.fields:
+            return
+        is_other = holder.field_id != self._numbers[column.attnum]
+        if is_other and self._keeps_another(holder.field_id, column.attnum):
+            self._fields.set_aside(holder)
+            return
+        if is_other:
+            self._want_copy(f"{_rename_of(self._known, column)}, which other sources have too")
+        self._fill(column, holder)
+
+    def _leave_to_others(self, column: Column) -> None:
+        """Have a renamed column leave a field with values of other sources that cannot go by its new name."""
+        field = self._fields.now.get(self._numbers.get(column.attnum, 0))
+        if field is None or field.name == column.name or not self._others.have_elsewhere(column.name, field.field_id):
+            return
+        del self._numbers[column.attnum]
+        what = "go on filling" if field.field_id in self._others.fields else "have values in"
+        self._left[column.attnum] = f"{_rename_of(self._known, column)}, and other sources {what} {field.name}"
+
+    def _rename_fields(self, columns: Sequence[Column]) -> None:
+        """Have the fields of renamed columns follow them."""
+        moving = {self._numbers[column.attnum] for column in columns}
+        for column in columns:
+            field = self._fields.now.get(self._numbers[column.attnum])
             if field is None:
                 continue  # `_place_column` finds another one
             if field.name == column.name:
-                self._told.append(f"{change}: the lake has that name already")
-            elif self._others.have_elsewhere(column.name, field.field_id):
-                del self._numbers[column.attnum]
-                self._left[column.attnum] = f"{change}, and other sources go on filling {field.name}"
-            else:
-                holder = self._fields.by_name(column.name)
-                if holder is not None and holder.field_id not in moving:
-                    self._fields.set_aside(holder)
-                self._fields.rename(field.field_id, column.name)
-                self._told.append(f"{change}: the lake's too")
+                self._told.append(f"{_rename_of(self._known, column)}: the lake has that name already")
+                continue
+            holder = self._fields.by_name(column.name)
+            if holder is not None and holder.field_id not in moving:
+                self._fields.set_aside(holder)
+            self._fields.rename(field.field_id, column.name)
+            self._told.append(f"{_rename_of(self._known, column)}: the lake's too")
 
     def _fill(self, column: Column, field: Field) -> None:
         """Have a column fill the field of its name; another column of this source that did so leaves it."""
@@ -299,10 +305,6 @@ class _Planning:
                 del self._numbers[number]
                 self._left[number] = f"column {names[number]} filled {field.name}, which is another one now"
         self._numbers[column.attnum] = field.field_id
-
-    def _name_before(self, column: Column) -> str:
-        assert self._known is not None
-        return self._known.columns[column.attnum].name
 
     # Columns
 
@@ -332,7 +334,7 @@ class _Planning:
             self._known is not None
             and holder is not None
             and holder.field_id not in self._others.fields
-            and not self._reads(column, holder)
+            and not reads(column, holder)
         ):
             what += f": a field of that name with another type is {self._fields.set_aside(holder)} now"
             holder = None
@@ -384,7 +386,7 @@ class _Planning:
         is_text_of_other = (
             retyped is not None and field.type.kind is LakeType.STRING and source.kind is not LakeType.STRING
         )
-        if not is_text_of_other and self._reads(column, field):
+        if not is_text_of_other and reads(column, field):
             if retyped is not None:
                 self._told.append(f"{retyped.describe()}: the lake's holds it")
                 self._copy(retyped)
@@ -406,7 +408,7 @@ class _Planning:
             holder is not None
             and holder is not field
             and holder.field_id in self._others.fields
-            and self._reads(column, holder)
+            and reads(column, holder)
             and not self._keeps_another(holder.field_id, column.attnum)
         ):
             self._fill(column, holder)  # another source went first
@@ -419,13 +421,6 @@ class _Planning:
         self._fields.key = [to if one == field.field_id else one for one in self._fields.key]
         self._told.append(what)
         self._want_copy(f"column {column.name} was given another type")
-
-    def _reads(self, column: Column, field: Field) -> bool:
-        try:
-            reading_type(column, field, self._place)
-        except SchemaError:
-            return False
-        return True
 
     # Copy and key
 
@@ -458,6 +453,29 @@ class _Planning:
         self._want_copy(_OTHER_KEY)
         self._fields.key = wanted_key
         return True
+
+
+def _rename_of(known: SourceColumns | None, column: Column) -> str:
+    """Return what happened to a renamed column, in words."""
+    assert known is not None
+    return f"column {known.columns[column.attnum].name} was renamed to {column.name}"
+
+
+def _refuse_hidden(changes: Iterable[Change], target: Target, place: str) -> None:
+    """Refuse a new name of a column that the map hides or retypes by its earlier one.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    for change in changes:
+        if change.kind is not ChangeKind.RENAME:
+            continue
+        if change.before in target.mask:
+            message = f"{place}: {change.describe()}, and the map masks it by its earlier name"
+            raise SchemaError(message, hint="change the name in `mask`, and start again")
+        if change.before in target.types:
+            message = f"{place}: {change.describe()}, and the map gives it a type by its earlier name"
+            raise SchemaError(message, hint="change the name in `types` or `decimals`, and start again")
 
 
 def _is_wider(source: ValueType, lake: ValueType) -> bool:

@@ -268,6 +268,15 @@ def reading_type(column: Column, field: Field, place: str) -> ValueType:
     raise SchemaError(message, hint="give this table another `target`, or drop the lake table to copy it anew")
 
 
+def reads(column: Column, field: Field) -> bool:
+    """Whether an existing lake column can hold every value of a source's."""
+    try:
+        reading_type(column, field, "")
+    except SchemaError:
+        return False
+    return True
+
+
 def is_same(source: ValueType, lake: ValueType) -> bool:
     """Whether two types are one in the lake."""
     if source.kind is not lake.kind:

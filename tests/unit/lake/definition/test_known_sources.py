@@ -29,3 +29,13 @@ def test_others_fill_their_fields_under_names_of_their_own(world: World) -> None
     assert not known.others("eu").fields
     assert known.others("us").have_elsewhere("name", number), "name is another field there"
     assert not known.others("us").have_elsewhere("n", number)
+
+
+def test_others_have_values_where_a_column_was(world: World) -> None:
+    number = world.columns.known["eu"].fields[world.source.number("n")]
+    assert number not in world.columns.known.others("us").kept
+    world.source.drop(2)
+    world.evolve(is_streaming=True)
+    others = world.columns.known.others("us")
+    assert (number in others.kept, number in others.fields) == (True, False)
+    assert others.have_elsewhere("name", number)

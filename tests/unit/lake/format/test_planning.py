@@ -41,6 +41,10 @@ class LakeTable:
     def plan(self, table: SourceTable, source: str = "eu", target: Target = TARGET) -> Evolution:
         others = {field for name, columns in self.known.items() if name != source
                   for column in columns.live.values() for field in [column.field]}  # fmt: skip
+        kept = {field for name, columns in self.known.items() if name != source
+                for column in columns.columns.values() for field in column.left}  # fmt: skip
+        kept |= {column.field for name, columns in self.known.items() if name != source
+                 for column in columns.columns.values() if not column.is_live}  # fmt: skip
         names: dict[str, set[int]] = {}
         for name, columns in self.known.items():
             for column in columns.live.values() if name != source else ():
@@ -48,7 +52,8 @@ class LakeTable:
         return plan(
             target, self.schema, self.key, typed(target, table.catalog()), self.known.get(source),
             OtherSources(
-                fields=frozenset(others), names={name: frozenset(fields) for name, fields in names.items()}
+                fields=frozenset(others), kept=frozenset(kept),
+                names={name: frozenset(fields) for name, fields in names.items()},
             ), "place", takes_defaults=self.takes_defaults,
         )  # fmt: skip
 
@@ -479,6 +484,44 @@ class TestTwoSources:
         self.lake.follow(self.us, "us", target)
         assert [self.lake.field_of(self.us, name, "us").name for name in ("n", "name")] == ["n", "name"]
 
+    @pytest.mark.parametrize("kind", TableType)
+    def test_a_field_with_values_of_a_dropped_column_does_not_get_the_name_of_another(self, kind: TableType) -> None:
+        target = dataclasses.replace(TARGET, type=kind)
+        self.us.alter(3, name="title")
+        self.lake.follow(self.us, "us", target)
+        self.eu.drop(2)
+        self.lake.follow(self.eu, target=target)
+        self.us.alter(2, name="name")
+        planned = self.lake.follow(self.us, "us", target)
+        told = "column n was renamed to name, and other sources have values in n"
+        assert (planned.told, planned.why_copy) == ((told,), told)
+        assert self.lake.names == ["id", "n", "title", "name"]
+        assert self.lake.field_of(self.us, "name", "us").name == "name"
+        assert self.lake.field_of(self.eu, "name").name == "title"
+
+    def test_a_field_with_values_of_a_column_that_left_it_does_not_get_the_name_of_another(self) -> None:
+        """The values of one source moved to another field, and those of before stay."""
+        target = dataclasses.replace(TARGET, type=TableType.HISTORY)
+        self.us.add("label")
+        self.us.alter(3, name="title")
+        self.lake.follow(self.us, "us", target)
+        self.eu.alter(2, name="label")
+        self.lake.follow(self.eu, target=target)
+        assert self.lake.field_of(self.eu, "label").name == "label"
+        self.us.alter(2, name="name")
+        self.lake.follow(self.us, "us", target)
+        assert self.lake.names == ["id", "n", "title", "label", "name"]
+
+    def test_names_that_were_swapped_in_one_when_the_other_has_dropped_a_column(self) -> None:
+        self.eu.drop(2)
+        self.lake.follow(self.eu)
+        self.us.alter(2, name="x")
+        self.us.alter(3, name="n")
+        self.us.alter(2, name="name")
+        self.lake.follow(self.us, "us", dataclasses.replace(TARGET, type=TableType.APPEND))
+        assert self.lake.names == ["id", "n__old", "n", "name"]
+        assert self.lake.field_of(self.eu, "name").name == "n"
+
     def test_another_type_that_a_field_has_where_nothing_is_copied(self) -> None:
         """The other source's field of that name and type has values of another column."""
         target = dataclasses.replace(TARGET, type=TableType.CHANGELOG)
@@ -489,10 +532,8 @@ class TestTwoSources:
         self.eu.alter(2, name="b")
         self.eu.alter(3, name="a")
         self.lake.follow(self.eu, target=target)
-        self.us.drop(4)
-        self.us.alter(3, name="c")
-        self.lake.follow(self.us, "us", target)
-        assert self.lake.field_of(self.us, "c", "us").field_id == left
+        for step in (RenameField("c", "c__old"), RenameField("b__old", "c")):  # as earlier versions named them
+            self.lake.take(step)
         self.eu.alter(4, pg_type=TEXT)
         self.eu.rewrite()
         self.lake.follow(self.eu, target=target)
@@ -620,6 +661,10 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
                     # What another column has left in a field does not stay there under this one's name.
                     assert whose[one].get(field.field_id, number) == number
                     whose[one][field.field_id] = number
+                # Nor is a field that has it called by the name of yet another.
+                for field in lake.fields:
+                    named = live.get(field.name)
+                    assert named is None or whose[one].get(field.field_id, named.number) == named.number
                 assert seen.live
                 assert strays(lake.schema, lake.known, one) == {}, "it is not taken for someone else's doing"
             again = lake.follow(table, source, target)
