@@ -296,6 +296,21 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
+    def make_room(self, target: str, feed: Feed, relation: Relation) -> Sequence[str]:
+        """Have a place for rows that are of a type which their column had before the catalog was looked at.
+
+        Args:
+            target: A prepared one.
+            feed: The source table.
+            relation: As a message describes it, with numbered columns.
+
+        Returns:
+            What was done about it, in words; nothing where rows have a place.
+
+        Raises:
+            SchemaError: Someone else changed the table.
+        """
+
     def attach(self, target: Target, feed: Feed) -> bool:
         """Load a target that exists, so that positions, columns and notes of its sources can be asked for.
 

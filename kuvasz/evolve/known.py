@@ -107,6 +107,15 @@ class SourceColumns:
             return [(number, face.name, face.type_oid) for number, face in last.items() if face.is_sent]
         return sorted((column.number, column.name, column.type_oid) for column in self.live.values())
 
+    def is_of(self, message: Relation) -> bool:
+        """Whether all columns of a message, which are numbered, have the types that were seen last."""
+        return all(
+            column.attnum not in self.columns
+            or (column.pg_type.oid, column.typmod)
+            == (self.columns[column.attnum].type_oid, self.columns[column.attnum].typmod)
+            for column in message.columns
+        )
+
     @property
     def live(self) -> dict[str, KnownColumn]:
         """The columns it has, by name."""

@@ -54,6 +54,29 @@ def test_a_column_that_was_dropped_and_added_again_is_told_from_its_successor_by
             assert values(pipeline, kind, "id", "b__old", "b") == expected, kind
 
 
+def test_a_column_that_came_and_was_given_another_type_between_two_looks(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """No look has shown its first type; the message of the rows tells it."""
+    for kind in KEEPS:
+        database.execute(f"CREATE TABLE {kind} (id int PRIMARY KEY)")
+    config = lake_folder.config(group({"eu": database}, {kind: {"type": kind} for kind in KEEPS}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    for kind in KEEPS:
+        database.execute(f"ALTER TABLE {kind} ADD b text")
+        database.execute(f"INSERT INTO {kind} VALUES (1, '7')")
+        database.execute(f"ALTER TABLE {kind} ALTER b TYPE int USING b::int")
+        database.execute(f"INSERT INTO {kind} VALUES (2, 8)")
+    expected = {(1, "7", None), (2, None, 8)}
+    for _ in range(2):  # it is remembered
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            pipeline.wait_applied(database)
+            assert [values(pipeline, kind, "id", "b__old", "b") for kind in KEEPS] == [expected] * len(KEEPS)
+
+
 def test_a_column_list_made_by_hand_and_a_message_from_before_the_position(
     database: Database, lake_folder: LakeFolder
 ) -> None:

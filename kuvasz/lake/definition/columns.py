@@ -15,7 +15,7 @@ from kuvasz.evolve import known as known_columns
 from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.shapes import Shapes
 from kuvasz.lake.definition.source_rules import SourceRules
-from kuvasz.lake.format import planning, rule, table_identity
+from kuvasz.lake.format import earlier_types, planning, rule, table_identity
 from kuvasz.lake.format.schema_steps import RenameField
 from kuvasz.model import Relation, TableType
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.lake.definition.definition import Definition
     from kuvasz.lake.executors.expressions import Expressions
+    from kuvasz.lake.format.earlier_types import EarlierTypes
     from kuvasz.lake.format.evolution import Evolution
     from kuvasz.lake.format.schema import LakeSchema
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
@@ -231,6 +232,37 @@ class Columns:
             if is_remembered:
                 self.known[feed.source] = remembered[-1]
             self._read_again(planned.key)
+
+    def make_room(self, feed: Feed, relation: Relation) -> tuple[str, ...]:
+        """Have a field for every column of a message, also of a type that it had before; return what was done.
+
+        Args:
+            feed: The source table.
+            relation: The message's, with numbered columns.
+
+        Raises:
+            SchemaError: The table was changed by someone else.
+        """
+        if feed.source not in self.known or not self._lacking(feed, relation).fields:
+            return ()
+        self._see_schema(feed)  # what is read again must not be taken for ours
+        lacking, known = self._lacking(feed, relation), self.known[feed.source]
+        remembered: list[SourceColumns] = []
+
+        def properties(schema: LakeSchema) -> dict[str, str]:
+            remembered.append(lacking.remembered(known, schema))
+            return {known_columns.PREFIX + feed.source: remembered[-1].render()}
+
+        self._table.schema.change(lacking.steps, properties)
+        with self._definition.lock:
+            self.known[feed.source] = remembered[-1]
+            self._read_again()
+        return lacking.told
+
+    def _lacking(self, feed: Feed, relation: Relation) -> EarlierTypes:
+        table, view = self._definition, self.shapes.view(feed, relation).relation
+        target = self.shapes.target_of(feed.source)
+        return earlier_types.lacking(target, table.schema, table.key, view, self.known[feed.source])
 
     # The lake's side changed
 

@@ -117,9 +117,7 @@ class Shapes:
             message = f"{feed.place}: which of its columns a message means was not found out"
             raise SchemaError(message, hint=f"copy the table again: {resync_of(table.name)}")
         fields = NO_FIELDS if known is None else known.fields
-        target = self.target_of(feed.source)
-        is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
-        view = self.project(feed, _named_as_now(relation, known) if is_named else relation, table.key)
+        target, view = self.target_of(feed.source), self.view(feed, relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
         seed = member.seed(table.seed, names.member_of(feed.source))
         left = {} if known is None else known.left
@@ -128,6 +126,21 @@ class Shapes:
         if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
         return view.apply(bound, relation)
+
+    def view(self, feed: Feed, relation: Relation) -> Projection:
+        """Return how a message looks from this table, under the names that its columns have now.
+
+        Args:
+            feed: The source table.
+            relation: The message's, of any time.
+
+        Raises:
+            ExpressionRefused: An expression of the map does not fit it.
+        """
+        target, known = self.target_of(feed.source), self._known.get(feed.source)
+        is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
+        named = _named_as_now(relation, known) if is_named else relation
+        return self._expressions.project(target, named, feed.place, self._definition.key)
 
     def project(self, feed: Feed, relation: Relation, key: tuple[str, ...] | None = None) -> Projection:
         """Return how a relation looks from this table.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from kuvasz import lsn
+from kuvasz import lsn, typemap
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError, place_of, resync_of
-from kuvasz.lake.format.schema import SID, LakeSchema, reading_type, reads
-from kuvasz.model import Relation, ReplicaIdentity, TableType
+from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type, reads
+from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -52,20 +52,18 @@ def bind(  # noqa: PLR0913 (facts of both sides)
     place = place_of(feed.source, relation.table)
     column_of: dict[str, int] = {}
     keyed = set()
-    taken, is_clone = set(fields.values()), target.type is TableType.CLONE
-    by_id = {field.field_id: field for field in schema.fields}
+    is_clone = target.type is TableType.CLONE
     for number, one in enumerate(relation.columns):
         is_numbered = bool(fields) and one.attnum != 0
         name: str | None = one.name
         if is_numbered:
-            now = by_id.get(fields.get(one.attnum, 0))
-            earlier = [by_id[left_id] for left_id in left.get(one.attnum, ()) if left_id in by_id.keys() - taken]
-            choices = [] if now is None else [now, *reversed(earlier)]
-            found = next((field for field in choices if reads(one, field)), None)
-            if found is None and now is not None and is_clone and now.field_id not in live:
+            fitting = choices(one, schema, fields, left)
+            found = next((field for field in fitting if reads(one, field)), None)
+            if found is None and fitting and is_clone and fitting[0].field_id not in live:
                 continue  # of a column that is gone, and that had another type before it went
-            field = found or now
-            name = None if field is None else field.name
+            if found is None and fitting:
+                raise _held_nowhere(target, one, fitting[0], place)
+            name = None if found is None else found.name
         if name is None or (not is_numbered and not target.takes(one.name)):
             continue
         column_of[name] = number
@@ -103,6 +101,35 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         out_of_range=target.out_of_range,
         mode=target.type,
     )
+
+
+def choices(
+    column: Column, schema: LakeSchema, fields: Mapping[int, int], left: Mapping[int, Sequence[int]]
+) -> list[Field]:
+    """Return the fields for a numbered column's rows: that which it fills, and those that it left, the newest first.
+
+    Args:
+        column: Of a message.
+        schema: The table's.
+        fields: As for `bind`.
+        left: As for `bind`.
+    """
+    by_id = {field.field_id: field for field in schema.fields}
+    now, free = by_id.get(fields.get(column.attnum, 0)), by_id.keys() - set(fields.values())
+    earlier = [by_id[field_id] for field_id in left.get(column.attnum, ()) if field_id in free]
+    return [] if now is None else [now, *reversed(earlier)]
+
+
+def _held_nowhere(target: Target, column: Column, field: Field, place: str) -> SchemaError:
+    """Return the error of rows of a backlog that are of another type than their column is of now."""
+    message = (
+        f"{place}: rows of a backlog have {column.pg_type.name} for {field.name}, which is"
+        f" {typemap.iceberg_name(field.type)} in the lake: the column was given another type since"
+    )
+    if target.type in {TableType.CLONE, TableType.HISTORY}:
+        kept = "; versions from before stay" if target.type is TableType.HISTORY else ""
+        return SchemaError(message, hint=f"{resync_of(target.name)} copies it again{kept}")
+    return SchemaError(message, hint=f"drop the table {target.name} from the lake to copy it anew")
 
 
 def _check_key(

@@ -53,11 +53,13 @@ class FieldPlan:
 
     def set_aside(self, field: Field) -> str:
         """Rename a field that stays for its old values; return its name."""
-        number = 1
-        while self.by_name(name := f"{field.name}__old{number if number > 1 else ''}") is not None:
-            number += 1
+        name = _free_name(field.name, self)
         self.rename(field.field_id, name)
         return name
+
+    def name_aside(self, field: Field) -> str:
+        """Return the name of a further field for old values of the column that fills one."""
+        return _free_name(name_before(field.name), self)
 
     def widen(self, field_id: int, kind: ValueType) -> None:
         """Promote the type of a field."""
@@ -79,6 +81,13 @@ class FieldPlan:
 def name_before(name: str) -> str:
     """Return the name that a field had before it was set aside, if it was."""
     return _SET_ASIDE.sub("", name)
+
+
+def _free_name(name: str, plan: FieldPlan) -> str:
+    number = 1
+    while plan.by_name(free := f"{name}__old{number if number > 1 else ''}") is not None:
+        number += 1
+    return free
 
 
 def _renames(before: Mapping[int, Field], after: Mapping[int, Field]) -> list[Step]:

@@ -136,6 +136,13 @@ class IcebergLake(Lake):
         return done
 
     @override
+    def make_room(self, target: str, feed: Feed, relation: Relation) -> Sequence[str]:
+        """See `kuvasz.ports.Lake.make_room`."""
+        table = self._tables[target]
+        with table.lock.asking():
+            return table.columns.make_room(feed, relation)
+
+    @override
     def attach(self, target: Target, feed: Feed) -> bool:
         """See `kuvasz.ports.Lake.attach`."""
         return self._tables.attach(target, feed)

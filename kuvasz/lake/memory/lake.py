@@ -105,6 +105,11 @@ class MemoryLake(Lake):
         return (f"its rows are copied again: {why}",) if why else ()
 
     @override
+    def make_room(self, target: str, feed: Feed, relation: Relation) -> Sequence[str]:
+        """See `kuvasz.ports.Lake.make_room`: columns are never given other types here."""
+        return ()
+
+    @override
     def attach(self, target: Target, feed: Feed) -> bool:
         """See `kuvasz.ports.Lake.attach`."""
         with self._lock:

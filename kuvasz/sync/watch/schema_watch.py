@@ -177,7 +177,14 @@ class SchemaWatch:
             names = ", ".join(relation.key)
             at = f"the transaction at {lsn.render(commit_lsn)}"
             raise self._lost_track(spec, f"{at} tells its old rows by ({names}), which is not its key")
+        if not is_past and not known.is_of(numbered):
+            self._make_room(spec, numbered, commit_lsn)
         return numbered
+
+    def _make_room(self, spec: SourceTableSpec, numbered: Relation, at: int) -> None:
+        """Have the lake take rows of earlier types where it keeps the past: clones are copied again."""
+        if self._approvals.target_of(spec).type is not TableType.CLONE:
+            tell(self._source, spec, self._lake.make_room(spec.identifier, feed_of(self._source, spec), numbered), at)
 
     def _unclear(self, spec: SourceTableSpec, answer: Answer, commit_lsn: int, through: int) -> SchemaError:
         message = (

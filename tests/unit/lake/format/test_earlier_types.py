@@ -1,0 +1,77 @@
+"""Fields for rows of types that no look at the catalog has shown."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.errors import SchemaError
+from kuvasz.lake.definition.columns import Columns
+from kuvasz.model import LakeType, Relation, TableType
+from kuvasz.typemap import BUILTIN
+from tests.support.lake_columns import World, feed
+from tests.support.source_table import BIGINT, TEXT
+
+
+def of_type(relation: Relation, name: str, kind: int) -> Relation:
+    """Return a message from when a column had another type."""
+    columns = (dataclasses.replace(c, pg_type=BUILTIN[kind]) if c.name == name else c for c in relation.columns)
+    return dataclasses.replace(relation, columns=tuple(columns))
+
+
+def where(columns: Columns, relation: Relation) -> dict[str, str]:
+    """Return column -> field for a message's rows."""
+    shape = columns.shapes.of(feed(), relation)
+    return {relation.columns[one.column].name: one.name for one in shape.bindings if one.column >= 0}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_rows_of_an_earlier_type_get_a_field(world: World) -> None:
+    now = world.source.catalog()
+    before = of_type(now, "n", TEXT.oid)
+    with pytest.raises(SchemaError, match="rows of a backlog have text for n, which is int in the lake"):
+        where(world.columns, before)
+    assert world.columns.make_room(feed(), before) == (
+        "rows of a backlog are of a type that no field of their column holds: they go to n__old",
+    )
+    assert world.iceberg.now.fields[-1].type.kind is LakeType.STRING
+    for columns in (world.columns, world.read()):
+        assert where(columns, before) == {"id": "id", "n": "n__old", "name": "name"}
+        assert where(columns, now) == {"id": "id", "n": "n", "name": "name"}
+        assert columns.make_room(feed(), before) == ()
+    world.evolve(is_streaming=True)
+    assert where(world.columns, before)["n"] == "n__old", "it is not forgotten at the next look"
+
+
+def test_every_type_of_a_column_has_its_field(world: World) -> None:
+    now = world.source.catalog()
+    last = "n__old2"  # what was text holds whatever comes later
+    for kind, name in ((BUILTIN[2950], "n__old"), (TEXT, "n__old2"), (BIGINT, last)):
+        before = of_type(now, "n", kind.oid)
+        world.columns.make_room(feed(), before)
+        assert where(world.columns, before)["n"] == name
+    assert world.iceberg.now.fields[-1].name == last
+
+
+def test_rows_of_a_dropped_column_whose_name_another_one_has(world: World) -> None:
+    before = of_type(world.source.catalog(), "n", TEXT.oid)
+    world.source.drop(2)
+    world.source.add("n")
+    world.evolve(is_streaming=True, type=TableType.APPEND)
+    world.columns.make_room(feed(), before)
+    assert [field.name for field in world.iceberg.now.fields][1:] == ["n__old", "name", "n", "n__old2"]
+    assert where(world.columns, before)["n"] == "n__old2"
+
+
+def test_of_a_key_there_is_one_field(world: World) -> None:
+    before = of_type(world.source.catalog(), "id", TEXT.oid)
+    assert world.columns.make_room(feed(), before) == ()
+
+
+def test_a_source_that_nobody_knows_gets_nothing(world: World) -> None:
+    assert world.columns.make_room(feed("us"), of_type(world.source.catalog(), "n", TEXT.oid)) == ()
