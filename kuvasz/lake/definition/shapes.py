@@ -140,6 +140,8 @@ class Shapes:
         target, known = self.target_of(feed.source), self._known.get(feed.source)
         is_named = target.filter is not None or target.set is not None or bool(target.mask or target.types)
         named = _named_as_now(relation, known) if is_named else relation
+        if target.set is None and target.mask:
+            target = dataclasses.replace(target, mask=_masks(target, named, known))
         return self._expressions.project(target, named, feed.place, self._definition.key)
 
     def project(self, feed: Feed, relation: Relation, key: tuple[str, ...] | None = None) -> Projection:
@@ -172,6 +174,24 @@ def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:
             for one in relation.columns
         ),
     )
+
+
+def _masks(target: Target, relation: Relation, known: SourceColumns | None) -> dict[str, str]:
+    """Return how a message's columns are hidden: one that is gone as it was, whoever has its name by now.
+
+    Args:
+        target: What the map says; all that it masks is there now.
+        relation: The message's, as `_named_as_now` names it; it may lack what was added since.
+        known: What is known of the source's columns.
+    """
+    found = {}
+    for column in relation.columns:
+        one = None if known is None else known.columns.get(column.attnum)
+        names = (column.name,) if one is None or one.is_live else (column.name, *reversed(one.names))
+        how = next((target.mask[name] for name in names if name in target.mask), None)
+        if how is not None:
+            found[column.name] = how
+    return found
 
 
 __all__ = ["Shapes"]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from kuvasz.errors import SchemaError
-from tests.support.lake_columns import TARGET, World, feed
-from tests.support.source_table import BIGINT, SourceTable
+from kuvasz.lake.definition.shapes import Shapes
+from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.model import Relation, TableType
+from tests.support.lake_columns import HERE, TARGET, World, feed
+from tests.support.source_table import BIGINT, TEXT, SourceTable
+
+MASKING: dict[str, Any] = {"type": TableType.APPEND, "mask": {"name": "redact"}}
 
 
 @pytest.fixture
@@ -66,3 +72,37 @@ def test_each_source_goes_by_what_the_map_says_for_it(world: World) -> None:
     assert shapes.of(feed(), relation) == before
     shapes.take("eu", nulls)
     assert shapes.of(feed(), relation).out_of_range == "null"
+
+
+def masked(world: World, relation: Relation) -> dict[str, str | None]:
+    """Return field -> how it is hidden, of those that a message's rows fill."""
+    return {one.name: one.mask for one in world.columns.shapes.of(feed(), relation).bindings if one.column >= 0}
+
+
+@pytest.fixture
+def hiding() -> World:
+    """A table that keeps its rows, whose column `name` is masked."""
+    made = World()
+    made.columns.shapes = Shapes(made.definition, made.columns.known, Expressions(None))
+    made.source.add("other", TEXT)
+    made.positions.clear()
+    made.evolve(**MASKING)
+    made.positions["eu"] = HERE
+    return made
+
+
+def test_a_masked_column_is_hidden_in_rows_from_before_another_got_its_name(hiding: World) -> None:
+    before = hiding.source.catalog()
+    hiding.source.drop(3)
+    hiding.source.alter(4, name="name")
+    hiding.evolve(is_streaming=True, **MASKING)
+    assert masked(hiding, before) == {"id": None, "n": None, "name__old": "redact", "name": "redact"}
+
+
+def test_a_masked_column_is_hidden_in_rows_from_before_one_of_its_name_was_added(hiding: World) -> None:
+    before = hiding.source.catalog()
+    hiding.source.drop(3)
+    hiding.source.add("name", TEXT)
+    hiding.evolve(is_streaming=True, **MASKING)
+    assert masked(hiding, before) == {"id": None, "n": None, "name__old": "redact", "other": None}
+    assert masked(hiding, hiding.source.catalog()) == {"id": None, "n": None, "other": None, "name": "redact"}
