@@ -152,7 +152,7 @@ class Upkeep:
 class Gap:
     """A part of a source's changes that is lost to a target; see `Lake.repair`."""
 
-    from_lsn: int  #: the source's position when its stream was lost
+    from_lsn: int  #: the source's position when its stream was lost, or where it had last been heard without a gap
     noticed_us: int  #: when that was found out, µs since 1970-01-01 UTC, by the clock here
     to_lsn: int = 0  #: of the snapshot that the target was repaired from; 0: it is open
     until_us: int = 0  #: when that was, µs since 1970-01-01 UTC, by the source's clock
@@ -371,12 +371,15 @@ class Lake(Protocol):
         nothing was read that counts.
         """
 
-    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+    def forget(
+        self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False, gap_lsn: int | None = None
+    ) -> None:
         """Drop a source's position from a target, prepared or not: the source has to be copied again, or repaired.
 
         Its rows stay until the copy replaces them; what `SourceNotes.park` noted goes, too. What other sources have
         under way goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in
-        the same commit, if there was a position; without, the target forgets the source's gaps. With `is_gone` it
+        the same commit, if there was a position; without, the target forgets the source's gaps. The gap begins at
+        `gap_lsn` if that is below the position: what was lost may lie before what was applied. With `is_gone` it
         does not come back as far as anybody knows, or as another one: its columns are forgotten in the same commit,
         too, and bind nobody.
 

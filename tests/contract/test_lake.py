@@ -391,6 +391,16 @@ def test_to_forget_one_source_loses_nothing_that_another_has_written(world: Worl
     assert world.orphans() == []
 
 
+@pytest.mark.parametrize(("gap_lsn", "begin"), [(800, 800), (1200, 1000), (None, 1000)])
+def test_a_gap_may_begin_before_the_position(world: World, gap_lsn: int | None, begin: int) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "a"), lsn=1000)
+    world.lake.forget(TARGET, "eu", to_repair=True, gap_lsn=gap_lsn)
+    gap = world.lake.notes.gap(TARGET, "eu")
+    assert gap is not None
+    assert gap.from_lsn == begin
+
+
 def test_a_gap_opens_where_a_position_is_dropped_and_closes_with_the_repair(world: World) -> None:
     world.prepare("eu", "us")
     world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from kuvasz import lsn
 from kuvasz.config.names import object_name
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
@@ -426,11 +427,13 @@ def test_a_table_out_of_the_publication_for_a_while_is_made_right(
 def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 3.0)
     fill(database)
     with pipeline_of(lake_folder, database, {"items": {"type": kind}, "others": None}) as pipeline:
         pipeline.wait_streaming()
+        ((before,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
         miss(database, "table")
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 8"), "what comes behind it is applied")
         if kind != "history":
             wait_until(pipeline.errors, "the gap is told")
             assert "are lost" in pipeline.errors()[0]
@@ -438,6 +441,7 @@ def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
         wait_until(lambda: gaps(pipeline, "items"), "the gap is noted")
         pipeline.wait_streaming()
         assert all("to" in gap for gap in gaps(pipeline, "items"))
+        assert lsn.parse(gaps(pipeline, "items")[0]["from"]) <= lsn.parse(before), "more was applied behind it"
 
 
 def gaps(pipeline: Pipeline, table: str) -> list[dict]:

@@ -22,6 +22,11 @@ _MOST = 50
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
+def begin(position_lsn: int, gap_lsn: int | None) -> int:
+    """Return where a gap begins: what is missing may come before what was applied, see `kuvasz.ports.Lake.forget`."""
+    return position_lsn if gap_lsn is None else min(position_lsn, gap_lsn)
+
+
 def parse(properties: Mapping[str, str], source: str, table: str) -> tuple[Gap, ...]:
     """Return a source's gaps from a table's properties.
 

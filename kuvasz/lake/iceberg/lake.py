@@ -180,9 +180,11 @@ class IcebergLake(Lake):
         return self._tables.stored(target)
 
     @override
-    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+    def forget(
+        self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False, gap_lsn: int | None = None
+    ) -> None:
         """See `kuvasz.ports.Lake.forget`."""
-        self._tables.forget_position(target, source, to_repair=to_repair, is_gone=is_gone)
+        self._tables.forget_position(target, source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
 
     @override
     def unmapped(

@@ -183,7 +183,9 @@ class Tables:
         found = self._engine.catalog.load(name)
         return {} if found is None else source_positions.parse(found.properties, name)
 
-    def forget_position(self, name: str, source: str, *, to_repair: bool, is_gone: bool) -> None:
+    def forget_position(
+        self, name: str, source: str, *, to_repair: bool, is_gone: bool, gap_lsn: int | None = None
+    ) -> None:
         """Drop a source's position; see `kuvasz.ports.Lake.forget`."""
         with self._lock:  # or another source might load it meanwhile, with the position
             table, found = self.loaded.get(name), self._engine.catalog.load(name)
@@ -191,7 +193,7 @@ class Tables:
                 self._witness.drop(name, source)
                 if found is not None:
                     dropped = source_positions.parse(found.properties, name).get(source)
-                    Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone)
+                    Notes(found).drop_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
                     if dropped is not None:
                         self._witness.give_up(name, source, dropped)
                 return
@@ -200,7 +202,7 @@ class Tables:
                 error = gone(name)
                 table.era = WriteEra(accepted={}, error=error)
                 raise error
-            table.forget_position(source, to_repair=to_repair, is_gone=is_gone)
+            table.forget_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
 
     def close(self) -> None:
         """Save their indexes; threads that are not cut off may load tables meanwhile, and they are not waited for."""

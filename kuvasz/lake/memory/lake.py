@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from kuvasz.config import names
 from kuvasz.errors import SchemaError, place_of
+from kuvasz.lake.format import gaps
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.memory.commit_stage import MemoryCommitStage
 from kuvasz.lake.memory.source_notes import MemorySourceNotes
@@ -147,7 +148,9 @@ class MemoryLake(Lake):
         return self.positions(target)
 
     @override
-    def forget(self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+    def forget(
+        self, target: str, source: str, *, to_repair: bool = False, is_gone: bool = False, gap_lsn: int | None = None
+    ) -> None:
         """See `kuvasz.ports.Lake.forget`."""
         table = self._tables.get(target)
         if table is not None:
@@ -156,7 +159,7 @@ class MemoryLake(Lake):
                 if not to_repair:
                     self.notes.close_gap(target, source)
                 elif position is not None:
-                    gap = Gap(from_lsn=position.lsn, noticed_us=time.time_ns() // 1000)
+                    gap = Gap(from_lsn=gaps.begin(position.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
                     self.notes.open_gap(target, source, gap)
                 self.notes.park(target, source, None)
 

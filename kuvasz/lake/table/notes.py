@@ -83,10 +83,13 @@ class Notes:
             closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
             changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
 
-    def drop_position(self, source: str, *, to_repair: bool, is_gone: bool = False) -> None:
+    def drop_position(
+        self, source: str, *, to_repair: bool, is_gone: bool = False, gap_lsn: int | None = None
+    ) -> None:
         """Take a source's position out, and open a gap in its place or forget what there was of gaps.
 
-        With `is_gone` what is known of its columns goes in the same commit.
+        The gap begins at `gap_lsn`, if that is below the position. With `is_gone` what is known of its columns goes
+        in the same commit.
         """
         dropped = [source_positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
         if is_gone:
@@ -95,7 +98,7 @@ class Notes:
         if not to_repair:
             self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])
         elif known is not None:
-            gap = Gap(from_lsn=known.lsn, noticed_us=time.time_ns() // 1000)
+            gap = Gap(from_lsn=gaps.begin(known.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))
             self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
         elif is_gone:

@@ -98,13 +98,15 @@ class LakeTable:
         """
         self.definition.settle_layout(self.columns.known.former_names())
 
-    def forget_position(self, source: str, *, to_repair: bool = False, is_gone: bool = False) -> None:
+    def forget_position(
+        self, source: str, *, to_repair: bool = False, is_gone: bool = False, gap_lsn: int | None = None
+    ) -> None:
         """Drop a source's position; what was written of it and is not committed yet never will be.
 
         With `is_gone` its columns are forgotten, too.
         """
         self.past.forget(source)
-        self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone)
+        self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
         if is_gone:
             self.columns.forget(source)
         self.open.abandon(source)

@@ -20,6 +20,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
+from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
@@ -52,6 +53,7 @@ class Publications:
         self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
         self._troubles = context.troubles
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
+        self._proved: dict[str, int] = {}  #: the same -> where the WAL ended before the last look that found no gap
 
     def seen(self, spec: SourceTableSpec) -> str:
         """Return by which catalog rows a table was published when it was last looked at; see `Position.published`."""
@@ -149,6 +151,7 @@ class Publications:
     ) -> list[SourceTableSpec]:
         """Return the tables with rows in the lake that are not proved to have been published since."""
         followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
+        end = wal_end(connection) if followed else 0
         members = self._members(connection, followed)
         lake, broken = self._lake, []
         for spec, _ in followed:
@@ -156,10 +159,18 @@ class Publications:
             known = lake.notes.published(spec.identifier, name)
             if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
                 broken.append(spec)
-            elif known != now.render():
+                self._miss_from(spec)
+                continue
+            self._proved[spec.key] = end
+            if known != now.render():
                 # An earlier version did not note it, or one of several clauses came or went.
                 lake.notes.remember_published(spec.identifier, name, now.render())
         return broken
+
+    def _miss_from(self, spec: SourceTableSpec) -> None:
+        """Note where a gap may begin: what was applied since the last look may come behind what is missing."""
+        if spec.key in self._proved:
+            self._source_tables.missed_from[spec.key] = self._proved[spec.key]
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""
@@ -176,8 +187,9 @@ class Publications:
 
         Whoever else may alter a publication may have put an ancestor into it that cannot be taken out.
         """
-        members = self._members(connection, tables)
+        end, members = wal_end(connection), self._members(connection, tables)
         self._seen |= {key: member.render() for key, member in members.items()}
+        self._proved |= dict.fromkeys(members, end)
         self.refused |= {
             spec.key: publication.within_published(self.name, table)
             for spec, table in tables

@@ -36,6 +36,8 @@ class SourceTables:
         self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
+        #: from where a table may have missed changes before its position, until the lake knows, by key
+        self.missed_from: dict[str, int] = {}
         self._lake = lake
         self._states = states
         self._progress = progress

@@ -52,7 +52,10 @@ class PositionReset:
         to_repair = source_tables.look(spec).is_repair
         is_gone = self.is_stranger(spec)
         try:
-            shared.lake.forget(target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other)
+            shared.lake.forget(
+                target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other,
+                gap_lsn=source_tables.missed_from.pop(spec.key, None),
+            )  # fmt: skip
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in shared.states.sources_of(target):

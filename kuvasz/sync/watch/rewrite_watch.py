@@ -40,6 +40,7 @@ class RewriteWatch:
         self._files = context.shared.state.files(context.source.name)
         self._lock = threading.Lock()
         self._horizons: dict[int, int] = {}  #: by OID: of the last look that found the known file
+        self._looked: dict[int, int] = {}  #: the same -> where the WAL ended before it
         self._suspected: dict[int, tuple[int, int]] = {}  #: by OID: another file, and where the WAL ended then
 
     def begin(
@@ -84,8 +85,9 @@ class RewriteWatch:
             for spec, table in self._source_tables.usable()
             if self._source_tables.is_streaming(spec) and not self._is_to_come(spec)
         }
+        end = wal_end(connection) if self._files.all() else 0
         for oid, now in relation_files.load(connection, tables).items():
-            self._compare(connection, tables[oid], oid, now)
+            self._compare(connection, tables[oid], oid, now, end)
 
     def _compare(
         self,
@@ -93,10 +95,11 @@ class RewriteWatch:
         spec: SourceTableSpec,
         oid: int,
         now: RelationFile,
+        end: int,
     ) -> None:
         known = self._files.all().get(oid)
         if known is not None and known.file == now.file:
-            self._horizons[oid] = now.horizon
+            self._horizons[oid], self._looked[oid] = now.horizon, end
             return
         if known is not None and self._may_be_told(connection, oid, now):
             return
@@ -108,6 +111,8 @@ class RewriteWatch:
                 self._files.put({oid: rewrites.known(now)})
             return
         _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
+        if oid in self._looked:
+            self._source_tables.missed_from[spec.key] = self._looked[oid]
         self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
         self._troubles.interrupt(spec)
 

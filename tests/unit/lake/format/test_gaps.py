@@ -20,6 +20,11 @@ def test_there_and_back() -> None:
     assert gaps.parse({"kuvasz.gap.eu": text}, "us", "t") == ()
 
 
+def test_one_begins_where_anything_may_be_missing() -> None:
+    assert gaps.begin(1000, None) == gaps.begin(1000, 1200) == 1000
+    assert gaps.begin(1000, 800) == 800
+
+
 def test_only_the_last_may_be_open() -> None:
     assert gaps.open_one((CLOSED, OPEN)) == OPEN
     assert gaps.open_one((CLOSED,)) is None

@@ -13,6 +13,7 @@ from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.membership import Membership
 from kuvasz.source.publication import PublicationChanges
+from kuvasz.sync.context import publications
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.tables.recopy import PositionReset
 from tests.support.scene import Scene
@@ -38,6 +39,8 @@ class World(Scene):
         monkeypatch.setattr(publication, "refusals", self._refusals)
         monkeypatch.setattr(publication, "carry_out", self._carry_out)
         monkeypatch.setattr(membership, "load", self._members)
+        self.wal_lsn = 500
+        monkeypatch.setattr(publications, "wal_end", lambda _: self.wal_lsn)
 
     def _members(self, _: object, name: str, oids: Any, __: object) -> dict[int, Membership]:
         tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
@@ -142,6 +145,19 @@ def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
     world.publications.fit(None, usable, [world.items])
     assert world.source_tables.position(world.items) is None
     assert world.lake.notes.gap("shop.items", world.source.name) is not None
+
+
+def test_a_gap_begins_at_the_last_look_that_found_none(world: World) -> None:
+    """What was applied since may be behind what is missing."""
+    world.copy(world.items, 1000)
+    world.there[world.publications.name] = [world.items.table]
+    usable = [(world.items, world.table(world.items))]
+    world.publications.fit(None, usable, [world.items])
+    world.xid, world.wal_lsn = world.xid + 1, 5000
+    world.publications.fit(None, usable, [world.items])
+    gap = world.lake.notes.gap("shop.items", world.source.name)
+    assert gap is not None
+    assert gap.from_lsn == 500
 
 
 def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
