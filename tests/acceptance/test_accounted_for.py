@@ -330,14 +330,15 @@ def test_a_gap_of_what_keeps_the_past_is_in_its_table(scene: Scene) -> None:
     assert "to" in gap
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reading(scene: Scene, spark_session: SparkSession) -> SparkSession:
-    """A session that knows the scene's catalog."""
+    """A session of its own: Spark keeps to the catalog that a session was first asked for by a name."""
+    session = spark_session.newSession()
     settings = spark.settings(load(scene.process.map, {}).config)
     for name, value in settings.items():
         if name.startswith("spark.sql.catalog."):
-            spark_session.conf.set(name, value)
-    return spark_session
+            session.conf.set(name, value)
+    return session
 
 
 def test_verify_finds_no_difference_either(scene: Scene, reading: SparkSession) -> None:
