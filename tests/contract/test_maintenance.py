@@ -30,12 +30,11 @@ from kuvasz.model import TableType
 from kuvasz.ports import Receipt
 from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
 from tests.support.lake import LakeFolder
-from tests.support.worlds import IcebergWorld
+from tests.support.worlds import QUIET, IcebergWorld
 
 pytestmark = pytest.mark.spark
 
 #: Only what a test asks for.
-QUIET = {"interval": "1d", "merge_interval": "1d"}
 
 
 #: Position deletes differ from deletion vectors in how they are written, not in when: the whole suite has both.

@@ -19,6 +19,9 @@ from tests.support import oracle
 from tests.support.changes import ITEMS, TARGET, Lines, feed, target
 from tests.support.lake import LakeFolder
 
+#: Maintenance that does nothing by itself, so that a test does all of it.
+QUIET = {"interval": "1d", "merge_interval": "1d"}
+
 
 class World:
     """A lake, and how to look into it."""
