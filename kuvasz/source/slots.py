@@ -48,16 +48,18 @@ SELECT to_jsonb(s), pg_wal_lsn_diff(
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
 
-_BLOCKERS = """
-SELECT blocker.pid, a.usename::text, a.application_name, a.datname::text,
-    extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+_SESSION = """
+a.usename::text, a.application_name, a.datname::text, extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+"""
+
+_BLOCKERS = f"""
+SELECT blocker.pid, {_SESSION}
 FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
 ORDER BY blocker.pid
 """
 
-_COMMITTING = """
-SELECT a.pid, a.usename::text, a.application_name, a.datname::text,
-    extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+_COMMITTING = f"""
+SELECT a.pid, {_SESSION}
 FROM pg_stat_activity a WHERE a.backend_xid::text::bigint = ANY(%s) ORDER BY a.pid
 """
 
@@ -229,7 +231,11 @@ def create(
         point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
         if point is None or snapshot_name is None:
             raise SourceError(f"{conninfos.location(conninfo)}: slot {name} came without a snapshot")
-        _wait_visible(pgconn, conninfo, snapshot_name.decode(), on_waiting, look_every_s)
+        try:
+            _wait_visible(pgconn, conninfo, snapshot_name.decode(), on_waiting, look_every_s)
+        except BaseException:
+            _give_up(pgconn, name)
+            raise
     except BaseException:
         pgconn.finish()
         raise
@@ -408,6 +414,12 @@ def _wait_visible(
 
     with conninfos.connect(conninfos.pinned(conninfos.plain_conninfo(conninfo), pgconn)) as session:
         commit_status.wait(session, snapshot_name, waiting)
+
+
+def _give_up(pgconn: pq.abc.PGconn, name: str) -> None:
+    """Drop a slot whose snapshot nobody reads: a temporary one would go with its session, another would hold WAL."""
+    with contextlib.suppress(psycopg.Error, SourceError):
+        conninfos.execute(pgconn, f"DROP_REPLICATION_SLOT {sql.identifier(name)}")
 
 
 def _watcher(conninfo: str) -> psycopg.Connection[Any]:

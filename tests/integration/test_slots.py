@@ -73,15 +73,23 @@ def test_a_failover_slot_needs_version_17(source, replication, connection):
         assert slots.describe(connection, name_of(source)).is_failover
 
 
-def test_a_snapshot_is_handed_out_when_all_that_it_shows_is_visible(tmp_path):
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_snapshot_is_handed_out_when_all_that_it_shows_is_visible(tmp_path, is_given_up):
     """A commit that waits for its standby is in the WAL, and so in the snapshot, and not over yet.
 
-    For others that is a matter of microseconds; who reads then takes the transaction for an aborted one.
+    For others that is a matter of microseconds; who reads then takes the transaction for an aborted one. Whoever
+    does not wait for it leaves no slot behind.
     """
     settings = {"wal_level": "logical", "synchronous_commit": "on"}
     with EmbeddedPostgres(tmp_path / "server", settings=settings) as server, ThreadPoolExecutor(2) as threads:
         source = create_database(server)
-        replication, told = conninfo.replication_conninfo(source.url), []
+        replication, told, stopped = conninfo.replication_conninfo(source.url), [], []
+
+        def waiting(blockers):
+            told.append(blockers)
+            if stopped:
+                raise SourceError("stopped")
+
         with source.connect() as first, source.connect() as second, source.connect(autocommit=True) as look:
             for session in (first, second, look):
                 session.execute("SET synchronous_commit = local")
@@ -89,8 +97,7 @@ def test_a_snapshot_is_handed_out_when_all_that_it_shows_is_visible(tmp_path):
             look.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
             look.execute("SELECT pg_reload_conf()")
             first.execute("INSERT INTO t VALUES (1)")
-            created = threads.submit(slots.create, replication, "s", temporary=True, on_waiting=told.append,
-                                     look_every_s=0.05)  # fmt: skip
+            created = threads.submit(slots.create, replication, "s", on_waiting=waiting, look_every_s=0.05)
             wait_until(lambda: told, "the slot waits for the first one")
             second.execute("INSERT INTO t VALUES (2)")
             first.commit()
@@ -103,9 +110,17 @@ def test_a_snapshot_is_handed_out_when_all_that_it_shows_is_visible(tmp_path):
             second.commit()
             wait_until(lambda: told[-1] and told[-1][0].pid not in pids, "the snapshot waits for the third one")
             assert not created.done()
+            if is_given_up:
+                stopped.append(True)
+                with pytest.raises(SourceError, match="stopped"):
+                    created.result()
+            is_there = slots.exists(look, "s")
             look.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             look.execute("SELECT pg_reload_conf()")
             third.result()
+            assert is_there is not is_given_up
+            if is_given_up:
+                return
             with created.result() as snapshot, source.connect() as reading:
                 reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 reading.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.snapshot_name}'")
