@@ -87,9 +87,8 @@ class Patrol:
                 looks=looks,
                 connection=connection,
             )
-            due = [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
-            self._rewrites.look(connection)
-            return due
+            self._rewrites.look(connection)  # first: what is found due below is not found again, should this fail
+            return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
 
     def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
         """Compare one table with its last look; returns whether it is to be looked at anew."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceError
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Relation
 from kuvasz.source.catalog import partitions, relation_files
@@ -59,7 +59,9 @@ class RewriteWatch:
             known = self._files.all()
             fresh = {oid: now for oid, now in found.items() if oid not in known or self._is_to_come(specs[oid])}
             self._files.put({oid: rewrites.known(now) for oid, now in fresh.items()})
-        self._horizons = {oid: at for oid, at in self._horizons.items() if oid not in fresh}
+            for oid in fresh:
+                for seen in (self._horizons, self._looked, self._suspected):
+                    seen.pop(oid, None)
 
     def _is_to_come(self, spec: SourceTableSpec) -> bool:
         return self._source_tables.position(spec) is None or self._source_tables.look(spec).is_resync_due
@@ -141,7 +143,7 @@ class RewriteWatch:
     ) -> bool:
         try:
             return partitions.has_rows_from_before(connection, spec.table, self._horizons.get(oid, horizon))
-        except SourceRefused:
+        except SourceError:  # it may not be read, or not within the time of an answer: that proves nothing
             return False
 
 

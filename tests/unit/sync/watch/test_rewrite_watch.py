@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.errors import SourceError
 from kuvasz.source.catalog import partitions, relation_files
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.state.tables import State
@@ -140,6 +141,33 @@ def test_what_is_about_to_be_copied_has_its_file_from_then_on(world: World, what
     world.write_anew()
     world.look(2)
     assert world.has_gap
+
+
+def test_a_table_that_cannot_be_read_through_proves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its source answers: the others are looked at all the same."""
+
+    def unread(*_: object) -> bool:
+        raise SourceError("it has not answered for 120 s")
+
+    monkeypatch.setattr(partitions, "has_rows_from_before", unread)
+    world.write_anew()
+    world.look(2)
+    assert world.has_gap
+
+
+def test_a_gap_begins_with_the_last_look_since_the_copy(world: World) -> None:
+    world.wal_lsn = 700
+    world.look()
+    world.write_anew()
+    world.look()
+    assert not world.has_gap
+    world.source_tables.resync(world.items, is_due=True)
+    world.begin()
+    world.source_tables.resync(world.items, is_due=False)
+    world.write_anew()
+    world.look(2)
+    assert world.has_gap
+    assert world.source_tables.missed_from == {}, "the look was before the copy"
 
 
 def test_a_table_that_does_not_follow_is_looked_at_when_it_does(world: World) -> None:
