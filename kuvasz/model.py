@@ -33,6 +33,11 @@ class TableType(enum.StrEnum):
     HISTORY = "history"
     CHANGELOG = "changelog"
 
+    @property
+    def is_comparable(self) -> bool:
+        """Whether it shows what its source has now, so that it can be compared with that and made equal."""
+        return self in {TableType.CLONE, TableType.HISTORY}
+
 
 class LakeType(enum.Enum):
     """The Iceberg type a value has in the lake (Iceberg spec, "Primitive Types" and "Nested Types")."""

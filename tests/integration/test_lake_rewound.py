@@ -56,6 +56,13 @@ def wait_let_go(pipeline: Pipeline, database: Database) -> None:
     wait_until(lambda: pipeline.app.progress.confirmable("shop") >= now, "all is in the lake, or parked")
 
 
+def change_twice(pipeline: Pipeline, database: Database) -> None:
+    """Have two snapshots behind the copy, so that there is one to go back to."""
+    for number in range(2):
+        change(database, number)
+        pipeline.wait_applied(database)
+
+
 def roll_back(lake: LakeFolder) -> None:
     rows = lake.session.sql(f"SELECT snapshot_id FROM {lake.catalog}.shop.items.snapshots ORDER BY committed_at")
     jvm = lake.session._jvm
@@ -92,9 +99,7 @@ def test_a_table_of_which_nothing_comes_does_not_stream_on(
     config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        for number in range(2):
-            change(filled, number)
-            pipeline.wait_applied(filled)
+        change_twice(pipeline, filled)
         if what == "dropped":
             lake_folder.session.sql(f"DROP TABLE {lake_folder.catalog}.shop.items")
         else:
@@ -113,9 +118,7 @@ def test_a_paused_table_says_that_it_was_set_back(
     config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        for number in range(2):
-            change(filled, number)
-            pipeline.wait_applied(filled)
+        change_twice(pipeline, filled)
         pipeline.tell("pause", "shop.items", "shop")
         roll_back(lake_folder)
         wait_until(lambda: any("set the table back" in error for error in pipeline.errors()), "it says so")

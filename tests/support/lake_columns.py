@@ -11,9 +11,10 @@ from typing import Any
 from kuvasz.lake.definition.columns import Columns
 from kuvasz.lake.executors.expressions import Projection
 from kuvasz.lake.format.schema import LakeSchema, wanted
-from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, Step, WidenField
+from kuvasz.lake.format.schema_steps import Step
 from kuvasz.model import Relation, SourcePosition
 from kuvasz.ports import Feed, Target
+from tests.support.local_catalog import changed
 from tests.support.source_table import NAME, SourceTable
 
 TARGET = Target(name="shop.items")
@@ -74,18 +75,7 @@ class Iceberg:
             del self.properties[name]
 
     def take(self, step: Step) -> None:
-        fields = list(self.now.fields)
-        match step:
-            case AddField():
-                number = 1 + max(field.field_id for field in fields)
-                fields.append(dataclasses.replace(step.field, field_id=number))
-            case RenameField():
-                fields = [dataclasses.replace(f, name=step.to) if f.name == step.name else f for f in fields]
-            case WidenField():
-                fields = [dataclasses.replace(f, type=step.type) if f.name == step.name else f for f in fields]
-            case RelaxFields():
-                fields = [dataclasses.replace(f, required=f.required and f.name not in step.names) for f in fields]
-        self.now = LakeSchema(schema_id=self.now.schema_id + 1, fields=tuple(fields))
+        self.now = changed(self.now, step)
 
     def drop(self, name: str) -> None:
         fields = tuple(field for field in self.now.fields if field.name != name)

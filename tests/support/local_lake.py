@@ -24,11 +24,11 @@ from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.lake.table.readers import Readers
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.model import POSTGRES_EPOCH_US, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.history import FIRST_US, FOREVER_US
 from kuvasz.state.store import state_of
-from tests.support.changes import TARGET
+from tests.support.changes import ITEMS, TARGET, feed, target
 from tests.support.local_catalog import LocalCatalog, Stored
 from tests.support.worlds import World
 
@@ -191,3 +191,12 @@ def local_world(tmp_path: Path) -> Iterator[LocalWorld]:
     made = LocalWorld(tmp_path)
     yield made
     made.lake.close()
+
+
+@pytest.fixture
+def history_world(local_world: LocalWorld) -> LocalWorld:
+    """The same with a history, copied from two empty sources."""
+    for source in ("eu", "us"):
+        local_world.lake.prepare(target(table_type=TableType.HISTORY), feed(source), ITEMS)
+        local_world.copy(source)
+    return local_world

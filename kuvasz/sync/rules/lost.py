@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ChangesLost, SlotLost, place_of, resync_of, retry_of, start_over
-from kuvasz.model import TableType
 from kuvasz.ports import Gap
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> 
         ChangesLost: A person has to say what is to be done.
     """
     kind = spec.config.type
-    if kind in {TableType.CLONE, TableType.HISTORY}:
+    if kind.is_comparable:
         return GapRemedy.COMPARE
     if not is_accepted:
         message = f"{place_of(source, spec.table)}: its changes after {lsn.render(gap.from_lsn)} are lost, and a"

@@ -262,7 +262,7 @@ def is_keeping(spec: SourceTableSpec) -> bool:
 
 def is_urgent(spec: SourceTableSpec, known: KnownPartitions) -> bool:
     """Whether a target may be compared without need; else nobody is asked before the stream has been heard out."""
-    return spec.config.type in {TableType.CLONE, TableType.HISTORY} and not known.has_kept
+    return spec.config.type.is_comparable and not known.has_kept
 
 
 def needs_comparison(
@@ -285,7 +285,7 @@ def needs_comparison(
     if spec.config.type is TableType.CHANGELOG and change.emptied and not is_accepted:
         hint = f"{retry_of(target)} goes on without a row that says so; to have one, map the partitions"
         raise ChangesLost(f"{place}, which the stream does not carry", hint=f"{hint} by `partitions_regex`")
-    if spec.config.type not in {TableType.CLONE, TableType.HISTORY}:
+    if not spec.config.type.is_comparable:
         if change.attached or change.astray:
             raise TableError(f"{place}, which the stream does not carry", hint=f"copy the table again: {resync}")
         return False

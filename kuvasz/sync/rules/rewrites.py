@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.model import TableType
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.state.ports import KnownFile
 
@@ -38,8 +37,7 @@ def is_explained(spec: SourceTableSpec, known: KnownFile, now: RelationFile) -> 
     """
     if now.file_xid in known.truncated:
         return True
-    is_comparable = spec.config.type in {TableType.CLONE, TableType.HISTORY}
-    return not is_comparable and any(
+    return not spec.config.type.is_comparable and any(
         _is_from(known.horizon, xid) and _is_from(xid, now.file_xid) for xid in known.truncated
     )
 

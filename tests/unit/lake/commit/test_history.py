@@ -19,11 +19,8 @@ class Clock(Sender):
 
 
 @pytest.fixture
-def world(local_world: LocalWorld) -> LocalWorld:
-    for source in ("eu", "us"):
-        local_world.lake.prepare(target(table_type=TableType.HISTORY), feed(source), ITEMS)
-        local_world.copy(source)
-    return local_world
+def world(history_world: LocalWorld) -> LocalWorld:
+    return history_world
 
 
 def test_a_change_ends_a_version_and_begins_the_next(world: LocalWorld) -> None:

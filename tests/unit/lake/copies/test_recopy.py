@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.model import POSTGRES_EPOCH_US, SourcePosition, TableType
-from tests.support.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, target, update, work
+from kuvasz.model import POSTGRES_EPOCH_US, SourcePosition
+from tests.support.changes import ITEMS, TARGET, Lines, Sender, delete, feed, insert, update, work
 from tests.support.local_lake import LocalWorld
 
 COPIED = 50_000
 
 
 @pytest.fixture
-def world(local_world: LocalWorld) -> LocalWorld:
-    for source in ("eu", "us"):
-        local_world.lake.prepare(target(table_type=TableType.HISTORY), feed(source), ITEMS)
-        local_world.copy(source)
-    return local_world
+def world(history_world: LocalWorld) -> LocalWorld:
+    return history_world
 
 
 def copy_again(world: LocalWorld, *rows: tuple, us: int = COPIED) -> None:
