@@ -36,6 +36,7 @@ class IcebergTable:
         self.snapshots = Snapshots(self._handle)
         self.schema = IcebergSchema(self._handle)
         self.layout = IcebergLayout(self._handle, self.schema)
+        self._properties: tuple[str, Mapping[str, str]] = ("", {})  # where the metadata was that had them
 
     # What it is
 
@@ -69,19 +70,23 @@ class IcebergTable:
     # Properties
 
     @property
-    def properties(self) -> dict[str, str]:
-        """Table properties.
+    def properties(self) -> Mapping[str, str]:
+        """Table properties; the same object as long as they are the same.
 
         Raises:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
         with self._handle.asking():
             try:
-                return self._classes.calls.properties(self._java)
+                found = self._classes.calls.properties(self._java, self._properties[0])
             except Py4JJavaError as error:
                 if class_of(error).endswith("NullPointerException"):
                     raise gone(self.name) from error
                 raise
+        if found is not None:
+            self._properties = found
+            return found[1]
+        return self._properties[1]
 
     def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
         """Set table properties, and remove others, in a commit of their own."""

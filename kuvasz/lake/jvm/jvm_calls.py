@@ -5,6 +5,8 @@ when it is let go; the end of an iterator is an exception, and to tell which one
 questions. Over a hundred tables that is most of a commit, and of a start. The class below does what `PlainCalls`
 does call by call. Like `kuvasz.lake.jvm.localfs` it is compiled by Janino, which Spark brings, so that
 kuvasz needs no jar of its own.
+
+Long answers are bytes: py4j looks at each character of a text.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from py4j.protocol import Py4JError
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kuvasz.lake.files.commit import TableCommit
 
@@ -43,6 +45,7 @@ import org.apache.iceberg.ContentFileParser;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
@@ -64,8 +67,13 @@ public class %(name)s {
     return id + " " + parent + " " + table.schema().schemaId() + " " + sequence;
   }
 
-  public String properties(Table table) throws Exception {
-    return JsonUtil.mapper().writeValueAsString(table.properties());
+  public byte[] properties(Table table, String seen) throws Exception {
+    String location = ((HasTableOperations) table).operations().current().metadataFileLocation();
+    if (location != null && location.equals(seen)) {
+      return null;
+    }
+    String text = JsonUtil.mapper().writeValueAsString(table.properties());
+    return ((location == null ? "" : location) + "\\n" + text).getBytes("UTF-8");
   }
 
   public CloseableIterable scan(Table table, String bounded) {
@@ -76,7 +84,7 @@ public class %(name)s {
     return scan.planFiles();
   }
 
-  public String some(Table table, Iterator tasks, int most) {
+  public byte[] some(Table table, Iterator tasks, int most) throws Exception {
     StringBuilder text = new StringBuilder();
     for (int count = 0; count < most && tasks.hasNext(); count++) {
       FileScanTask task = (FileScanTask) tasks.next();
@@ -89,7 +97,7 @@ public class %(name)s {
       }
       text.append(']').append(']');
     }
-    return text.length() == 0 ? "" : text.append(']').toString();
+    return (text.length() == 0 ? "" : text.append(']').toString()).getBytes("UTF-8");
   }
 
   public String commit(Table table, String text, ExecutorService direct) throws Exception {
@@ -187,9 +195,20 @@ class JvmCalls:
         """Look at the catalog again."""
         return _state(self._compiled.look(handle))
 
-    def properties(self, handle: Any) -> dict[str, str]:  # noqa: ANN401
-        """Return a table's properties."""
-        return dict(json.loads(self._compiled.properties(handle)))
+    def properties(self, handle: Any, seen: str) -> tuple[str, Mapping[str, str]] | None:  # noqa: ANN401
+        """Return where the table's metadata is, empty if nobody knows, and the properties in it.
+
+        None where it is still what was seen: of a thousand sources the properties are half a megabyte.
+
+        Args:
+            handle: Iceberg's table.
+            seen: Where the metadata was that was read last; empty for none.
+        """
+        found = self._compiled.properties(handle, seen)
+        if found is None:
+            return None
+        location, _, text = bytes(found).partition(b"\n")
+        return location.decode(), json.loads(text)
 
     def files(self, handle: Any, bounded: str) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:  # noqa: ANN401
         """Yield the files of the current snapshot: sequence, data file, delete files (as ContentFileParser's JSON).

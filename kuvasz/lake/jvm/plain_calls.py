@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.lake.jvm.jvm_calls import CurrentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kuvasz.lake.files.commit import TableCommit
 
@@ -42,9 +42,10 @@ class PlainCalls:
         number, parent_id = int(snapshot.snapshotId()), None if parent is None else int(parent)
         return CurrentState(number, parent_id, schema_id, int(snapshot.sequenceNumber()))
 
-    def properties(self, handle: Any) -> dict[str, str]:  # noqa: ANN401
-        """Return a table's properties."""
-        return dict(handle.properties())
+    def properties(self, handle: Any, seen: str) -> tuple[str, Mapping[str, str]] | None:  # noqa: ANN401
+        """Return where the table's metadata is and the properties in it; None where it is still what was seen."""
+        location = str(handle.operations().current().metadataFileLocation() or "")
+        return None if location and location == seen else (location, dict(handle.properties()))
 
     # Files
 

@@ -21,6 +21,9 @@ class Compiled:
     def look(self, _: object) -> str:
         return self.answer
 
+    def properties(self, _: object, seen: str) -> bytes | None:
+        return None if seen == self.answer.partition("\n")[0] else self.answer.encode()
+
     def commit(self, _: object, text: str, direct: object) -> str:
         self.told, self.direct = json.loads(text), direct
         return self.answer
@@ -38,6 +41,13 @@ def told(commit: TableCommit) -> dict[str, object]:
 )
 def test_what_a_table_is_now(answer: str, state: CurrentState) -> None:
     assert JvmCalls(Compiled(answer), None).look(None) == state
+
+
+def test_properties_are_read_where_the_metadata_is_another_one() -> None:
+    calls = JvmCalls(Compiled('file:///m/00001.json\n{"a": "b\\n\u00e9"}'), None)
+    assert calls.properties(None, "") == ("file:///m/00001.json", {"a": "b\n\u00e9"})
+    assert calls.properties(None, "file:///m/00001.json") is None
+    assert JvmCalls(Compiled("\n{}"), None).properties(None, "file:///m/00001.json") == ("", {}), "nobody says where"
 
 
 def test_properties_alone_have_no_files() -> None:
