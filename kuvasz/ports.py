@@ -10,7 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.evolve.known import SourceColumns
@@ -163,8 +163,16 @@ class Gap:
         return not self.to_lsn
 
 
+#: Bytes at the source, up to which a table is small: many of them are copied at a time, without Spark.
+SMALL_COPY_BYTES: Final = 1 << 20
+
+
 class CopyRequest(Protocol):
-    """A picklable part of a source table, read on an executor."""
+    """A picklable part of a source table, read on an executor, or by whoever copies it if it is small."""
+
+    @property
+    def size(self) -> int:
+        """Bytes at the source, about."""
 
     @property
     def server(self) -> str:

@@ -174,6 +174,10 @@ class Lines:
     def server(self) -> str:
         return "localhost:5432"
 
+    @property
+    def size(self) -> int:
+        return 100 * len(self.rows)
+
     def at_pace(self, rows_per_second: float) -> Lines:
         assert rows_per_second == 0
         return self

@@ -63,16 +63,33 @@ class Columns:
         self.known = KnownSources(definition, table.properties)
         self.shapes = Shapes(definition, self.known, expressions)
         self._rules = SourceRules(table, positions)
+        self._fitting: dict[str, tuple[Target, Feed, Relation, int]] = {}  # source -> what `fit` was told, and schema
 
     def forget(self, source: str) -> None:
         """Forget the columns of a source that is gone, or came back as another one; the lake knows already."""
         with self._definition.lock:
             self.known.pop(source, None)
             self.shapes.forget()
+            self.unfit(source)
+
+    def fits(self, target: Target, feed: Feed, relation: Relation) -> bool:
+        """Whether the table was made to fit a source table that looked the same, and no row of it is here yet."""
+        asked = (target, feed, relation, self._definition.schema.schema_id)
+        return feed.source not in self._positions and self._fitting.get(feed.source) == asked
+
+    def fit(self, target: Target, feed: Feed, relation: Relation) -> None:
+        """Note that all is done that `evolve` and whoever called it do."""
+        self._fitting[feed.source] = (target, feed, relation, self._definition.schema.schema_id)
+
+    def unfit(self, source: str) -> None:
+        """Have nothing be noted of a source."""
+        self._fitting.pop(source, None)
 
     def made_by(self, source: str) -> dict[str, str]:
-        """Return the property that says by which rule of the map a source's rows are made now."""
-        return self._rules.now(source)
+        """Return the properties that say of which columns, and by which rule of the map, a source's rows are made."""
+        known = self.known.get(source)
+        columns = {} if known is None else {known_columns.PREFIX + source: known.render()}
+        return columns | self._rules.now(source)
 
     def _read_again(self, key: tuple[str, ...] | None = None) -> None:
         """Read the table's columns after they were changed; the key may have changed with them."""
@@ -91,13 +108,15 @@ class Columns:
             target: What the map says of the table.
             feed: The source table.
             relation: From the catalog.
-            is_streaming: Whether its changes are being applied: then nothing is done that needs a copy.
+            is_streaming: Whether its changes are being applied: then nothing is done that needs a copy. Otherwise
+                somebody has looked at the lake's table just now.
 
         Raises:
             SchemaError: The table cannot follow, or must not.
             CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
             OtherRule: The map makes other rows than those that are there, and they are kept.
         """
+        self.unfit(feed.source)
         self.shapes.take(feed.source, target)
         restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
@@ -119,6 +138,7 @@ class Columns:
         if needs_copy and is_streaming:
             raise CopyNeeded(f"{place}: {why}", hint="kuvasz copies the table again by itself")
         if is_streaming and planned.steps:  # what is read again must not be taken for ours
+            self._table.refresh()
             self._see_schema(feed)
         if feed.source in self._positions:  # else a copy fills what is added
             self._check_dropped(planned)
@@ -226,12 +246,15 @@ class Columns:
 
         if planned.steps:
             self._table.schema.change(planned.steps, properties)
-        elif values := properties(table.schema):
-            self._table.set_properties(values)
+        elif (values := properties(table.schema)) and (before or position or planned.key != table.key):
+            self._table.set_properties(values)  # else they come with its first copy (`made_by`), as all else of it
         with table.lock:
             if is_remembered:
                 self.known[feed.source] = remembered[-1]
-            self._read_again(planned.key)
+            if planned.steps or planned.key != table.key:
+                self._read_again(planned.key)
+            elif self.known.get(feed.source) != before:
+                self.shapes.forget()
 
     def make_room(self, feed: Feed, relation: Relation) -> tuple[str, ...]:
         """Have a field for every column of a message, also of a type that it had before; return what was done.
@@ -245,6 +268,8 @@ class Columns:
         """
         if feed.source not in self.known or not self._lacking(feed, relation).fields:
             return ()
+        self.unfit(feed.source)
+        self._table.refresh()
         self._see_schema(feed)  # what is read again must not be taken for ours
         lacking, known = self._lacking(feed, relation), self.known[feed.source]
         remembered: list[SourceColumns] = []
@@ -280,7 +305,7 @@ class Columns:
         self._read_again()
 
     def _see_schema(self, feed: Feed) -> tuple[str, ...]:
-        """Read the lake's columns, for someone else may have changed them; return what was put right.
+        """Read the lake's columns as last seen, for someone else may have changed them; return what was put right.
 
         A source that is to be copied gets the names back; for one that goes on from its position nobody knows what
         the other one wants.
@@ -289,7 +314,6 @@ class Columns:
             SchemaError: A column of ours has another name, or is gone.
         """
         table = self._table
-        table.refresh()
         mine = self._definition.schema
         is_same = table.schema.id == mine.schema_id
         found = planning.strays(mine if is_same else table.schema.read(), self.known, feed.source)

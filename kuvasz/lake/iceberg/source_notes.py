@@ -72,8 +72,7 @@ class IcebergSourceNotes(SourceNotes):
     def gap(self, target: str, source: str) -> Gap | None:
         """See `kuvasz.ports.SourceNotes.gap`."""
         table = self._tables[target]
-        with table.lock:
-            return None if source in table.positions else gaps.open_one(table.notes.gaps(source))
+        return None if source in table.positions else gaps.open_one(table.notes.gaps(source))
 
 
 __all__ = ["IcebergSourceNotes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import KuvaszError, LakeError, LateCommit, TableGone, TableStuck, place_of
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.ports import Feed, Target
     from kuvasz.state.ports import Witness
+
+#: How long a table that is not there is believed not to be: nobody but this process makes it.
+_MISSING_S = 1.0
 
 #: How long a table that was refused may take to be tried.
 _TRIAL_S = 10.0
@@ -63,7 +67,8 @@ class Tables:
         self._config = config
         self._engine = engine
         self._witness = witness
-        self._lock = threading.RLock()
+        self._locks: dict[str, threading.RLock] = {}  #: by name; held by who loads it
+        self._missing: dict[str, float] = {}  #: name -> when a look began that did not find it, monotonic seconds
         self.feeds = Feeds()  #: what feeds them
         self.loaded: dict[str, LakeTable] = {}  #: by name
 
@@ -77,10 +82,12 @@ class Tables:
 
     def all(self) -> list[LakeTable]:
         """Return all that are loaded."""
-        with self._lock:
-            return list(self.loaded.values())
+        return list(self.loaded.values())
 
     # To load
+
+    def _loading(self, name: str) -> threading.RLock:
+        return self._locks.setdefault(name, threading.RLock())
 
     def prepare(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
         """Return a table, loaded, created, or tried again if it had failed.
@@ -89,31 +96,43 @@ class Tables:
             TableStuck: Catalog or store refuse it still.
             LakeError: The catalog failed.
         """
-        with self._lock:
+        asked_at = time.monotonic()
+        with self._loading(target.name):
             self.feeds.add(feed)
             table = self.loaded.get(target.name)
             if table is None or isinstance(table.era.error, TableGone):
-                table = self.loaded[target.name] = self._load(target, feed, relation)
+                table = self.loaded[target.name] = self._load(target, feed, relation, asked_at)
         self._try(table)
         return table
 
     def attach(self, target: Target, feed: Feed) -> bool:
         """Load a table that exists; see `kuvasz.ports.Lake.attach`."""
-        with self._lock:
+        asked_at = time.monotonic() - _MISSING_S
+        with self._loading(target.name):
             self.feeds.add(feed)
             if target.name not in self.loaded:
-                found = self._engine.catalog.load(target.name)
+                found = self._find(target.name, asked_at)
                 if found is None:
                     return False
                 self.loaded[target.name] = self._table(found, target)
             return True
 
-    def _load(self, target: Target, feed: Feed, relation: Relation) -> LakeTable:
-        found = self._engine.catalog.load(target.name)
+    def _load(self, target: Target, feed: Feed, relation: Relation, asked_at: float) -> LakeTable:
+        found = self._find(target.name, asked_at)
         if found is None:
             expressions = Expressions(self._engine.session)
             found = self._create(target, expressions.project(target, relation, feed.place).relation)
         return self._table(found, target)
+
+    def _find(self, name: str, asked_at: float) -> IcebergTable | None:
+        """Look a table up in the catalog, once for all sources that ask for it at a time."""
+        if self._missing.get(name, 0.0) > asked_at:
+            return None
+        begin = time.monotonic()
+        found = self._engine.catalog.load(name)
+        if found is None:
+            self._missing[name] = begin
+        return found
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
         readers = self._engine.readers
@@ -176,18 +195,21 @@ class Tables:
             LakeError: The catalog failed, or a position was damaged.
         """
         table = self.loaded.get(name)
-        return self.stored(name) if table is None else dict(table.positions)
+        if table is not None:
+            return dict(table.positions)
+        with self._loading(name):
+            found = self._find(name, time.monotonic() - _MISSING_S)
+        return _positions(found)
 
     def stored(self, name: str) -> Mapping[str, SourcePosition]:
         """Return the same as the catalog has it."""
-        found = self._engine.catalog.load(name)
-        return {} if found is None else source_positions.parse(found.properties, name)
+        return _positions(self._engine.catalog.load(name))
 
     def forget_position(
         self, name: str, source: str, *, to_repair: bool, is_gone: bool, gap_lsn: int | None = None
     ) -> None:
         """Drop a source's position; see `kuvasz.ports.Lake.forget`."""
-        with self._lock:  # or another source might load it meanwhile, with the position
+        with self._loading(name):  # or another source might load it meanwhile, with the position
             table, found = self.loaded.get(name), self._engine.catalog.load(name)
             if table is None:
                 self._witness.drop(name, source)
@@ -211,10 +233,15 @@ class Tables:
                 table.close()
 
 
+def _positions(found: IcebergTable | None) -> Mapping[str, SourcePosition]:
+    return {} if found is None else source_positions.parse(found.properties, found.name)
+
+
 def read_index(table: LakeTable) -> None:
     """Open a table's index; what fails here fails again, and is told, with its first changes."""
     with table.lock, contextlib.suppress(KuvaszError):
-        table.follow()
+        if not table.index.is_open:
+            table.follow()
 
 
 __all__ = ["Tables", "read_index"]

@@ -15,6 +15,7 @@ source would hide it. Whatever drops the position takes the note with it.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
@@ -59,6 +60,7 @@ class Past:
         self._positions = positions
         self._index = index
         self._witness = witness
+        self._seen_at = 0.0  # when the last look of `see` began, monotonic seconds
         self._back: dict[str, str] = {}  #: source whose rows may be missing -> why, as far as this process has seen
 
     def note(self) -> None:
@@ -77,6 +79,24 @@ class Past:
         """Note that the lake has dropped a source's position, in a commit of ours: it must not come back."""
         if self._witness is not None:
             self._witness.give_up(self._name, source, position)
+
+    def see(self, asked_at: float) -> None:
+        """Look at the table before a source begins with it, once for all sources that ask at a time.
+
+        Args:
+            asked_at: When this one asked, in monotonic seconds: a look that began later shows all that it may need.
+
+        Raises:
+            LakeRewound: Someone set the table back; each of its sources is told by `refuse` from now on.
+            LakeError: The catalog does not answer.
+        """
+        if self._seen_at > asked_at:
+            return
+        begin = time.monotonic()
+        self._table.refresh()
+        self.check()
+        self.note()
+        self._seen_at = begin
 
     def check(self) -> None:
         """Find out whether the table was set back since its last commit of ours.

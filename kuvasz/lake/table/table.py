@@ -106,6 +106,7 @@ class LakeTable:
         With `is_gone` its columns are forgotten, too.
         """
         self.past.forget(source)
+        self.columns.unfit(source)
         self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
         if is_gone:
             self.columns.forget(source)

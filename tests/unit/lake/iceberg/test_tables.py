@@ -60,6 +60,23 @@ def test_a_table_that_someone_dropped_is_made_anew(local_world: LocalWorld, tabl
     assert second.definition.uuid != first.definition.uuid
 
 
+def test_a_table_that_is_missing_is_asked_for_once_by_all_who_attach(
+    local_world: LocalWorld, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    load = local_world.catalog.load
+    monkeypatch.setattr(local_world.catalog, "load", lambda name: asked.append(name) or load(name))
+    assert not any(tables.attach(target(), feed(source)) for source in ("eu", "us", "asia"))
+    assert tables.recorded(TARGET) == {}
+    assert asked == [TARGET]
+    tables.prepare(target(), feed(), ITEMS)
+    assert asked == [TARGET] * 2, "who makes it looks again"
+    assert tables.attach(target(), feed("us"))
+    tables.loaded.clear()
+    assert tables.stored(TARGET) == {}
+    assert len(asked) == 3, "and so does who must know"
+
+
 def test_what_is_attached_must_be_there(local_world: LocalWorld, tables: Tables) -> None:
     assert not tables.attach(target(), feed())
     local_world.prepare("eu")

@@ -231,6 +231,7 @@ class Kuvasz:
             live = tuple(self.server.table.live)
             self.rows = [(number, self._fields(shape, live, values)) for number, values in self.server.rows.items()]
             self.positions[SOURCE] = SourcePosition(lsn=seen.table.relation.seen.until)
+            self.iceberg.set_properties(self.columns.made_by(SOURCE))
             self.written = []
             self.copies += 1
 
