@@ -13,6 +13,7 @@ from benchmarks.scenarios.idle import Idle
 from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
+from benchmarks.scenarios.starting import FleetStart
 from benchmarks.scenarios.steady import Steady
 from benchmarks.scenarios.stuck import Stuck
 from benchmarks.scenarios.truncating import Truncating
@@ -130,6 +131,13 @@ _ENTRIES = (
             quick={"seconds": 30.0},
         )
         for sources in (100,)
+    ),
+    Entry(
+        name="fleet-start",
+        summary="first start and start after SIGKILL of 150 small sources with five tables each, against one",
+        build=FleetStart,
+        tiny={"sources": 3, "tables": 2},
+        quick={"sources": 50},
     ),
     Entry(
         name="steady-1k",

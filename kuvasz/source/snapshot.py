@@ -47,7 +47,7 @@ class CopyRange:
     columns: tuple[str, ...]  #: in the order of the rows' fields
     first_block: int = 0
     end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
-    bytes: int = 0  #: estimate, for progress
+    size: int = 0  #: bytes at the source, an estimate
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError
+from kuvasz.lake.copies.read_rows import ReadRows, read_small
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import CopyDone, CopyTask
 from kuvasz.lake.files.data_file import DataFile
@@ -76,7 +77,9 @@ class CopiedFiles:
         with self._order.turns.turn(request.server, self._stopped.is_set) as rows_per_second:
             if self._stopped.is_set():
                 return 0
-            return self._copy_range(request.at_pace(rows_per_second), lsn)
+            paced = request.at_pace(rows_per_second)
+            small = None if self._shape.transform is not None else read_small(paced, self._order.pipeline.chunk_bytes)
+            return self._copy_range(small or paced, lsn)
 
     def _copy_range(self, request: CopyRequest, lsn: int) -> int:
         order, definition = self._order, self._order.table.definition
@@ -105,6 +108,8 @@ class CopiedFiles:
     def _run(self, job: CopyTask) -> CopyDone:
         if job.shape.transform is not None:
             return expression_jobs.copy_range(self._order.jobs.session, job)
+        if isinstance(job.request, ReadRows):
+            return job.copy((data, None) for data in job.request.read(job.chunk_bytes))
         done: CopyDone = self._order.jobs.run(job, [0], [1])[0]
         return done
 

@@ -7,6 +7,7 @@ thread; one Spark job for all targets) and `commit` (per target: resolve, delete
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -17,6 +18,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.commit_stage import CommitStage
 from kuvasz.lake.commit.write_stage import WriteStage
 from kuvasz.lake.copies.copy import CopyJob
+from kuvasz.lake.copies.copy_commits import CopyCommits
 from kuvasz.lake.copies.order import Order
 from kuvasz.lake.copies.repair import RepairJob
 from kuvasz.lake.copies.turns import CopyTurns
@@ -73,6 +75,7 @@ class IcebergLake(Lake):
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
         engine.open()
         self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
+        self._copy_commits = CopyCommits()
         self._write_stage = WriteStage(
             engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config
         )
@@ -120,17 +123,19 @@ class IcebergLake(Lake):
     @override
     def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
+        asked_at = time.monotonic()
         table = self._tables.prepare(target, feed, relation)
+        if not is_streaming and table.columns.fits(target, feed, relation):
+            return ()
         with table.lock.asking():
             if not is_streaming:
-                table.table.refresh()
-                table.past.check()
+                table.past.see(asked_at)
                 table.past.refuse(feed.source)
-                table.past.note()
             done = table.columns.evolve(target, feed, relation, is_streaming=is_streaming)
             table.columns.shapes.of(feed, relation)
             if not is_streaming:
                 table.settle_layout()
+                table.columns.fit(target, feed, relation)
         if not is_streaming:
             self._tables.read_index_ahead(table)
         return done
@@ -241,7 +246,7 @@ class IcebergLake(Lake):
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
         with self._order(feed, relation, "copy") as order:
-            return CopyJob(order, on_read).run(requests, position, on_progress)
+            return CopyJob(order, self._copy_commits, on_read).run(requests, position, on_progress)
 
     @override
     def repair(

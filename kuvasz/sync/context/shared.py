@@ -23,6 +23,9 @@ _DEATH_S = 1.0
 
 _LOOK_S = 0.02
 
+#: As many sessions at sources, and megabytes of rows.
+_SMALL_COPIES = 32
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -38,6 +41,8 @@ class Shared:
     gulp_bytes: int  #: of one source's stream, before they are routed
     max_row_bytes: int  #: of one row message of the stream
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
+    #: the same of small ones (`kuvasz.ports.SMALL_COPY_BYTES`), which wait for servers and for each other's commits
+    small_copies: asyncio.Semaphore = dataclasses.field(default_factory=lambda: asyncio.Semaphore(_SMALL_COPIES))
     threads: SourceThreads = dataclasses.field(default_factory=SourceThreads)
     state: StateStore
     #: returns when nothing that has begun for a target is under way

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 #: At a time, of all servers and of one, not counting what waits.
 _IN_ALL = 32
-_OF_A_SERVER = 4
+_OF_A_SERVER = 8
 
 #: At a time of one server, whatever they wait for: sessions it has to have for us.
 _MOST_OF_A_SERVER = 16
@@ -109,10 +109,10 @@ class SourceThreads:
         """
         of = self._servers[server]
         async with of.most, Turn(of.few, self._patience_s), Turn(self._in_all, self._patience_s):
-            return await asyncio.wrap_future(_in_thread(lambda: function(*arguments, **options)))
+            return await asyncio.wrap_future(in_thread(lambda: function(*arguments, **options)))
 
 
-def _in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
+def in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Run a function in a thread of its own, which nobody waits for at the end of the process."""
     future = concurrent.futures.Future[T]()
 
@@ -127,4 +127,4 @@ def _in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
     return future
 
 
-__all__ = ["PATIENCE_S", "SourceThreads", "Turn"]
+__all__ = ["PATIENCE_S", "SourceThreads", "Turn", "in_thread"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kuvasz.ports import SMALL_COPY_BYTES
 from kuvasz.source.snapshot import CopyRange
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def plan_ranges(
     return list(zip(starts, [*starts[1:], None], strict=True))
 
 
+def is_small(table: SourceTable) -> bool:
+    """Whether a table is one of those of which many are copied at a time."""
+    return table.pages * table.page_bytes + table.toast_bytes <= SMALL_COPY_BYTES
+
+
 def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int) -> list[CopyRange]:
     """Return the requests that together read all rows of a table, largest first.
 
@@ -60,13 +66,13 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
     ranges = [
         CopyRange(
             conninfo=conninfo, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
-            end_block=end, bytes=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
+            end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
         )
         for name, pages, toast_bytes in _heaps(table)
         for first, end in plan_ranges(pages, toast_bytes, target_bytes, page_bytes=table.page_bytes)
     ]  # fmt: skip
     # Largest first, so that the last to end is a small one; equal ones in order of the file.
-    return sorted(ranges, key=lambda part: -part.bytes)
+    return sorted(ranges, key=lambda part: -part.size)
 
 
 def _heaps(table: SourceTable) -> Iterable[tuple[TableName, int, int]]:

@@ -29,10 +29,10 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.lifetime import ended
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.context.source_threads import Turn
+from kuvasz.sync.context.source_threads import Turn, in_thread
 from kuvasz.sync.rules import eligibility, lost
 from kuvasz.sync.rules.containment import unforeseen
-from kuvasz.sync.rules.copy_plan import copy_ranges
+from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
@@ -91,7 +91,7 @@ class Copies:
         """
         # As it was before the slot was created: nobody looks at a table again until the stream begins.
         published = self._published(spec)
-        async with self._context.shared.copies:
+        async with self._permits(spec):
             await self._copy(spec, taken, system_id, published)
 
     async def beside(self, spec: SourceTableSpec, system_id: str) -> None:
@@ -106,7 +106,7 @@ class Copies:
             published = self._published(spec)
             try:
                 # A snapshot waits for every transaction that writes at its server: others copy meanwhile.
-                async with Turn(self._context.shared.copies) as turn:
+                async with Turn(self._permits(spec)) as turn:
                     source_tables.hold(spec)
                     with await self._snapshot(spec, turn) as taken:
                         if self._is_due(spec) and self._published(spec) == published:
@@ -120,6 +120,10 @@ class Copies:
                     await self._context.ask(self._look, spec)
         if source_tables.position(spec) is None and not await self._context.ask(self._may_have_rows, spec):
             source_tables.release(spec)
+
+    def _permits(self, spec: SourceTableSpec) -> asyncio.Semaphore:
+        table, shared = self._source_tables.tables.get(spec.key), self._context.shared
+        return shared.small_copies if table is not None and is_small(table) else shared.copies
 
     def _is_due(self, spec: SourceTableSpec) -> bool:
         """Whether a table lacks its rows, and nothing says that it is not to be copied now."""
@@ -152,9 +156,9 @@ class Copies:
             raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
         self._source_tables.set(spec, State.COPYING)
         abandoned = threading.Event()
-        copying = asyncio.get_running_loop().run_in_executor(
-            None, self._copy_now, spec, taken, system_id, published, abandoned
-        )  # fmt: skip
+        copying = asyncio.wrap_future(
+            in_thread(functools.partial(self._copy_now, spec, taken, system_id, published, abandoned))
+        )
         try:
             await asyncio.shield(copying)
         except asyncio.CancelledError:

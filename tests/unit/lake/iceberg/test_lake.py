@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kuvasz.errors import LakeError, LakeRewound, TableError, TableGone
@@ -63,6 +65,30 @@ def test_a_table_that_begins_again_is_looked_at_for_a_rewind(world: LocalWorld) 
         world.lake.prepare(target(), feed(), ITEMS)
     world.lake.forget(TARGET, "eu")
     world.lake.prepare(target(), feed(), ITEMS)
+
+
+def test_what_fits_already_is_neither_looked_at_nor_changed_again(world: LocalWorld) -> None:
+    world.lake.prepare(target(), feed("asia"), ITEMS)
+    world.catalog.is_down = True
+    assert world.lake.prepare(target(), feed("asia"), ITEMS) == ()
+    with pytest.raises(LakeError):
+        world.lake.prepare(target(), feed("asia"), relation(Column(name="extra", pg_type=TEXT)))
+    with pytest.raises(LakeError):
+        world.lake.prepare(target(), feed("eu"), ITEMS)  # it has rows, which may have been set back
+    world.catalog.is_down = False
+    world.lake.prepare(target(), feed("asia"), relation(Column(name="extra", pg_type=TEXT)))
+    world.catalog.is_down = True
+    with pytest.raises(LakeError):
+        world.lake.prepare(target(), feed("asia"), ITEMS)
+
+
+def test_a_look_serves_all_who_asked_before_it_began(world: LocalWorld) -> None:
+    table, before = world.loaded(), time.monotonic()
+    table.past.see(before)
+    world.catalog.is_down = True
+    table.past.see(before)
+    with pytest.raises(LakeError):
+        table.past.see(time.monotonic())
 
 
 def test_one_that_streams_changes_its_columns_alone(world: LocalWorld) -> None:

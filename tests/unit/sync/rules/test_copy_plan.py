@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -72,11 +73,18 @@ def test_a_partitioned_table_is_read_leaf_by_leaf_largest_range_first():
         ("large", 0, 3), ("large", 3, None), ("small", 0, None), ("empty", 0, None),
     ]  # fmt: skip
     assert {r.columns for r in ranges} == {("b", "a")}
-    assert sum(r.bytes for r in ranges) == 7 * 8192
+    assert sum(r.size for r in ranges) == 7 * 8192
 
 
 def test_a_table_of_its_own_is_one_heap():
     ranges = copy_plan.copy_ranges(source_table(4), conninfo="", snapshot_name="1", target_bytes=8192 * 2)
-    assert [(r.table.name, r.first_block, r.end_block, r.bytes) for r in ranges] == [
+    assert [(r.table.name, r.first_block, r.end_block, r.size) for r in ranges] == [
         ("root", 0, 2, 16384), ("root", 2, None, 16384),
     ]  # fmt: skip
+
+
+def test_a_small_table_is_one_of_few_bytes_with_all_that_hangs_on_it():
+    assert copy_plan.is_small(source_table(0))
+    assert copy_plan.is_small(source_table(128))
+    assert not copy_plan.is_small(source_table(129))
+    assert not copy_plan.is_small(dataclasses.replace(source_table(128), toast_bytes=1))

@@ -1,0 +1,222 @@
+"""Copies become visible: each in the place of its source's rows, those of one table that are ready in one commit.
+
+A commit costs the same for one source and for a hundred. So whoever waits for the table's lock is committed by the
+one that has it, and finds that done. Where that fails for something that is one source's alone, each is tried by
+itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableStuck
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.commit.resolution import Resolution
+from kuvasz.lake.copies.recopy import Recopy
+from kuvasz.lake.files.files import Changeset
+from kuvasz.model import TableType
+from kuvasz.ports import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kuvasz.lake.copies.copied_files import CopiedFiles
+    from kuvasz.lake.copies.order import Order
+    from kuvasz.lake.files.data_file import DataFile
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import SourcePosition, UInt64s
+    from kuvasz.modes.shape import Shape
+
+_log = EventLog(__name__)
+
+#: Attempts at a commit that meets another writer's before the copy fails.
+_CONFLICT_ATTEMPTS = 5
+
+#: How long a copy that is ready waits for others of its table that are under way.
+_GATHER_S = 0.3
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class CopiedTable:
+    """A copy whose rows are in files, and what becomes of it."""
+
+    order: Order
+    shape: Shape
+    files: CopiedFiles
+    position: SourcePosition
+    receipt: Receipt | None = None
+    error: BaseException | None = None
+
+    @property
+    def source(self) -> str:
+        """What was copied."""
+        return self.order.feed.source
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is visible, or has failed."""
+        return self.receipt is not None or self.error is not None
+
+
+class CopyCommits:
+    """The commits of all copies. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[CopiedTable] = []
+        self._is_over = threading.Condition(self._lock)
+
+    def commit(self, copied: CopiedTable) -> Receipt:
+        """Make a copy visible together with its position.
+
+        Raises:
+            KuvaszError: That failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
+        """
+        table = copied.order.table
+        with self._is_over:
+            self._waiting.append(copied)
+            self._is_over.notify_all()
+            # A commit keeps all others from the table for as long as it takes: one for many is worth a moment.
+            self._is_over.wait_for(lambda: copied.is_over or self._are_all_here(table), _GATHER_S)
+        try:
+            with table.lock:
+                if not copied.is_over:
+                    _commit(table, self._take(table))
+        except TableStuck:
+            self._leave(copied)
+            if not copied.is_over:
+                raise
+        finally:
+            with self._is_over:
+                self._is_over.notify_all()
+        if copied.error is not None:
+            raise copied.error
+        assert copied.receipt is not None
+        return copied.receipt
+
+    def _are_all_here(self, table: LakeTable) -> bool:
+        """Whether every copy of a table that is under way waits to be committed."""
+        return sum(one.order.table is table for one in self._waiting) >= table.commits.copies
+
+    def _take(self, table: LakeTable) -> list[CopiedTable]:
+        with self._lock:
+            mine = [one for one in self._waiting if one.order.table is table]
+            self._waiting = [one for one in self._waiting if one.order.table is not table]
+        return mine
+
+    def _leave(self, copied: CopiedTable) -> None:
+        """Be committed by nobody; whoever is being committed already waits for how that ends."""
+        with self._is_over:
+            if copied in self._waiting:
+                self._waiting.remove(copied)
+            else:
+                self._is_over.wait_for(lambda: copied.is_over)
+
+
+def _commit(table: LakeTable, copies: Sequence[CopiedTable]) -> None:
+    """Commit copies of one table, whose lock is held; each one says how it went."""
+    together = [one for one in copies if one.shape.copied_us is None]
+    for group in (together, *([one] for one in copies if one.shape.copied_us is not None)):
+        if group:
+            _commit_group(table, group)
+
+
+def _commit_group(table: LakeTable, group: Sequence[CopiedTable]) -> None:
+    begin = time.monotonic()
+    try:
+        snapshot_id = _replace_repeatedly(table, group)
+    except BaseException as error:  # noqa: BLE001 (each of them raises it)
+        if len(group) > 1 and isinstance(error, KuvaszError) and not isinstance(error, LakeError):
+            for one in group:
+                _commit_group(table, [one])
+            return
+        for one in group:
+            one.error = error
+        return
+    for one in group:
+        table.era.accept({one.source: one.position.lsn})
+        one.receipt = Receipt(
+            target=table.name,
+            positions={one.source: one.position},
+            rows=one.files.rows,
+            snapshot_id=snapshot_id,
+            seconds=time.monotonic() - begin,
+        )
+
+
+def _replace_repeatedly(table: LakeTable, group: Sequence[CopiedTable]) -> int | None:
+    for attempt in range(_CONFLICT_ATTEMPTS):
+        changeset = Changeset()
+        try:
+            return _replace(table, group, changeset)
+        except BaseException as error:
+            _take_back(table, group, changeset, error)
+            if not isinstance(error, ForeignChange) or changeset.is_there or attempt == _CONFLICT_ATTEMPTS - 1:
+                raise
+    raise InternalError("unreachable")
+
+
+def _replace(table: LakeTable, group: Sequence[CopiedTable], changeset: Changeset) -> int | None:
+    """Put copies in the places of their sources' rows, and commit."""
+    table.follow()
+    loaded: list[tuple[int, UInt64s]] = []
+    for one in group:
+        changeset.properties |= table.columns.made_by(one.source)
+        loaded += _take(table, one, changeset)
+    if loaded:
+        table.index.places.load(loaded)
+    return table.commits.make(changeset, {one.source: one.position for one in group})
+
+
+def _take(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[tuple[int, UInt64s]]:
+    """Take one copy into a changeset; return what the index has to load before that is committed."""
+    order, source, files = copied.order, copied.source, copied.files
+    table.open.abandon(source)
+    numbered = [(table.index.files.reserve(), file) for file in files.files]
+    if copied.shape.copied_us is not None:
+        _end_versions(copied, numbered, changeset, copied.shape.copied_us)
+        table.notes.close_gap(changeset, source, copied.position.lsn, copied.shape.copied_us)
+        return []
+    if source in table.positions or len(table.index.files):
+        before = len(changeset.dropped) + len(changeset.deletes)
+        table.index.sources.truncate(source, order.sid, changeset)
+        gone = len(changeset.dropped) + len(changeset.deletes) - before
+        if gone and table.target.type is not TableType.CLONE:
+            # What the source holds now is all that is known from here on: a gap within the rows would be worse.
+            _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=gone)
+    if files.is_sorted:
+        for number, file in numbered:
+            changeset.add(number, file, order.sid)
+        return [(number, files.keys.records(file.path)) for number, file in numbered]
+    keys = (files.keys.keys(file.path) for file in files.files)
+    Resolution(table, changeset).adopt(numbered, keys, order.sid)
+    return []
+
+
+def _end_versions(
+    copied: CopiedTable, numbered: Sequence[tuple[int, DataFile]], changeset: Changeset, us: int
+) -> None:
+    """Have versions of a history go on in the copy, or end."""
+    order = copied.order
+    again = Recopy(order.table, order.jobs, order.properties, changeset, source=copied.source, sid=order.sid, us=us)
+    for number, file in numbered:
+        again.adopt(number, file, copied.files.keys.keys(file.path))
+    again.finish()
+
+
+def _take_back(table: LakeTable, group: Sequence[CopiedTable], changeset: Changeset, error: BaseException) -> None:
+    """Undo a commit that failed, touching neither other sources' open transactions nor what they have written."""
+    is_unknown = changeset.sent is not None and isinstance(error, LakeError)
+    changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+    if changeset.is_outcome_unknown:
+        for one in group:
+            one.files.keep()
+    else:
+        table.commits.discard(changeset, keep=[file.path for one in group for file in one.files.files])
+    table.index.undo()
+
+
+__all__ = ["CopiedTable", "CopyCommits"]

@@ -1,0 +1,171 @@
+"""Copies of one table that are ready at a time become visible together, and none fails for another one."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kuvasz.errors import LakeError, LakeRewound, OutcomeUnknown, TableStuck
+from kuvasz.lake.table import table_lock
+from kuvasz.model import SourcePosition, TableType
+from kuvasz.ports import Receipt
+from tests.support.changes import ITEMS, Lines, Sender, feed, insert, target, work
+from tests.support.local_lake import LocalWorld
+from tests.support.waiting import wait_until
+
+TENANTS = ("eu", "us", "asia")
+
+
+@pytest.fixture
+def world(local_world: LocalWorld) -> LocalWorld:
+    local_world.prepare(*TENANTS)
+    return local_world
+
+
+def copied_at_once(world: LocalWorld, *sources: str) -> dict[str, Future[Any]]:
+    """Have sources copied that all wait for the table by the time it is to be had."""
+    lock, commits = world.loaded().lock, world.lake._copy_commits
+    read, may_commit = threading.Semaphore(0), threading.Event()
+
+    def on_read() -> None:
+        read.release()
+        assert may_commit.wait(30)
+
+    def copy(number: int, source: str) -> Receipt:
+        rows, position = Lines(((number, 10, source),)), SourcePosition(lsn=9000, taken_us=5000)
+        return world.lake.copy(feed(source), ITEMS, [rows], position, lambda *_: None, on_read=on_read)
+
+    with ThreadPoolExecutor(len(sources)) as pool:
+        copies = {source: pool.submit(copy, number, source) for number, source in enumerate(sources)}
+        for _ in sources:
+            assert read.acquire(timeout=30)
+        with lock:
+            may_commit.set()
+            wait_until(lambda: len(commits._waiting) == len(sources), "all of them wait for the table")
+    return copies
+
+
+def test_those_that_wait_for_the_table_are_one_commit(world: LocalWorld) -> None:
+    before = world.snapshots()
+    for one in copied_at_once(world, *TENANTS).values():
+        one.result()
+    assert world.rows() == {("eu", 0): (10, "eu"), ("us", 1): (10, "us"), ("asia", 2): (10, "asia")}
+    assert world.snapshots() == before + 1
+    assert [world.position(source) for source in TENANTS] == [9000] * 3
+    world.applied(work(Sender(start=9000).one(insert(0, 5))))
+    assert world.of("eu") == {0: (5, "b")}, "its key is known"
+
+
+def test_each_takes_the_place_of_its_own_sources_rows(world: LocalWorld) -> None:
+    for source in TENANTS:
+        world.copy(source, (7, 7, "old"))
+    copied_at_once(world, "eu", "us")
+    assert world.rows() == {("eu", 0): (10, "eu"), ("us", 1): (10, "us"), ("asia", 7): (7, "old")}
+
+
+def test_columns_are_remembered_with_the_rows(local_world: LocalWorld) -> None:
+    numbered = tuple(dataclasses.replace(column, attnum=n) for n, column in enumerate(ITEMS.columns, 1))
+    relation, note = dataclasses.replace(ITEMS, columns=numbered), "kuvasz.columns.eu"
+    local_world.lake.prepare(target(), feed(), relation)
+    assert note not in local_world.stored().now.properties, "nothing of it is there yet"
+    rows, position = Lines(((1, 10, "a"),)), SourcePosition(lsn=9000)
+    local_world.lake.copy(feed(), relation, [rows], position, lambda *_: None)
+    assert note in local_world.stored().now.properties
+
+
+def test_one_that_is_refused_keeps_no_other_from_its_rows(world: LocalWorld) -> None:
+    world.loaded().past._back["us"] = "someone set it back"
+    copies = copied_at_once(world, *TENANTS)
+    with pytest.raises(LakeRewound):
+        copies["us"].result()
+    assert world.rows() == {("eu", 0): (10, "eu"), ("asia", 2): (10, "asia")}
+    assert world.orphans() == []
+
+
+def test_all_fail_where_the_catalog_does_and_can_be_tried_again(world: LocalWorld) -> None:
+    def refuse() -> None:
+        raise LakeError("the catalog is away")
+
+    world.stored().before_commit.append(refuse)
+    for one in copied_at_once(world, *TENANTS).values():
+        with pytest.raises(LakeError, match="the catalog is away"):
+            one.result()
+    assert world.rows() == {}
+    copied_at_once(world, *TENANTS)
+    assert len(world.rows()) == 3
+
+
+def test_files_of_a_commit_of_which_nobody_knows_stay(world: LocalWorld) -> None:
+    def lose() -> None:
+        world.catalog.is_down = True
+        raise OutcomeUnknown("the answer was lost")
+
+    world.stored().after_commit.append(lose)
+    for one in copied_at_once(world, *TENANTS).values():
+        with pytest.raises(LakeError):
+            one.result()
+    world.catalog.is_down = False
+    assert len(world.rows()) == 3, "it was made, and its files are there"
+
+
+def test_a_history_that_is_copied_again_has_a_commit_of_its_own(local_world: LocalWorld) -> None:
+    for source in ("eu", "us"):
+        local_world.lake.prepare(target(table_type=TableType.HISTORY), feed(source), ITEMS)
+    local_world.copy("eu", (0, 1, "a"))
+    before = local_world.snapshots()
+    for one in copied_at_once(local_world, "eu", "us").values():
+        one.result()
+    assert local_world.snapshots() == before + 2
+    assert len(local_world.versions()) == 3
+
+
+def test_who_is_not_committed_in_time_is_committed_by_nobody(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_lock, "_WAIT_S", 0.05)
+    lock, is_over = world.loaded().lock, threading.Event()
+
+    def hold() -> None:
+        with lock, lock.doubtful():
+            is_over.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        with pytest.raises(TableStuck):
+            world.copy("eu", (1, 1, "a"))
+    finally:
+        is_over.set()
+        holder.join()
+    world.copy("us", (2, 2, "b"))
+    assert world.rows() == {("us", 2): (2, "b")}
+    assert world.orphans() == []
+
+
+def test_who_is_being_committed_waits_for_how_that_ends(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were it to give up then, it would remove files that are about to be in the table."""
+    may_commit, is_committing = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        is_committing.set()
+        monkeypatch.setattr(table_lock, "_WAIT_S", 0.05)
+        assert may_commit.wait(30)
+
+    world.stored().before_commit.append(hang)
+
+    def let_go() -> None:
+        assert is_committing.wait(30)
+        commits = world.lake._copy_commits
+        wait_until(lambda: len(commits._is_over._waiters) == 2, "the others know that it is not theirs any more")  # type: ignore[attr-defined]
+        may_commit.set()
+
+    letting_go = threading.Thread(target=let_go)
+    letting_go.start()
+    for one in copied_at_once(world, *TENANTS).values():
+        one.result()
+    letting_go.join()
+    assert len(world.rows()) == 3
