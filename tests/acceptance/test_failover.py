@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.lake.copies.copy import CopyJob
+from kuvasz.lake.copies.copy_commits import CopiedTable, CopyCommits
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
@@ -134,17 +134,17 @@ def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_commit, is_read = threading.Event(), threading.Event()
-    commit, copies = CopyJob._commit, []
+    commit, copies = CopyCommits.commit, []
 
-    def late_commit(job: CopyJob, copied: object, position: object) -> object:
-        if job._table.name == "shop.late":
-            copies.append(position)
+    def late_commit(commits: CopyCommits, copied: CopiedTable) -> object:
+        if copied.order.table.name == "shop.late":
+            copies.append(copied.position)
             if len(copies) == 2:
                 is_read.set()
                 may_commit.wait(120)
-        return commit(job, copied, position)
+        return commit(commits, copied)
 
-    monkeypatch.setattr(CopyJob, "_commit", late_commit)
+    monkeypatch.setattr(CopyCommits, "commit", late_commit)
     source = Database(primary, "postgres")
     for name in ("items", "late"):
         source.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")

@@ -67,7 +67,7 @@ class CopyCommits:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[CopiedTable] = []
-        self._is_over = threading.Condition(self._lock)
+        self._news = threading.Condition(self._lock)
 
     def commit(self, copied: CopiedTable) -> Receipt:
         """Make a copy visible together with its position.
@@ -76,22 +76,23 @@ class CopyCommits:
             KuvaszError: That failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
         """
         table = copied.order.table
-        with self._is_over:
+        with self._news:
             self._waiting.append(copied)
-            self._is_over.notify_all()
+            self._news.notify_all()
             # A commit keeps all others from the table for as long as it takes: one for many is worth a moment.
-            self._is_over.wait_for(lambda: copied.is_over or self._are_all_here(table), _GATHER_S)
+            self._news.wait_for(lambda: copied.is_over or self._are_all_here(table), _GATHER_S)
         try:
-            with table.lock:
-                if not copied.is_over:
-                    _commit(table, self._take(table))
+            if not copied.is_over:
+                with table.lock:
+                    if not copied.is_over:
+                        _commit(table, self._take(table))
         except TableStuck:
             self._leave(copied)
             if not copied.is_over:
                 raise
         finally:
-            with self._is_over:
-                self._is_over.notify_all()
+            with self._news:
+                self._news.notify_all()
         if copied.error is not None:
             raise copied.error
         assert copied.receipt is not None
@@ -109,11 +110,11 @@ class CopyCommits:
 
     def _leave(self, copied: CopiedTable) -> None:
         """Be committed by nobody; whoever is being committed already waits for how that ends."""
-        with self._is_over:
+        with self._news:
             if copied in self._waiting:
                 self._waiting.remove(copied)
             else:
-                self._is_over.wait_for(lambda: copied.is_over)
+                self._news.wait_for(lambda: copied.is_over)
 
 
 def _commit(table: LakeTable, copies: Sequence[CopiedTable]) -> None:

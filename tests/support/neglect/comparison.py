@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from kuvasz.lake.copies.copy import CopyJob
+from kuvasz.lake.copies.copy_commits import CopiedTable, CopyCommits
 from kuvasz.lake.format import gaps
 from kuvasz.model import TableType
 from tests.support import model, oracle
@@ -28,7 +28,7 @@ class Comparison:
     def __init__(self, world: World) -> None:
         self.world = world
         self._copied_at: dict[str, int] = {}  #: target -> LSN of its last copy
-        self._patch = mock.patch.object(CopyJob, "_commit", _noting(self._copied_at, CopyJob._commit))
+        self._patch = mock.patch.object(CopyCommits, "commit", _noting(self._copied_at, CopyCommits.commit))
 
     def __enter__(self) -> Comparison:
         self._patch.start()
@@ -132,9 +132,9 @@ class Comparison:
 
 
 def _noting(copied_at: dict[str, int], commit: Any) -> Any:
-    def noted(job: Any, copied: Any, position: Any) -> Any:
-        copied_at[job._table.name] = position.lsn
-        return commit(job, copied, position)
+    def noted(commits: CopyCommits, copied: CopiedTable) -> Any:
+        copied_at[copied.order.table.name] = copied.position.lsn
+        return commit(commits, copied)
 
     return noted
 

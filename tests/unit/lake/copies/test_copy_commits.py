@@ -160,7 +160,7 @@ def test_who_is_being_committed_waits_for_how_that_ends(world: LocalWorld, monke
     def let_go() -> None:
         assert is_committing.wait(30)
         commits = world.lake._copy_commits
-        wait_until(lambda: len(commits._is_over._waiters) == 2, "the others know that it is not theirs any more")  # type: ignore[attr-defined]
+        wait_until(lambda: len(commits._news._waiters) == 2, "the others know that it is not theirs any more")  # type: ignore[attr-defined]
         may_commit.set()
 
     letting_go = threading.Thread(target=let_go)
