@@ -48,6 +48,7 @@ class CopiedFiles:
         self.is_sorted = bool(definition.key) and not definition.is_bag and shape.copied_us is None
         self.keys = KeyFiles(folder=folder, is_sorted=self.is_sorted)
         self.files: list[DataFile] = []
+        self.is_kept = False  #: whether they may be in the table, and are nobody's any more
         self._lock = threading.Lock()
         self._stopped = threading.Event()
 
@@ -115,7 +116,7 @@ class CopiedFiles:
 
     def keep(self) -> None:
         """Never remove them: they may be in the table."""
-        self.files = []
+        self.files, self.is_kept = [], True
 
     def remove(self) -> None:
         """Remove them from the store, and read no more."""

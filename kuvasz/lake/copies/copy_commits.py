@@ -65,9 +65,8 @@ class CopyCommits:
     """The commits of all copies. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._waiting: list[CopiedTable] = []
-        self._news = threading.Condition(self._lock)
+        self._news = threading.Condition()
 
     def commit(self, copied: CopiedTable) -> Receipt:
         """Make a copy visible together with its position.
@@ -103,7 +102,7 @@ class CopyCommits:
         return sum(one.order.table is table for one in self._waiting) >= table.commits.copies
 
     def _take(self, table: LakeTable) -> list[CopiedTable]:
-        with self._lock:
+        with self._news:
             mine = [one for one in self._waiting if one.order.table is table]
             self._waiting = [one for one in self._waiting if one.order.table is not table]
         return mine
@@ -130,7 +129,7 @@ def _commit_group(table: LakeTable, group: Sequence[CopiedTable]) -> None:
     try:
         snapshot_id = _replace_repeatedly(table, group)
     except BaseException as error:  # noqa: BLE001 (each of them raises it)
-        if len(group) > 1 and isinstance(error, KuvaszError) and not isinstance(error, LakeError):
+        if len(group) > 1 and _is_of_one(error) and not group[0].files.is_kept:
             for one in group:
                 _commit_group(table, [one])
             return
@@ -146,6 +145,11 @@ def _commit_group(table: LakeTable, group: Sequence[CopiedTable]) -> None:
             snapshot_id=snapshot_id,
             seconds=time.monotonic() - begin,
         )
+
+
+def _is_of_one(error: BaseException) -> bool:
+    """Whether an error may be of one source alone: not that of catalog or store, or of another writer's commit."""
+    return isinstance(error, KuvaszError) and not isinstance(error, LakeError | ForeignChange)
 
 
 def _replace_repeatedly(table: LakeTable, group: Sequence[CopiedTable]) -> int | None:
@@ -166,13 +170,13 @@ def _replace(table: LakeTable, group: Sequence[CopiedTable], changeset: Changese
     loaded: list[tuple[int, UInt64s]] = []
     for one in group:
         changeset.properties |= table.columns.made_by(one.source)
-        loaded += _take(table, one, changeset)
+        loaded += _adopt(table, one, changeset)
     if loaded:
         table.index.places.load(loaded)
     return table.commits.make(changeset, {one.source: one.position for one in group})
 
 
-def _take(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[tuple[int, UInt64s]]:
+def _adopt(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[tuple[int, UInt64s]]:
     """Take one copy into a changeset; return what the index has to load before that is committed."""
     order, source, files = copied.order, copied.source, copied.files
     table.open.abandon(source)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import LakeError, LakeRewound, OutcomeUnknown, TableStuck
+from kuvasz.errors import LakeError, LakeRewound, OutcomeUnknown, TableError, TableStuck
 from kuvasz.lake.table import table_lock
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Receipt
@@ -169,3 +169,15 @@ def test_who_is_being_committed_waits_for_how_that_ends(world: LocalWorld, monke
         one.result()
     letting_go.join()
     assert len(world.rows()) == 3
+
+
+def test_what_fails_behind_the_commit_takes_no_row_back(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        monkeypatch.undo()
+        raise TableError("the index cannot follow")
+
+    monkeypatch.setattr(world.loaded().index, "note", fail)
+    for one in copied_at_once(world, *TENANTS).values():
+        with pytest.raises(TableError, match="the index cannot follow"):
+            one.result()
+    assert len(world.rows()) == 3, "it was made"
