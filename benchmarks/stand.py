@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import sys
 import tempfile
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.outcome import Outcome
     from benchmarks.run import Run
-    from benchmarks.workload import Mark
+    from benchmarks.workload import Mark, Workload
     from kuvasz.demo.fingerprint import RowField
 
 #: A fan-in has a slot of kuvasz in every database, and some for the references.
@@ -83,6 +84,14 @@ class Stand:
         self.say("filling the source")
         load.create(url)
         return Subject(self.folder, [Group(database="bench", urls=[(None, url)], fields=load.fields)], pipeline)
+
+    def fleet(self, load: Workload, sources: int, name: str, *, pipeline: Mapping[str, Any] | None = None) -> Subject:
+        """Return so many sources with the load's tables, each filled in its own way; in a folder of that name."""
+        urls = [(f"s{number}", self.database(f"{name}_{number}")) for number in range(sources)]
+        self.say(f"filling {sources} sources")
+        for number, (_, url) in enumerate(urls):
+            dataclasses.replace(load, seed=load.seed + number).create(url)
+        return Subject(self.folder / name, [Group(database=name, urls=urls, fields=load.fields)], pipeline)
 
     def sampler(self, run: Run, *, interval_s: float = 0.5) -> Sampler:
         """Sample a run and the server."""

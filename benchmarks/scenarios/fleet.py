@@ -14,7 +14,7 @@ from benchmarks.run import APPLY_S, START_S
 from benchmarks.sampler import OURS, SOURCE, used
 from benchmarks.scenario import Scenario
 from benchmarks.scenarios.steady import lags
-from benchmarks.subject import NAMESPACE, Group, Subject
+from benchmarks.subject import NAMESPACE
 from benchmarks.workload import Workload
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.run import Run
     from benchmarks.sampler import Sampler
     from benchmarks.stand import Stand
+    from benchmarks.subject import Subject
     from benchmarks.watch import Watch
 
 #: Seconds in which what was changed last must be visible.
@@ -57,12 +58,7 @@ class Fleet(Scenario):
 
     def _measured(self, stand: Stand, name: str, sources: int) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        urls = [(f"s{number}", stand.database(f"{name}_{number}")) for number in range(sources)]
-        stand.say(f"filling {sources} sources")
-        for number, (_, url) in enumerate(urls):
-            dataclasses.replace(load, seed=self.seed + number).create(url)
-        group = Group(database=name, urls=urls, fields=load.fields)
-        subject = Subject(stand.folder / name, [group], {"commit_interval": self.interval})
+        subject = stand.fleet(load, sources, name, pipeline={"commit_interval": self.interval})
         stand.copied(subject)
         outcome = self._follow(stand, subject)
         stand.verify(subject, outcome)

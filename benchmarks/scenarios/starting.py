@@ -15,12 +15,12 @@ from benchmarks.outcome import Outcome
 from benchmarks.run import APPLY_S
 from benchmarks.sampler import KINDS, Sample, used
 from benchmarks.scenario import Scenario
-from benchmarks.subject import Group, Subject
 from benchmarks.workload import Workload
 
 if TYPE_CHECKING:
     from benchmarks.run import Run
     from benchmarks.stand import Stand
+    from benchmarks.subject import Subject
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,7 @@ class FleetStart(Scenario):
 
     def _measured(self, stand: Stand, name: str, sources: int) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        urls = [(f"s{number}", stand.database(f"{name}_{number}")) for number in range(sources)]
-        stand.say(f"filling {sources} sources")
-        for number, (_, url) in enumerate(urls):
-            dataclasses.replace(load, seed=self.seed + number).create(url)
-        subject = Subject(stand.folder / name, [Group(database=name, urls=urls, fields=load.fields)])
+        subject = stand.fleet(load, sources, name)
         outcome = Outcome()
         stand.say("first start")
         with subject.start() as run:
