@@ -143,6 +143,7 @@ class SourceRecord:
     started_us: int = 0  #: when the server was started that was compared last, µs since 1970 UTC; 0: unknown
     proved_lsn: int = 0  #: up to which that server is known to have what the lake has, by its timeline
     witness: Applied = NONE  #: has to come again, for it proves that the server has what was copied
+    looked_lsn: int = 0  #: up to which each table that streams is known to have missed nothing; 0: unknown
 
 
 class StoredRecord(Protocol):

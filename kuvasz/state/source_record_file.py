@@ -59,6 +59,7 @@ class SourceRecordFile(StoredRecord):
                 confirmed_lsn=lsn.parse(found["confirmed"]) if is_sound else 0,
                 started_us=int(found.get("started_us", 0)), proved_lsn=lsn.parse(found.get("proved", "0/0")),
                 witness=Applied(*map(int, found.get("witness", NONE))),
+                looked_lsn=lsn.parse(found.get("looked", "0/0")),
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError):
             return SourceRecord()
@@ -90,7 +91,7 @@ class SourceRecordFile(StoredRecord):
             "system_id": standing.system_id, "timeline": standing.timeline, "history": standing.history,
             "confirmed": lsn.render(standing.confirmed_lsn), "boot_id": self._boot_id, "is_closed": is_closed,
             "started_us": standing.started_us, "proved": lsn.render(standing.proved_lsn),
-            "witness": list(standing.witness),
+            "witness": list(standing.witness), "looked": lsn.render(standing.looked_lsn),
         })  # fmt: skip
         try:
             if self._descriptor is None:

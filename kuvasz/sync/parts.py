@@ -79,7 +79,9 @@ class Parts:
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
             copies=copies, stream=stream, parking=parking, replays=replays,
             rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays),
-            watches=Watches(context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation),
+            watches=Watches(
+                context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation, slot
+            ),
         )  # fmt: skip
 
 

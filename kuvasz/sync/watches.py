@@ -8,6 +8,7 @@ from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.source_setup import Start
 from kuvasz.sync.tables.preparation import Preparation
@@ -35,6 +36,7 @@ class Watches:
         partitions: Looks at partitions, and at members of collapses.
         publications: What is published.
         preparation: Knows which tables cannot be replicated.
+        slot: Remembers how far all was well.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Watches:
         partitions: PartitionWatch,
         publications: Publications,
         preparation: Preparation,
+        slot: Slot,
     ) -> None:
         self._context = context
         self._source = context.source.name
@@ -54,6 +57,7 @@ class Watches:
         self._partitions = partitions
         self._publications = publications
         self._preparation = preparation
+        self._slot = slot
 
     async def patrol(self) -> None:
         """Look now and then at whatever a copy depends on."""
@@ -63,7 +67,8 @@ class Watches:
                 due = await self._context.ask(self._patrol.look, lambda spec: spec.key in self._preparation.unfit)
                 for key in due:  # at once: what was seen is not told twice, and the next look may fail
                     self._requests.add(key)
-                await self._context.ask(self._publications.patrol)
+                if await self._context.ask(self._publications.patrol) and self._patrol.proved_lsn:
+                    self._slot.looked(self._patrol.proved_lsn)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
 

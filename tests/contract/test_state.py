@@ -16,7 +16,9 @@ from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, Sta
 
 ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
-KNOWN = SourceRecord(system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5)
+KNOWN = SourceRecord(
+    system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5, looked_lsn=0x1_0000_0007
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

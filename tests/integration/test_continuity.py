@@ -444,6 +444,32 @@ def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
         assert lsn.parse(gaps(pipeline, "items")[0]["from"]) <= lsn.parse(before), "more was applied behind it"
 
 
+def test_a_gap_that_a_start_finds_begins_with_the_last_look_of_before(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(database)
+    tables = {"items": {"type": "append"}, "others": None}
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        ((copied,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+        pass_by(pipeline, database)
+        record = state_of(pipeline.config).record
+        wait_until(lambda: record(EU).standing.looked_lsn > lsn.parse(copied), "a look found all of it published")
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 3600)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        ((before,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+        miss(database, "table")
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 8"), "what comes behind it is applied")
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        wait_until(pipeline.errors, "the gap is told")
+        pipeline.tell("retry", ITEMS, EU)
+        pipeline.wait_streaming()
+        (gap,) = gaps(pipeline, "items")
+        assert lsn.parse(copied) < lsn.parse(gap["from"]) <= lsn.parse(before) < lsn.parse(gap["to"])
+
+
 def gaps(pipeline: Pipeline, table: str) -> list[dict]:
     found = open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
     return json.loads(found.properties.get(f"kuvasz.gap.{EU}", "[]"))

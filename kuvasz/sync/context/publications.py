@@ -114,18 +114,21 @@ class Publications:
             spec.key: found[spec.table] for spec in self._source_tables.source.tables if spec.table in found
         }
 
-    def patrol(self) -> None:
-        """Look whether all tables that follow the stream were published all the time.
+    def patrol(self) -> bool:
+        """Look whether all tables that follow the stream were published all the time, and return it.
 
         Raises:
             SourceError: The source does not answer.
         """
         source_tables = self._source_tables
         streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
-        if streaming:
-            with contextlib.closing(conninfo.connect(self._url)) as connection:
-                for spec in self._interrupted(connection, streaming):
-                    self._troubles.interrupt(spec)
+        if not streaming:
+            return True
+        with contextlib.closing(conninfo.connect(self._url)) as connection:
+            interrupted = self._interrupted(connection, streaming)
+            for spec in interrupted:
+                self._troubles.interrupt(spec)
+        return not interrupted
 
     def _members(
         self,
@@ -159,18 +162,13 @@ class Publications:
             known = lake.notes.published(spec.identifier, name)
             if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
                 broken.append(spec)
-                self._miss_from(spec)
+                self._source_tables.gap_starts.note(spec, self._proved.get(spec.key))
                 continue
             self._proved[spec.key] = end
             if known != now.render():
                 # An earlier version did not note it, or one of several clauses came or went.
                 lake.notes.remember_published(spec.identifier, name, now.render())
         return broken
-
-    def _miss_from(self, spec: SourceTableSpec) -> None:
-        """Note where a gap may begin: what was applied since the last look may come behind what is missing."""
-        if spec.key in self._proved:
-            self._source_tables.missed_from[spec.key] = self._proved[spec.key]
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""

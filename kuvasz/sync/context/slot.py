@@ -183,6 +183,7 @@ class Slot:
         standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
         if not is_known:  # a kill may have come between a new slot and its note
             self.history += 1
+        self._source_tables.gap_starts.looked_lsn = standing.looked_lsn if is_known else 0
         if not is_known or continuity.is_rewound(standing, server):
             # A timeline that left the old one behind the lake's positions has all of that.
             proved_lsn = self.applied_lsn() if is_known else 0
@@ -249,6 +250,11 @@ class Slot:
             )
         )  # fmt: skip
         return taken
+
+    def looked(self, at_lsn: int) -> None:
+        """Note up to which tables missed nothing, for a gap that another process finds. On the event loop."""
+        self._source_tables.gap_starts.looked_lsn = at_lsn
+        self._standing.update(dataclasses.replace(self._standing.standing, looked_lsn=at_lsn))
 
     def drop(self) -> None:
         """Drop the slot, if there is one.

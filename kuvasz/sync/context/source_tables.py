@@ -17,6 +17,7 @@ from kuvasz.ports import Lake
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
+from kuvasz.sync.context.gap_starts import GapStarts
 
 _log = EventLog(__name__)
 
@@ -36,8 +37,7 @@ class SourceTables:
         self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
-        #: from where a table may have missed changes before its position, until the lake knows, by key
-        self.missed_from: dict[str, int] = {}
+        self.gap_starts = GapStarts()
         self._lake = lake
         self._states = states
         self._progress = progress

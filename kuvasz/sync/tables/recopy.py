@@ -54,7 +54,7 @@ class PositionReset:
         try:
             shared.lake.forget(
                 target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other,
-                gap_lsn=source_tables.missed_from.pop(spec.key, None),
+                gap_lsn=source_tables.gap_starts.take(spec),
             )  # fmt: skip
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.

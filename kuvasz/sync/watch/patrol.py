@@ -16,7 +16,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint
-from kuvasz.source.catalog.look import Look, tables
+from kuvasz.source.catalog.look import Look, tables, wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
@@ -61,6 +61,8 @@ class Patrol:
         self._looks = looks
         self._watch = watch
         self._rewrites = rewrites
+        #: where the WAL ended before the last look, if no table's rows may have missed the stream then; 0: they may
+        self.proved_lsn = 0
 
     def look(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
         """Look at all tables at once.
@@ -78,8 +80,10 @@ class Patrol:
             SourceError: The catalog cannot be read.
             LakeError: The source ends meanwhile.
         """
+        self.proved_lsn = 0
         with contextlib.closing(conninfo.connect(self._url.get())) as connection:
             source_tables = self._source_tables.source.tables
+            end = wal_end(connection)
             looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
             round_ = _Round(
                 found=tables(connection, [spec.table for spec in source_tables], self._publications),
@@ -87,7 +91,8 @@ class Patrol:
                 looks=looks,
                 connection=connection,
             )
-            self._rewrites.look(connection)  # first: what is found due below is not found again, should this fail
+            # First: what is found due below is not found again, should this fail.
+            self.proved_lsn = end if self._rewrites.look(connection, end) else 0
             return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
 
     def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:

@@ -76,8 +76,16 @@ class RewriteWatch:
     def look(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-    ) -> None:
+        end: int,
+    ) -> bool:
         """Have tables that stream follow what no stream has.
+
+        Args:
+            connection: To the source.
+            end: Where its WAL ended a moment ago.
+
+        Returns:
+            Whether it is sure that there was nothing of that.
 
         Raises:
             SourceError: The catalog cannot be read.
@@ -87,9 +95,9 @@ class RewriteWatch:
             for spec, table in self._source_tables.usable()
             if self._source_tables.is_streaming(spec) and not self._is_to_come(spec)
         }
-        end = wal_end(connection) if self._files.all() else 0
-        for oid, now in relation_files.load(connection, tables).items():
-            self._compare(connection, tables[oid], oid, now, end)
+        found = relation_files.load(connection, tables)
+        proved = [self._compare(connection, tables[oid], oid, now, end) for oid, now in found.items()]
+        return all(proved)
 
     def _compare(
         self,
@@ -98,25 +106,26 @@ class RewriteWatch:
         oid: int,
         now: RelationFile,
         end: int,
-    ) -> None:
+    ) -> bool:
+        """Compare a table's file with the known one; returns whether its rows are known to be the stream's."""
         known = self._files.all().get(oid)
         if known is not None and known.file == now.file:
             self._horizons[oid], self._looked[oid] = now.horizon, end
-            return
+            return True
         if known is not None and self._may_be_told(connection, oid, now):
-            return
+            return False
         with self._lock:
             known = self._files.all().get(oid)  # what the stream has told by now
             is_explained = known is None or rewrites.is_explained(spec, known, now)
         if known is None or is_explained or self._has_rows_from_before(connection, spec, oid, known.horizon):
             with self._lock:
                 self._files.put({oid: rewrites.known(now)})
-            return
+            return True
         _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
-        if oid in self._looked:
-            self._source_tables.missed_from[spec.key] = self._looked[oid]
+        self._source_tables.gap_starts.note(spec, self._looked.get(oid))
         self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
         self._troubles.interrupt(spec)
+        return False
 
     def _may_be_told(
         self,

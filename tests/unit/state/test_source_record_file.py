@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.source_record_file import FOLDER, SourceRecordFile
 
-KNOWN = SourceRecord(system_id="71", timeline=3, confirmed_lsn=0x1_0000_0000)
+KNOWN = SourceRecord(system_id="71", timeline=3, confirmed_lsn=0x1_0000_0000, looked_lsn=0x1_0000_0007)
 
 
 @pytest.mark.parametrize("boot_id", ["another", ""])
@@ -17,7 +18,7 @@ def test_after_the_machine_went_down_the_confirmed_lsn_is_unknown_but_for_a_clea
     file = SourceRecordFile(tmp_path, "shop_eu", boot_id and "boot")
     file.update(KNOWN)
     lost = SourceRecordFile(tmp_path, "shop_eu", boot_id).standing
-    assert lost == SourceRecord(system_id="71", timeline=3)
+    assert lost == dataclasses.replace(KNOWN, confirmed_lsn=0)
     file.close()
     file.close()
     kept = SourceRecordFile(tmp_path, "shop_eu", boot_id)

@@ -29,19 +29,27 @@ class World(Scene):
         self.unfit: set[str] = set()
         self.asked_unfit: list[bool] = []
         self.inserts_since: int | None = None
-        patrol: Any = SimpleNamespace(look=self._look)
+        patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0)
+        self.proved = patrol
+        self.noted: list[int] = []
+        self.are_published = True
         partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"))
         publications: Any = SimpleNamespace(
-            patrol=lambda: self._note("publications"), inserts_since=lambda: self.inserts_since
+            patrol=self._look_at_publications, inserts_since=lambda: self.inserts_since
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
-        self.watches = Watches(self.context, patrol, partitions, publications, preparation)
+        slot: Any = SimpleNamespace(looked=self.noted.append)
+        self.watches = Watches(self.context, patrol, partitions, publications, preparation, slot)
 
     def _note(self, what: str) -> None:
         self.looked.append(what)
         if self.failures:
             self.failures -= 1
             raise SourceError("the server does not answer")
+
+    def _look_at_publications(self) -> bool:
+        self._note("publications")
+        return self.are_published
 
     def _look(self, unfit: Callable[[Any], bool]) -> list[str]:
         self.asked_unfit = [unfit(spec) for spec in self.source.tables]
@@ -81,6 +89,17 @@ def test_the_patrol_has_tables_looked_at_anew_and_ends_with_its_source(world: Wo
     assert live(world, world.watches.patrol, lambda: world.looked.count("publications") > 1)
     assert set(added) == {"shop.items"}
     assert world.asked_unfit == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("proved_lsn", "are_published", "noted"), [(900, True, {900}), (0, True, set()), (900, False, set())]
+)
+def test_how_far_no_row_is_missing_is_noted_where_both_looks_say_so(
+    world: World, proved_lsn: int, are_published: bool, noted: set[int]
+) -> None:
+    world.proved.proved_lsn, world.are_published = proved_lsn, are_published
+    live(world, world.watches.patrol, lambda: world.looked.count("publications") > 2)
+    assert set(world.noted) == noted
 
 
 def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:

@@ -160,6 +160,20 @@ def test_a_gap_begins_at_the_last_look_that_found_none(world: World) -> None:
     assert gap.from_lsn == 500
 
 
+@pytest.mark.parametrize(("looked", "begins"), [(0, 1000), (700, 700), (1500, 1000)])
+def test_a_gap_that_is_found_at_a_start_begins_at_the_last_look_of_the_process_before(
+    world: World, looked: int, begins: int
+) -> None:
+    world.copy(world.items, 1000)
+    world.lake.notes.remember_published("shop.items", world.source.name, "5:700 table 1:600")
+    world.there[world.publications.name] = [world.items.table]
+    world.source_tables.gap_starts.looked_lsn = looked
+    world.publications.fit(None, [(world.items, world.table(world.items))], [world.items])
+    gap = world.lake.notes.gap("shop.items", world.source.name)
+    assert gap is not None
+    assert gap.from_lsn == begins
+
+
 def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(contextlib, "closing", lambda connection: connection)
@@ -169,10 +183,10 @@ def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monk
     for spec in world.source.tables:
         world.copy(spec)
     world.states.activate("shop.items", world.source.name, 1)
-    world.publications.patrol()
+    assert world.publications.patrol()
     assert world.interrupted == []
     world.xid += 1
-    world.publications.patrol()
+    assert not world.publications.patrol()
     assert world.interrupted == ["shop.items"]
 
 

@@ -63,6 +63,18 @@ def test_the_source_goes_on_in_its_slot(world: World) -> None:
     assert world.standing.standing == SourceRecord(system_id="7", timeline=1, confirmed_lsn=1500)
 
 
+def test_how_far_no_row_is_missing_outlives_the_process_but_not_the_slot(world: World) -> None:
+    world.copy(world.items, 1200)
+    assert world.check()
+    assert world.source_tables.gap_starts.looked_lsn == 0
+    world.slot.looked(1100)
+    assert world.check()
+    assert world.source_tables.gap_starts.looked_lsn == 1100
+    world.source_tables.resync(world.items, is_due=True)
+    assert world.check()
+    assert world.source_tables.gap_starts.looked_lsn == 0, "nothing of that stream counts any more"
+
+
 def test_without_a_slot_the_source_is_new(world: World) -> None:
     world.found = None
     assert not world.check()

@@ -61,10 +61,17 @@ class World(Scene):
             self.looks.put(spec, Look(lsn=SEEN_AT, table=self.found[spec.table]))
             self.stream(spec)
         watch: Any = self.watch
-        rewrites: Any = types.SimpleNamespace(look=self.rewrites.append)
+        self.wal_lsn, self.is_proved = 900, True
+        rewrites: Any = types.SimpleNamespace(look=self._look_at_files)
         self.patrol = Patrol(self.context, self.looks, watch, rewrites)
         monkeypatch.setattr(conninfo, "connect", lambda _: self)
         monkeypatch.setattr(patrol, "tables", self._tables)
+        monkeypatch.setattr(patrol, "wal_end", lambda _: self.wal_lsn)
+
+    def _look_at_files(self, connection: object, end: int) -> bool:
+        assert end == self.wal_lsn
+        self.rewrites.append(connection)
+        return self.is_proved
 
     def _tables(
         self, connection: object, names: list[TableName], publications: object
@@ -104,6 +111,24 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
+
+
+def test_a_look_says_how_far_no_row_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.look()
+    assert world.patrol.proved_lsn == 900
+    world.is_proved = False
+    world.look()
+    assert world.patrol.proved_lsn == 0
+    world.is_proved = True
+    world.look()
+
+    def unreachable(_: object) -> World:
+        raise SourceError("connection refused")
+
+    monkeypatch.setattr(conninfo, "connect", unreachable)
+    with pytest.raises(SourceError):
+        world.look()
+    assert world.patrol.proved_lsn == 0
 
 
 def test_where_nothing_changed_nothing_is_done(world: World) -> None:

@@ -28,6 +28,7 @@ class World(Scene):
         self.now = {ITEMS.oid: RelationFile(file=1, file_xid=50, horizon=HORIZON)}
         self.wal_lsn, self.asked = 8000, list[int]()
         self.has_rows_from_before = False
+        self.is_proved = False  #: as the last look said
         self.usable = [(self.items, self.table(self.items))]
         self.source_tables.tables[self.items.key] = self.usable[0][1]
         self.copy(self.items)
@@ -52,7 +53,7 @@ class World(Scene):
     def look(self, times: int = 1) -> None:
         connection: Any = self
         for _ in range(times):
-            self.watch.look(connection)
+            self.is_proved = self.watch.look(connection, self.wal_lsn)
 
     @property
     def has_gap(self) -> bool:
@@ -78,11 +79,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def test_what_nothing_explains_is_a_gap(world: World) -> None:
     world.look(5)
     assert not world.has_gap, "nothing happened"
+    assert world.is_proved
     world.write_anew()
     world.look()
     assert not world.has_gap, "the stream may tell yet"
+    assert not world.is_proved
     world.look()
     assert world.has_gap
+    assert not world.is_proved
 
 
 def test_the_stream_is_heard_out_first(world: World) -> None:
@@ -101,6 +105,7 @@ def test_what_the_stream_truncated_is_none(world: World) -> None:
     world.watch.truncated(ITEMS, 120)
     world.look(3)
     assert not world.has_gap
+    assert world.is_proved
     assert world.asked == []
     world.write_anew(xid=130)
     world.look(2)
@@ -114,6 +119,7 @@ def test_rows_that_kept_their_transactions_prove_that_none_is_missing(world: Wor
     world.write_anew()
     world.look(3)
     assert not world.has_gap
+    assert world.is_proved
     assert world.asked == [HORIZON + 20], "once, and with the last look at the file of before"
 
 
@@ -167,7 +173,7 @@ def test_a_gap_begins_with_the_last_look_since_the_copy(world: World) -> None:
     world.write_anew()
     world.look(2)
     assert world.has_gap
-    assert world.source_tables.missed_from == {}, "the look was before the copy"
+    assert world.source_tables.gap_starts.take(world.items) is None, "the look was before the copy"
 
 
 def test_a_table_that_does_not_follow_is_looked_at_when_it_does(world: World) -> None:
