@@ -1,8 +1,8 @@
-"""Asks each source, at a slow pace, what WAL its slot keeps there and where its WAL ends.
+"""Asks each server, at a slow pace, what WAL our slots keep there and where its WAL ends.
 
 Must never disturb: it has two threads of its own and a short statement timeout, opens a session for one query and
-closes it, leaves a source that does not answer alone for a while, and a failure is nobody's error: the value is
-unknown then.
+closes it, asks for all slots of a server at once, leaves a source that does not answer alone for a while, and a
+failure is nobody's error: the value is unknown then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo, failure, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kuvasz.config.sources import Source
 
@@ -77,43 +77,77 @@ class SlotWatch:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                due = [source for source in self._sources if self._is_due(source.name)]
-                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, source) for source in due))
+                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, one) for one in self._servers()))
                 await asyncio.sleep(self._every_s)
         finally:
             # Nobody waits here for a question that hangs: libpq gives it up by itself.
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def _servers(self) -> list[list[Source]]:
+        """Return the sources of each server."""
+        servers: dict[str, list[Source]] = {}
+        for source in self._sources:
+            servers.setdefault(_server(source), []).append(source)
+        return list(servers.values())
+
     def _is_due(self, name: str) -> bool:
         return time.monotonic() >= self._rest_until.get(name, 0.0)
 
-    def _ask(self, source: Source) -> None:
-        try:
-            found = ask(source)
-        except KuvaszError as error:
-            _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=str(error))
-            self._rest_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
-            found = None
+    def _ask(self, sources: Sequence[Source]) -> None:
+        """Ask one of a server's sources for all; then those it did not know of, for a proxy may be in between."""
+        found: dict[str, SlotFacts] = {}
+        for source in sources:
+            if source.name in found or not self._is_due(source.name):
+                continue
+            try:
+                found |= ask(source, [one for one in sources if one.name not in found])
+            except KuvaszError as error:
+                _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=str(error))
+                self._rest_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
+        for source in sources:
+            self._note(source.name, found.get(source.name))
+
+    def _note(self, name: str, found: SlotFacts | None) -> None:
         if found is None:
-            self.facts.pop(source.name, None)
+            self.facts.pop(name, None)
         else:
-            before = self.facts.get(source.name)
-            self.facts[source.name] = found if before is None else found.after(before)
+            before = self.facts.get(name)
+            self.facts[name] = found if before is None else found.after(before)
 
 
-def ask(source: Source) -> SlotFacts | None:
-    """Return what a source says of its slot, None if there is none or it keeps no WAL.
+def _server(source: Source) -> str:
+    """Return the server of a source; of one whose url cannot be had, itself, so that asking it says why."""
+    try:
+        return conninfo.servers(source.url.get())
+    except KuvaszError:
+        return source.name
+
+
+def ask(source: Source, beside: Sequence[Source] = ()) -> dict[str, SlotFacts]:
+    """Return what a server says of the slots of some sources, by the sources' names.
+
+    Those without a slot, or with one that keeps no WAL, are left out.
+
+    Args:
+        source: Whose connection is used, and whose slot is asked for.
+        beside: Others, of the same server.
 
     Raises:
         SourceError: The source does not answer.
         ConfigError: A file that holds a part of its url cannot be read.
     """
+    names = {one.object_name: one.name for one in (source, *beside)}
     with contextlib.closing(conninfo.connect(source.url.get())) as connection:
         with failure.translated(conninfo.place(connection), "set statement_timeout"):
             connection.execute("SET statement_timeout = '5s'")
         asked_at = time.time()
-        state = slots.describe(connection, source.object_name)
-    if state is None or state.restart_lsn is None or state.retained_bytes is None:
+        states = slots.describe_all(connection, list(names))
+    found = {names[name]: _facts(state, asked_at) for name, state in states.items()}
+    return {name: facts for name, facts in found.items() if facts is not None}
+
+
+def _facts(state: slots.SlotState, asked_at: float) -> SlotFacts | None:
+    if state.restart_lsn is None or state.retained_bytes is None:
         return None
     return SlotFacts(
         retained_bytes=state.retained_bytes, safe_bytes=state.safe_wal_bytes, status=state.wal_status or "unknown",

@@ -59,6 +59,10 @@ STALE_LANE = -3
 _UNKNOWN_LANE = -2
 _EMPTY = 0  # no relation has oid 0 (InvalidOid)
 
+#: Of a primary keepalive message: its tag, an LSN, a time, and whether it wants a reply.
+KEEPALIVE_BYTES = 18
+_FEW_KEEPALIVES = 64
+
 
 class LaneTable:
     """An open-addressing hash table from relation oid to lane, for `classify`; its size is a power of two."""
@@ -133,14 +137,33 @@ def frozen_view(gulp: bytes | bytearray | UInt8s) -> UInt8s:
     return view
 
 
+def keepalives(gulp: bytes | bytearray | UInt8s, lengths: UInt32s) -> bytes:
+    """Return the gulp if it is a few keepalives and nothing else; empty if it is not, or is malformed.
+
+    A walsender sends one whenever any database of its server was written to (walsender.c, WalSndWaitForWal), so most
+    gulps of a quiet source are that.
+    """
+    count = len(lengths)
+    if count > _FEW_KEEPALIVES or len(gulp) != count * KEEPALIVE_BYTES:
+        return b""
+    data = bytes(gulp)
+    is_all = data[::KEEPALIVE_BYTES] == b"k" * count and lengths.tolist() == [KEEPALIVE_BYTES] * count
+    return data if is_all else b""
+
+
+@numba.njit(cache=True, nogil=True)
 def has_relation(gulp: UInt8s, lengths: UInt32s) -> bool:
     """Tell whether any message is a Relation message, so that routing it may ask the catalog.
 
     Malformed messages count as something else; `classify` finds them.
     """
-    ends = np.cumsum(lengths, dtype=np.int64)
-    tags = ends - lengths + 25
-    return bool(np.any(gulp[tags[tags < np.minimum(ends, len(gulp))]] == ord("R")))
+    start = 0
+    for length in lengths:
+        size = np.int64(length)
+        if size > 25 and start + 25 < len(gulp) and gulp[start + 25] == 82:  # R
+            return True
+        start += size  # type: ignore[assignment]
+    return False
 
 
 def check(gulp: UInt8s, lengths: UInt32s) -> None:

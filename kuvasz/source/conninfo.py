@@ -8,6 +8,7 @@ and the form of values, which it may not, because COPY and stream must print a v
 from __future__ import annotations
 
 import contextlib
+import functools
 import select
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 T = TypeVar("T")
+
+#: Sources of which is kept where their urls lead: it is asked for with each question to a source.
+_URLS = 8192
 
 #: Settings that decide how a value is printed (manual, sections 20.11.2 "Locale and Formatting" and 20.11.1).
 VALUE_SETTINGS = {
@@ -275,6 +279,7 @@ def location(url: str) -> str:
     return f"{user}@{servers(url)}/{database}" if user else f"{servers(url)}/{database}"
 
 
+@functools.lru_cache(_URLS)
 def servers(url: str) -> str:
     """Return which server a url leads to, ``host:port``, several with commas."""
     given = _parse(url)

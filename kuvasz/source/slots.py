@@ -42,10 +42,10 @@ STARTED_US = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 10000
 
 # to_jsonb, so that columns a version lacks are simply absent.
 _DESCRIBE = """
-SELECT to_jsonb(s), pg_wal_lsn_diff(
+SELECT s.slot_name::text, to_jsonb(s), pg_wal_lsn_diff(
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
     s.restart_lsn)::bigint
-FROM pg_replication_slots s WHERE s.slot_name = %s
+FROM pg_replication_slots s WHERE s.slot_name = ANY(%s)
 """
 
 _SESSION = """
@@ -255,12 +255,18 @@ def describe(connection: psycopg.Connection[Any], name: str) -> SlotState | None
     Raises:
         SourceError: The query failed.
     """
-    with failure.translated(place(connection), f"read slot {name}"):
-        row = connection.execute(_DESCRIBE, (name,)).fetchone()
-    if row is None:
-        return None
-    facts, retained_bytes = row
-    return state_of(name, facts, retained_bytes)
+    return describe_all(connection, [name]).get(name)
+
+
+def describe_all(connection: psycopg.Connection[Any], names: Sequence[str]) -> dict[str, SlotState]:
+    """Return the states of those slots of a server that are there, of whichever database, by name.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), f"read slot {', '.join(names[:1])}"):
+        rows = connection.execute(_DESCRIBE, (list(names),)).fetchall()
+    return {name: state_of(name, facts, retained_bytes) for name, facts, retained_bytes in rows}
 
 
 def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = None) -> SlotState:

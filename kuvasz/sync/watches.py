@@ -76,6 +76,8 @@ class Watches:
         """Look now and then which partitions, and members of collapses, came and went."""
         while True:
             await asyncio.sleep(_PARTITIONS_S)
+            if not self._partitions.has_any:
+                continue  # without a thread, for there may be thousands of sources
             try:
                 await self._context.ask(self._partitions.look)
             except KuvaszError as error:

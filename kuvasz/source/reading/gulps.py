@@ -76,6 +76,11 @@ class Gulps:
     async def route(self, connection: Connection) -> None:
         """Route what has gathered, and hand it to the workers."""
         gulp, lengths = connection.gulp()
+        keepalives = scan.keepalives(gulp, lengths)
+        if keepalives and self._assembler.hear(keepalives):
+            connection.clear()
+            self._heard()
+            return
         view = scan.frozen_view(gulp)
         if scan.has_relation(view, lengths):
             # Its types may have to be asked for. A cancellation in here leaves a half-routed gulp behind: the
@@ -93,6 +98,10 @@ class Gulps:
         for worker, delivery in deliveries:
             self._budget.add(delivery.bytes)
             self._inboxes[worker].put(delivery)
+        self._heard()
+
+    def _heard(self) -> None:
+        """Let it be known how far the source has been heard out, and answer if it asked."""
         self._progress.received(self._source, self._assembler.received_lsn)
         if self._assembler.take_reply_wanted():
             self._clock.reply()

@@ -76,6 +76,15 @@ class PartitionWatch:
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything to be looked at."""
+        return self._members.has_any or bool(self._roots())
+
+    def _roots(self) -> list[tuple[SourceTableSpec, SourceTable]]:
+        usable = self._source_tables.usable()
+        return [(spec, table) for spec, table in usable if table.kind is TableKind.PARTITIONED]
+
     def look(self) -> None:
         """Look at all partitioned tables that are usable, and for members.
 
@@ -83,14 +92,13 @@ class PartitionWatch:
             SourceError: The catalog cannot be read.
             LakeError: The lake cannot remember them.
         """
-        roots = [(spec, table) for spec, table in self._source_tables.usable() if table.kind is TableKind.PARTITIONED]
-        if not roots and not self._members.has_any:
+        if not self.has_any:
             return
         with contextlib.closing(conninfo.connect(self._context.url)) as connection:
             if self._members.has_any:
                 self._members.refresh(connection)
                 self._members.forget_gone()
-            self.check(connection, roots, is_following=True)
+            self.check(connection, self._roots(), is_following=True)
 
     def check(
         self,

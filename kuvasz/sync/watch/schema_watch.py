@@ -35,7 +35,7 @@ from kuvasz.evolve.column_numbers import Answer, Time, number
 from kuvasz.model import Relation, ReplicaIdentity, TableType
 from kuvasz.source import conninfo, inserts, publication
 from kuvasz.source.catalog import fingerprint
-from kuvasz.source.catalog.look import Look, look
+from kuvasz.source.catalog.look import Look, look, tables
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.source_context import SourceContext
@@ -45,6 +45,9 @@ from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.watch.last_looks import LastLooks
 
 _log = EventLog(__name__)
+
+#: Tables that a look at one of them looks at besides.
+_AHEAD = 100
 
 
 class SchemaWatch:
@@ -220,9 +223,44 @@ class SchemaWatch:
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
         with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
             spec, seen = self.see(connection, spec, relation.oid, xid)
+            self._look_ahead(connection, spec, seen.lsn)
         fresh = dataclasses.replace(seen, table=eligibility.checked(self._source.name, spec, seen.table))
         self._follow_catalog(spec, fresh, commit_lsn)
         return fresh
+
+    def _look_ahead(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        at: int,
+    ) -> None:
+        """Look at other tables that stream, too: behind a new connection each is described before its first row.
+
+        What changed is left to its own message.
+        """
+        oids, looks = self._looks.oids(), self._looks.all()
+        stale = {
+            other.key: seen
+            for other in self._source_tables.source.tables
+            if other.key != spec.key and self._source_tables.is_streaming(other)
+            if (seen := looks.get(oids.get(other.key, 0))) is not None and seen.lsn < at
+        }
+        others = [other for other in self._source_tables.source.tables if other.key in stale][:_AHEAD]
+        found = tables(connection, [other.table for other in others], self._publications) if others else {}
+        for other in others:
+            self._renew(other, found.get(other.table), stale[other.key])
+
+    def _renew(self, spec: SourceTableSpec, table: SourceTable | None, seen: Look) -> None:
+        """Take over a look at a table that is as it was, if nobody else has looked meanwhile."""
+        try:
+            table = eligibility.checked(self._source.name, spec, table)
+        except TableError:
+            return
+        oid, now = table.relation.oid, table.relation.seen
+        if seen.table is None or now is None or self._looks.get(oid) is not seen:
+            return
+        if fingerprint.of(table) == fingerprint.of(seen.table):
+            self._looks.put(spec, Look(lsn=now.lsn, table=table))
 
     def _follow_catalog(self, spec: SourceTableSpec, seen: Look, at: int) -> None:
         """Have the lake go to what the catalog shows."""

@@ -37,41 +37,67 @@ def test_how_long_a_slot_lasts(safe: int | None, rate: float | None, left: float
     assert dataclasses.replace(FACTS, safe_bytes=safe, wal_rate=rate).seconds_left == left
 
 
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[SlotWatch, list[Any]]:
-    """A watch of one source, and the answers that it gets, the next one last."""
-    answers: list[Any] = []
+class Answers:
+    """What servers say; a source is called after its server, as `one/eu`."""
 
-    def ask(_source: object) -> SlotFacts | None:
-        answer = answers.pop()
-        if isinstance(answer, Exception):
-            raise answer
-        found: SlotFacts | None = answer
-        return found
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        self.facts: dict[str, SlotFacts] = {}
+        self.known: dict[str, set[str]] = {}  #: source -> those that its server knows, if not all
+        self.down: set[str] = set()
+        self.asked: list[str] = []
+        monkeypatch.setattr(slotwatch, "ask", self._ask)
+        monkeypatch.setattr(slotwatch, "_server", lambda source: source.name.partition("/")[0])
+        sources: Any = [SimpleNamespace(name=name) for name in names]
+        self.watch = SlotWatch(sources)
 
-    monkeypatch.setattr(slotwatch, "ask", ask)
-    source: Any = SimpleNamespace(name="eu")
-    return SlotWatch([source]), answers
+    def _ask(self, source: Any, beside: Any) -> dict[str, SlotFacts]:
+        self.asked.append(source.name)
+        if source.name in self.down:
+            raise SourceError("no answer")
+        known = self.known.get(source.name, set(self.facts))
+        return {one.name: self.facts[one.name] for one in (source, *beside) if one.name in known}
 
-
-def asked(watch: SlotWatch) -> dict[str, SlotFacts]:
-    (source,) = watch._sources
-    watch._ask(source)
-    return watch.facts
-
-
-def test_facts_are_those_of_the_last_answer(watch: tuple[SlotWatch, list[Any]]) -> None:
-    made, answers = watch
-    answers[:] = [None, later(10, 500), FACTS]
-    assert asked(made) == {"eu": FACTS}
-    assert asked(made)["eu"].wal_rate == 50.0
-    assert asked(made) == {}, "the slot is gone"
+    def look(self) -> dict[str, SlotFacts]:
+        self.asked = []
+        for sources in self.watch._servers():
+            self.watch._ask(sources)
+        return self.watch.facts
 
 
-def test_a_source_that_does_not_answer_is_unknown_and_left_alone(watch: tuple[SlotWatch, list[Any]]) -> None:
-    made, answers = watch
-    answers[:] = [SourceError("no answer"), FACTS]
-    asked(made)
-    assert made._is_due("eu")
-    assert asked(made) == {}
-    assert not made._is_due("eu")
+def test_facts_are_those_of_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Answers(monkeypatch, "one/eu")
+    answers.facts["one/eu"] = FACTS
+    assert answers.look() == {"one/eu": FACTS}
+    answers.facts["one/eu"] = later(10, 500)
+    assert answers.look()["one/eu"].wal_rate == 50.0
+    answers.facts.clear()
+    assert answers.look() == {}, "the slot is gone"
+
+
+def test_a_source_that_does_not_answer_is_unknown_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Answers(monkeypatch, "one/eu")
+    answers.facts["one/eu"] = FACTS
+    answers.look()
+    answers.down = {"one/eu"}
+    assert answers.look() == {}
+    answers.look()
+    assert answers.asked == []
+
+
+def test_a_server_is_asked_once_for_all_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Answers(monkeypatch, "one/eu", "two/us", "one/ap", "one/sa")
+    answers.facts = dict.fromkeys(["one/eu", "two/us", "one/ap", "one/sa"], FACTS)
+    assert set(answers.look()) == set(answers.facts)
+    assert answers.asked == ["one/eu", "two/us"]
+
+
+def test_whoever_is_not_known_there_is_asked_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy leads to several servers; and a database that is gone says nothing of the others."""
+    answers = Answers(monkeypatch, "one/eu", "one/ap", "one/sa", "one/us")
+    answers.facts = dict.fromkeys(["one/eu", "one/ap", "one/sa"], FACTS)
+    answers.down = {"one/eu"}
+    answers.known = {"one/ap": {"one/ap"}}
+    assert set(answers.look()) == set(answers.facts)
+    assert answers.asked == ["one/eu", "one/ap", "one/sa", "one/us"]
+    assert set(answers.look()) == set(answers.facts)
+    assert answers.asked == ["one/ap", "one/sa", "one/us"], "who did not answer rests"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kuvasz import errors
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
+from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
 from kuvasz.route.row_limit import RowLimit
 from tests.support import pgoutput
@@ -94,6 +95,27 @@ def test_keepalives_move_the_received_lsn_but_not_within_a_transaction():
     assert target.received_lsn == 500
     feed(target, commit(600))
     assert target.received_lsn == 608
+
+
+def test_keepalives_that_are_heard_count_as_if_they_were_fed():
+    heard, fed = assembler(), assembler()
+    feed(heard, begin(100), relation(1), row(1, "a"), commit(100, 148))
+    feed(fed, begin(100), relation(1), row(1, "a"), commit(100, 148))
+    for gulp in ([keepalive(120)], [keepalive(500, reply=True), keepalive(400)], [keepalive(600)]):
+        assert heard.hear(b"".join(gulp))
+        assert feed(fed, *gulp) == {}
+        assert heard.received_lsn == fed.received_lsn
+        assert heard.take_reply_wanted() == fed.take_reply_wanted()
+
+
+def test_keepalives_are_fed_while_a_transaction_is_open_or_has_yet_to_come():
+    target = assembler()
+    target.expect([Applied(300)])
+    assert not target.hear(keepalive(400))
+    target.reset(2)
+    feed(target, begin(100))
+    assert not target.hear(keepalive(400, reply=True))
+    assert (target.received_lsn, target.take_reply_wanted()) == (0, False)
 
 
 def test_a_large_transaction_goes_out_in_open_parts_and_its_end_reaches_all_of_them():
@@ -345,7 +367,9 @@ def test_cuts_do_not_show(messages: list[bytes], cuts: list[int], spill_bytes: i
     open_workers: set[int] = set()
     while start < len(messages):
         size = cuts[turn % len(cuts)]
-        fed = parts.feed(*pgoutput.gulp(messages[start : start + size]))
+        gulp, lengths = pgoutput.gulp(messages[start : start + size])
+        keepalives = scan.keepalives(gulp, lengths)
+        fed = [] if keepalives and parts.hear(keepalives) else parts.feed(gulp, lengths)
         start, turn = start + size, turn + 1
         if open_workers and not parts.in_transaction:
             assert open_workers <= {worker for worker, _ in fed}

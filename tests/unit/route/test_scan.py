@@ -34,6 +34,25 @@ def test_relation_messages_are_noticed():
         assert scan.has_relation(scan.frozen_view(bytearray(data)), lengths) is expected
 
 
+def test_keepalives_alone_are_told_from_all_else():
+    one, two = pgoutput.keepalive(9), pgoutput.keepalive(10, reply=True)
+    begun = pgoutput.begin(1)
+    for messages, expected in (
+        ([one], True),
+        ([one, two], True),
+        ([one] * 64, True),
+        ([one] * 65, False),  # a gulp like any other
+        ([], False),
+        ([one, begun], False),
+        ([begun], False),
+        ([b"w" + one[1:]], False),
+        ([one[:17], one + b"x"], False),
+        ([one[:9], one[9:]], False),
+    ):
+        data, lengths = pgoutput.gulp(messages)
+        assert scan.keepalives(bytearray(data), lengths) == (bytes(data) if expected else b"")
+
+
 def test_group_sorts_by_lane_and_counts_whole_rows():
     lane, length = np.array([1, 0, 1, 1], np.int32), np.array([5, 6, 7, 8], np.uint32)
     order, lanes = scan.group(lane, length, 4, 3, 3)

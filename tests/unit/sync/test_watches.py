@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +34,8 @@ class World(Scene):
         self.proved = patrol
         self.noted: list[int] = []
         self.are_published = True
-        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"))
+        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"), has_any=True)
+        self.partitions = partitions
         publications: Any = SimpleNamespace(
             patrol=self._look_at_publications, inserts_since=lambda: self.inserts_since
         )
@@ -112,6 +114,15 @@ def test_partitions_are_looked_at_whatever_a_look_comes_to(world: World) -> None
     world.failures = 2
     live(world, world.watches.partitions, lambda: len(world.looked) > 3, patience_s=0)
     assert set(world.looked) == {"partitions"}
+
+
+def test_nobody_looks_where_nothing_has_partitions(world: World) -> None:
+    began_at = time.monotonic()
+    world.partitions.has_any = False
+    live(world, world.watches.partitions, lambda: time.monotonic() > began_at + 0.1, patience_s=0)
+    assert world.looked == []
+    world.partitions.has_any = True
+    live(world, world.watches.partitions, lambda: bool(world.looked), patience_s=0)
 
 
 def reader(confirmed_lsn: int) -> Any:

@@ -25,6 +25,7 @@ from kuvasz.modes.shape import Shape
 from kuvasz.ports import Target
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.look import Look
+from kuvasz.state.tables import State
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.watch import schema_watch
 from kuvasz.sync.watch.last_looks import LastLooks
@@ -403,3 +404,96 @@ def test_what_keeps_the_past_has_no_value_under_a_wrong_column(
     steps: list[Step], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     live(TableType.APPEND, steps, tmp_path_factory.mktemp("h")).check()
+
+
+class Ahead(Scene):
+    """Both tables stream and were looked at; each look is counted."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.last_looks, approvals = LastLooks(self.source_tables), SimpleNamespace()
+        self.watch = SchemaWatch(self.context, self.last_looks, approvals)
+        self.wal_lsn, self.looked, self.besides = 2000, list[str](), list[str]()
+        self.found = {spec.table: self.table(spec) for spec in self.source.tables}
+        for spec in self.source.tables:
+            self.copy(spec)
+            self.states.activate(spec.identifier, self.source.name, 1)
+            self.source_tables.set(spec, State.STREAMING)
+            self.last_looks.put(spec, Look(lsn=1000, table=self.seen(spec, 1000)))
+        monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.closing(SimpleNamespace(close=lambda: None)))
+        monkeypatch.setattr(contextlib, "closing", contextlib.nullcontext)
+        monkeypatch.setattr(schema_watch, "look", self._look)
+        monkeypatch.setattr(schema_watch, "tables", self._tables)
+
+    def seen(self, spec: Any, lsn: int, running: frozenset[int] = frozenset()) -> Any:
+        seen = Seen(lsn=lsn, until=lsn, running=running)
+        found = self.found[spec.table]
+        return dataclasses.replace(found, relation=dataclasses.replace(found.relation, seen=seen))
+
+    def _look(self, _: object, table: Any, *__: object) -> Look:
+        self.looked.append(table.name)
+        return Look(lsn=self.wal_lsn, table=self.seen(SimpleNamespace(table=table), self.wal_lsn))
+
+    def _tables(self, _: object, names: Any, __: object) -> dict[Any, Any]:
+        self.besides += [name.name for name in names]
+        return {
+            name: self.seen(SimpleNamespace(table=name), self.wal_lsn, frozenset({77}))
+            for name in names if name in self.found
+        }  # fmt: skip
+
+    def hear(self, spec: Any, commit_lsn: int, xid: int = 5) -> None:
+        self.watch.follow(self.table(spec).relation, commit_lsn, xid)
+
+
+@pytest.fixture
+def ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
+    return Ahead(tmp_path, monkeypatch)
+
+
+def test_a_look_at_one_table_is_good_for_the_others(ahead: Ahead) -> None:
+    ahead.hear(ahead.items, 1500)
+    ahead.hear(ahead.others, 1500)
+    ahead.hear(ahead.others, 1999)
+    assert (ahead.looked, ahead.besides) == (["items"], ["others"])
+    ahead.hear(ahead.others, 2100)
+    assert ahead.looked == ["items", "others"]
+
+
+def test_a_transaction_that_was_not_visible_then_needs_another_look(ahead: Ahead) -> None:
+    ahead.hear(ahead.items, 1500)
+    ahead.hear(ahead.others, 1500, 77)
+    assert ahead.looked == ["items", "others"]
+
+
+@pytest.mark.parametrize("what", ["changed", "gone", "another", "paused", "unfit"])
+def test_a_table_that_is_not_as_it_was_has_a_look_of_its_own(ahead: Ahead, what: str) -> None:
+    others = ahead.others
+    relation = ahead.found[others.table].relation
+    if what == "changed":
+        relation = dataclasses.replace(relation, file=9)
+    elif what == "another":
+        relation = dataclasses.replace(relation, oid=999)
+    ahead.found[others.table] = dataclasses.replace(
+        ahead.found[others.table], relation=relation, why_unsupported="it is a view" if what == "unfit" else ""
+    )
+    if what == "gone":
+        del ahead.found[others.table]
+    elif what == "paused":
+        ahead.source_tables.set(others, State.PAUSED)
+    ahead.hear(ahead.items, 1500)
+    known = ahead.last_looks.get(ahead.table(others).relation.oid)
+    assert known is not None
+    assert known.lsn == 1000
+
+
+def test_a_look_is_not_put_in_place_of_a_newer_one(ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = Look(lsn=3000, table=ahead.seen(ahead.others, 3000))
+    answer = ahead._tables
+
+    def tables(*given: Any) -> dict[Any, Any]:
+        ahead.last_looks.put(ahead.others, newer)
+        return answer(*given)
+
+    monkeypatch.setattr(schema_watch, "tables", tables)
+    ahead.hear(ahead.items, 1500)
+    assert ahead.last_looks.get(ahead.table(ahead.others).relation.oid) is newer
