@@ -25,7 +25,7 @@ from kuvasz import __version__, log
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
-from kuvasz.errors import ConfigError, KuvaszError, MapMismatch, StateTaken, first_of
+from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
 from kuvasz.state.store import state_of
 
@@ -86,25 +86,16 @@ def run(
 
 
 async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) -> int:
-    from kuvasz.admin.server import serve
     from kuvasz.app import App
     from kuvasz.console import show
+    from kuvasz.verbs.replicate import replicate
 
     application = App(loaded.config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
-    async with (
-        serve(application, state_of(loaded.config).address, loaded.secrets),
-        show(application, is_live=log.is_live(log_format)),
-    ):
-        try:
-            return await application.run(until_caught_up=until_caught_up)
-        except* MapMismatch as group:
-            error = first_of(group)
-            assert isinstance(error, MapMismatch)
-            place = loaded.place_of(error.database, error.table, error.option)
-            raise ConfigError(f"{place}{error.message}", hint=error.hint) from error
+    async with show(application, is_live=log.is_live(log_format)):
+        return await replicate(loaded, application, until_caught_up=until_caught_up)
 
 
 @app.command("config")

@@ -32,6 +32,7 @@ from kuvasz.state.ports import ServerAddress
 
 if TYPE_CHECKING:
     from kuvasz.app import App
+    from kuvasz.config.model import ServerConfig
     from kuvasz.state.ports import StoredAddress
 
 _log = EventLog(__name__)
@@ -47,8 +48,8 @@ _PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS} and POST /api/maintai
 
 
 @contextlib.asynccontextmanager
-async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) -> AsyncIterator[str | None]:
-    """Serve while the body runs; yields the server's url, None if `server.address` is null.
+async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) -> AsyncIterator[AdminServer]:
+    """Observe an application while the body runs, and serve what is seen unless `server.address` is null.
 
     Args:
         app: Looked at and steered.
@@ -58,31 +59,37 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
     Raises:
         ConfigError: The address cannot be listened on.
     """
-    config = app.config
-    if config.server.address is None or config.server.host is None:
-        yield None
-        return
     server = AdminServer(app, secrets)
+    if app.config.server.address is None or app.config.server.host is None:
+        async with _observing(server.observer):
+            yield server
+        return
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S, **door.LIMITS)
     await runner.setup()
     listening: asyncio.Server | None = None
     try:
-        listening = await _listen(runner, config.server.address, config.server.host, config.server.port or 0)
-        url = _url(listening)
-        with _announced(stored, ServerAddress(url=url, token=server.token)):
-            _log.tell(Event.SERVING, url=url)
-            watching = asyncio.create_task(_watch(server.observer), name="observer")
-            try:
-                yield url
-            finally:
-                watching.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await watching
-                server.observer.close()
+        listening = await _listen(runner, app.config.server)
+        server.url = _url(listening)
+        with _announced(stored, ServerAddress(url=server.url, token=server.token)):
+            _log.tell(Event.SERVING, url=server.url)
+            async with _observing(server.observer):
+                yield server
     finally:
         if listening is not None:
             listening.close()
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _observing(observer: Observer) -> AsyncIterator[None]:
+    watching = asyncio.create_task(_watch(observer), name="observer")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        observer.close()
 
 
 async def _watch(observer: Observer) -> None:
@@ -101,6 +108,7 @@ class AdminServer:
     """
 
     def __init__(self, app: App, secrets: Iterable[str] = ()) -> None:
+        self.url: str | None = None  #: where it is reached from this machine; None: not by HTTP
         self.token = random_secrets.token_urlsafe(32)
         self.observer = Observer(app)
         self.metrics = Metrics(app.config.server.metrics)
@@ -198,14 +206,15 @@ class AdminServer:
         return [self._clean(entry) for entry in value] if isinstance(value, list) else value
 
 
-async def _listen(runner: web.AppRunner, address: str, host: str, port: int) -> asyncio.Server:
+async def _listen(runner: web.AppRunner, config: ServerConfig) -> asyncio.Server:
     assert runner.server is not None
     try:
-        return await asyncio.get_running_loop().create_server(ConnectionLimit(runner.server), host, port)
+        limited = ConnectionLimit(runner.server)
+        return await asyncio.get_running_loop().create_server(limited, config.host, config.port or 0)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
         raise ConfigError(
-            f"server.address: cannot listen on {address}: {reason}",
+            f"server.address: cannot listen on {config.address}: {reason}",
             hint="another kuvasz may run already; choose another address, or `null` for none",
         ) from error
 

@@ -18,6 +18,9 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Of each thread.
+THREAD_NAME = "source"
+
 #: At a time, of all servers and of one, not counting what waits.
 _IN_ALL = 32
 _OF_A_SERVER = 8
@@ -123,8 +126,8 @@ def in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
             except BaseException as error:  # noqa: BLE001 (it is the caller's)
                 future.set_exception(error)
 
-    threading.Thread(target=run, name="source", daemon=True).start()
+    threading.Thread(target=run, name=THREAD_NAME, daemon=True).start()
     return future
 
 
-__all__ = ["PATIENCE_S", "SourceThreads", "Turn", "in_thread"]
+__all__ = ["PATIENCE_S", "THREAD_NAME", "SourceThreads", "Turn", "in_thread"]

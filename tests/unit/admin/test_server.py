@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
+from kuvasz.admin import views
 from kuvasz.admin.server import serve
+from kuvasz.admin.views import ErrorView
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.errors import ConfigError, LakeError
@@ -54,10 +56,10 @@ class World:
         """Serve while a client asks."""
 
         async def run() -> T:
-            async with serve(self.app, self.stored, secrets) as url, aiohttp.ClientSession() as client:
-                assert url is not None
+            async with serve(self.app, self.stored, secrets) as server, aiohttp.ClientSession() as client:
+                assert server.url is not None
                 async with asyncio.timeout(30):
-                    return await body(client, url)
+                    return await body(client, server.url)
 
         return asyncio.run(run())
 
@@ -96,11 +98,12 @@ def test_url_and_token_are_left_for_the_verbs_while_it_serves(world: World) -> N
 def test_without_an_address_nothing_is_served(tmp_path: Path) -> None:
     world = World(tmp_path, None)
 
-    async def run() -> object:
-        async with serve(world.app, world.stored) as url:
-            return url
+    async def run() -> dict[str, Any]:
+        async with serve(world.app, world.stored) as server:
+            assert server.url is None
+            return await server.observer.show(lambda now: views.status(now, ErrorView()))
 
-    assert asyncio.run(run()) is None
+    assert asyncio.run(run())["phase"] == "starting", "who is in the process may see it all the same"
     assert world.stored.find() is None
 
 

@@ -1,0 +1,3 @@
+from kuvasz.verbs.replicate import Replicator as Replicator
+
+__version__: str

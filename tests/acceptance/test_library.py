@@ -1,0 +1,58 @@
+"""kuvasz in a program of one's own, which is a process of its own here: Spark has one context in each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.lake import group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import START_PATIENCE_S, Process
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+#: Loads twice, then follows while a row comes, and starts once more: what each came to.
+PROGRAM = """
+import json, sys, time
+import psycopg
+from kuvasz import Replicator
+from kuvasz.errors import KuvaszError
+
+config, url = sys.argv[1:]
+told = {"loaded": Replicator(config).run(until_caught_up=True)}
+replicator = Replicator(config, {"pipeline.commit_interval": "100ms"})
+with replicator:
+    told["phase"] = replicator.status()["phase"]
+    try:
+        Replicator(config).start()
+    except KuvaszError as error:
+        told["second"] = error.message
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute("INSERT INTO items VALUES (101, 'streamed')")
+    while not replicator.status()["sources"][0]["tables"][0]["rows"]:
+        time.sleep(0.1)
+told["stopped"] = replicator.stop()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_program_loads_follows_and_stops(database: Database, new_process: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
+    database.execute("INSERT INTO items SELECT n, 'copied' FROM generate_series(1, 100) n")
+    process = new_process(group({"eu": database}, {"items": None}))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(process.map), database.url],
+        capture_output=True, text=True, timeout=2 * START_PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == {
+        "loaded": 0, "phase": "running", "second": "a replicator runs in this process already", "stopped": 0,
+    }  # fmt: skip
+    process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
