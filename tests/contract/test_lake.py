@@ -613,9 +613,7 @@ def test_a_relation_whose_types_the_lake_cannot_hold_is_refused(world: World, co
 def test_a_relation_with_another_key_is_refused(world: World) -> None:
     world.prepare("eu")
     columns = tuple(dataclasses.replace(column, is_key=column.name == "n") for column in ITEMS.columns)
-    with pytest.raises(
-        SchemaError, match=r"rows are identified by \(n\), but by \(id\) in the lake table shop.items"
-    ):
+    with pytest.raises(SchemaError, match=r"\(n\).*, but .* \(id\)"):
         world.lake.prepare(target(), feed("us"), dataclasses.replace(ITEMS, columns=columns))
 
 

@@ -200,7 +200,8 @@ class Columns:
         is_numbered = all(column.attnum for column in relation.columns)
         described, projection = relation, self.shapes.project(feed, relation)
         view = projection.relation
-        others = self.known.others(feed.source)
+        have_rows = any(source != feed.source for source in tuple(self._positions))
+        others = dataclasses.replace(self.known.others(feed.source), have_rows=have_rows)
         if target.set is None and is_numbered:
             relation = view
             planned = planning.plan(

@@ -136,8 +136,10 @@ def _check_key(
     target: Target, key: tuple[str, ...], relation: Relation, keyed: set[str], names: set[str], place: str
 ) -> None:
     # The stream marks every column as key with REPLICA IDENTITY FULL, and none while there was no replica identity,
-    # when only INSERTs were possible; the catalog's choice was checked before.
-    is_undecided = relation.identity is ReplicaIdentity.FULL or (not relation.key and relation.attributes == 0)
+    # when only INSERTs were possible; the catalog's choice is checked before, when its rows are copied.
+    is_of_stream, is_whole = relation.attributes == 0, relation.identity is ReplicaIdentity.FULL
+    is_free = target.type not in {TableType.CLONE, TableType.HISTORY}  # its rows are found by no key
+    is_undecided = (is_whole and (is_of_stream or is_free)) or (not relation.key and is_of_stream)
     chosen = set(key) if is_undecided and names >= set(key) else None
     if (keyed if chosen is None else chosen) != set(key):
         message = (

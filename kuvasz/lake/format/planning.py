@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
 _OTHER_KEY = "the key was changed"
 
+#: Types of tables in which a row that comes is the next version of the one with its key.
+_FOUND_BY_KEY = (TableType.CLONE, TableType.HISTORY)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSources:
     """What the other sources of a lake table fill, and where rows of theirs have values from before."""
 
     fields: frozenset[int] = frozenset()  #: ids of those that they fill
+    have_rows: bool = False  #: whether there are any with rows, whatever is known of their columns
     kept: frozenset[int] = frozenset()  #: ids of those that they filled: for a column that was dropped, or has left
     #: name of a column there -> ids of the fields that it fills
     names: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
@@ -190,7 +194,11 @@ class _Planning:
         self._why_copy = ""
 
     def make(self, *, was_keyed: bool) -> Evolution:
-        """Work it out; a source whose rows were identified by the table's key may have another one now."""
+        """Work it out; a source whose rows were identified by the table's key may have another one now.
+
+        So may one that is new to a table whose rows are found by its key: another source table than the one that
+        the lake table was made for, before any row of it came.
+        """
         found = [] if self._known is None else compare(self._known, self._relation)
         changes = [change for change in found if self._counts(change) and not self._is_asked(change)]
         _refuse_hidden(changes, self._target, self._place)
@@ -215,7 +223,7 @@ class _Planning:
         for change in found if self._target.filter is not None else ():
             if not self._counts(change):
                 self._copy(change)  # the filter may look at it
-        has_other_key = was_keyed and self._take_key()
+        has_other_key = (was_keyed or self._target.type in _FOUND_BY_KEY) and self._take_key()
         refuse_alike(self._fields.all(), self._place)
         return Evolution(
             steps=self._fields.steps(),
@@ -442,7 +450,7 @@ class _Planning:
             wanted_key.append(-number if number in self._fields.added else self._numbers.get(number, 0))
         if set(wanted_key) == set(self._fields.key):
             return False
-        if self._others.fields:
+        if self._others.fields or self._others.have_rows:
             message = (
                 f"{self._place}: its key is ({', '.join(self._relation.key)}) now, but other sources of"
                 f" {self._target.name} have ({', '.join(self._fields.key_names())})"

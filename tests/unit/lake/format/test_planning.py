@@ -311,6 +311,27 @@ def test_a_new_source_of_other_types_is_refused() -> None:
         lake.plan(SourceTable(("id", INT), ("n", TEXT)), "us")
 
 
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+def test_a_new_source_of_another_key_is_refused(kind: TableType) -> None:
+    """Its rows with the key of another of its rows would be taken for that one's next version."""
+    lake, us = LakeTable(SourceTable()), SourceTable()
+    us.key = ()
+    us.alter(1, is_key=False)
+    target = dataclasses.replace(TARGET, type=kind)
+    with pytest.raises(SchemaError, match=r"its key is \(\) now, but other sources of shop\.items have \(id\)"):
+        lake.plan(us, "us", target)
+    lake.plan(us, "us", dataclasses.replace(TARGET, type=TableType.APPEND))
+
+
+def test_a_table_that_was_made_for_another_one_gets_the_key_of_the_one_that_comes() -> None:
+    lake, other = LakeTable(SourceTable()), SourceTable()
+    other.key = ()
+    other.alter(1, is_key=False)
+    del lake.known["eu"]  # no row of the one that it was made for has come
+    assert lake.follow(other).has_other_key
+    assert lake.key == ()
+
+
 def test_a_default_is_of_the_source_whose_column_brought_it() -> None:
     eu, us = SourceTable(), SourceTable()
     lake = LakeTable(eu, takes_defaults=True)
