@@ -14,7 +14,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, SourceRefused
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo, failure, slots
 
@@ -28,6 +28,9 @@ _log = EventLog(__name__)
 EVERY_S = 10.0
 _AFTER_FAILURE_S = 60.0
 _THREADS = 2
+
+#: Sources of one server that may stay without an answer before none of them is asked for a while.
+_SILENCES = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class SlotWatch:
     def _ask(self, sources: Sequence[Source]) -> None:
         """Ask one of a server's sources for all; then those it did not know of, for a proxy may be in between."""
         found: dict[str, SlotFacts] = {}
+        silences = 0
         for source in sources:
             if source.name in found or not self._is_due(source.name):
                 continue
@@ -103,7 +107,10 @@ class SlotWatch:
                 found |= ask(source, [one for one in sources if one.name not in found])
             except KuvaszError as error:
                 _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=str(error))
-                self._rest_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
+                silences += not isinstance(error, SourceRefused)
+                # Each may take as long as a connection does: a server that says nothing to some says so to all.
+                for one in sources if silences == _SILENCES else (source,):
+                    self._rest_until[one.name] = time.monotonic() + _AFTER_FAILURE_S
         for source in sources:
             self._note(source.name, found.get(source.name))
 
@@ -118,7 +125,7 @@ class SlotWatch:
 def _server(source: Source) -> str:
     """Return the server of a source; of one whose url cannot be had, itself, so that asking it says why."""
     try:
-        return conninfo.servers(source.url.get())
+        return conninfo.route(source.url.get())[0]
     except KuvaszError:
         return source.name
 
@@ -130,20 +137,29 @@ def ask(source: Source, beside: Sequence[Source] = ()) -> dict[str, SlotFacts]:
 
     Args:
         source: Whose connection is used, and whose slot is asked for.
-        beside: Others, of the same server.
+        beside: Others that are reached in the same way. Of theirs only what is a slot of their database counts:
+            another server may stand behind a proxy, a list of hosts may lead to a standby.
 
     Raises:
         SourceError: The source does not answer.
         ConfigError: A file that holds a part of its url cannot be read.
     """
-    names = {one.object_name: one.name for one in (source, *beside)}
+    wanted = {one.object_name: one for one in (*beside, source)}
     with contextlib.closing(conninfo.connect(source.url.get())) as connection:
         with failure.translated(conninfo.place(connection), "set statement_timeout"):
             connection.execute("SET statement_timeout = '5s'")
         asked_at = time.time()
-        states = slots.describe_all(connection, list(names))
-    found = {names[name]: _facts(state, asked_at) for name, state in states.items()}
+        states = slots.describe_all(connection, list(wanted))
+    found = {
+        wanted[name].name: _facts(state, asked_at)
+        for name, state in states.items()
+        if wanted[name] is source or _is_of(wanted[name], state)
+    }
     return {name: facts for name, facts in found.items() if facts is not None}
+
+
+def _is_of(source: Source, state: slots.SlotState) -> bool:
+    return not state.is_synced and state.database == conninfo.route(source.url.get())[1]
 
 
 def _facts(state: slots.SlotState, asked_at: float) -> SlotFacts | None:

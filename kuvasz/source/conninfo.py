@@ -289,6 +289,15 @@ def servers(url: str) -> str:
     return ",".join(f"{_bracketed(host)}:{port}" for host, port in zip(hosts, ports, strict=False))
 
 
+@functools.lru_cache(_URLS)
+def route(url: str) -> tuple[str, str]:
+    """Return how a url leads to its server, without who asks, as a key; and to which database there."""
+    given = _parse(url)
+    user = str(given.get("user") or "")
+    ways = {name: str(value) for name, value in given.items() if name not in {"user", "password", "dbname"}}
+    return repr(sorted(ways.items())), str(given.get("dbname") or user)
+
+
 def redact(url: str) -> str:
     """Return the url for logs: every secret replaced, everything else kept. Never raises."""
     try:

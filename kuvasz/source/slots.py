@@ -100,6 +100,7 @@ class SlotState:
     is_conflicting: bool = False  #: from version 16 on: lost by recovery on a standby
     inactive_since: str | None = None  #: from version 17 on, as text
     is_failover: bool = False  #: from version 17 on
+    is_synced: bool = False  #: from version 17 on: a copy, on a standby, of its primary's
 
     @property
     def why_lost(self) -> str:
@@ -278,6 +279,7 @@ def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = N
         safe_wal_bytes=facts["safe_wal_size"], retained_bytes=retained_bytes,
         invalidation_reason=facts.get("invalidation_reason"), is_conflicting=bool(facts.get("conflicting")),
         inactive_since=facts.get("inactive_since"), is_failover=bool(facts.get("failover")),
+        is_synced=bool(facts.get("synced")),
     )  # fmt: skip
 
 

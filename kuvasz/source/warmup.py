@@ -11,6 +11,7 @@ import numpy as np
 from psycopg.pq import PGconn
 
 from kuvasz.model import PgType, Relation
+from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
 from kuvasz.source.drain import KernelDrain, best_drain
 
@@ -39,7 +40,9 @@ def warm() -> int:
         empty.drain(1)
     assembler = Assembler("warm-up", _One(), _types, 1 << 20)
     payloads = [b"w" + bytes(24) + message for message in (_BEGIN, _RELATION, _INSERT, _COMMIT)]
-    assembler.feed(b"".join(payloads), np.array([len(payload) for payload in payloads], np.uint32))
+    gulp, lengths = b"".join(payloads), np.array([len(payload) for payload in payloads], np.uint32)
+    scan.has_relation(scan.frozen_view(gulp), lengths)
+    assembler.feed(gulp, lengths)
     return assembler.rows
 
 

@@ -28,6 +28,7 @@ _PATIENCE_S = 20.0
 _PAUSE_S = 0.01
 
 _RUNNING = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND granted AND transactionid::text = %s"
+_ALL_RUNNING = "SELECT transactionid::text::bigint FROM pg_locks WHERE locktype = 'transactionid' AND granted"
 _NAME = """
 SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %s AND c.relkind IN ('r', 'p')
@@ -73,7 +74,11 @@ def look(
 
 
 def tables(
-    connection: psycopg.Connection[Any], names: Iterable[TableName], publications: Sequence[str] = ()
+    connection: psycopg.Connection[Any],
+    names: Iterable[TableName],
+    publications: Sequence[str] = (),
+    *,
+    lock_timeout_ms: int | None = None,
 ) -> dict[TableName, SourceTable]:
     """Return those of the tables that exist, as one snapshot of the catalog shows them, with `Relation.seen`.
 
@@ -81,14 +86,17 @@ def tables(
         connection: An ordinary session, in no transaction.
         names: Of the tables.
         publications: Names of those that a stream of them names.
+        lock_timeout_ms: How long a table may be locked by somebody else before the look fails; None: as the session.
 
     Raises:
         SourceError: A query failed.
     """
     at = wal_end(connection)
+    running = _running(connection)
     with failure.translated(place(connection), "look at the catalog"), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        running = _running(connection)
+        if lock_timeout_ms is not None:
+            connection.execute(f"SET LOCAL lock_timeout = {int(lock_timeout_ms)}")
         found = introspect.load_relations(connection, names, publications)
     seen = Seen(lsn=at, until=wal_end(connection), running=running)
     return {name: as_seen(table, seen) for name, table in found.items()}
@@ -100,9 +108,14 @@ def as_seen(table: SourceTable, seen: Seen) -> SourceTable:
 
 
 def _running(connection: psycopg.Connection[Any]) -> frozenset[int]:
-    """Return the xids, as the stream has them, that the transaction's snapshot takes for running."""
-    ((snapshot,),) = _execute(connection, "SELECT pg_current_snapshot()::text")
-    return frozenset(int(xid) % (1 << 32) for xid in snapshot.split(":")[2].split(",") if xid)
+    """Return the xids, as the stream has them, of transactions that are not over.
+
+    Who has written a commit record holds the lock on his xid until all snapshots show him (xact.c,
+    CommitTransaction). Asked between the WAL's end and the look, this names all whose record lies before that end and
+    whom the look does not show. A snapshot's own list does not: it leaves out whoever is newer than the last that
+    ended (manual, table 9.83, pg_snapshot).
+    """
+    return frozenset(xid for (xid,) in _execute(connection, _ALL_RUNNING))
 
 
 def wal_end(connection: psycopg.Connection[Any]) -> int:

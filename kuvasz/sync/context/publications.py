@@ -22,6 +22,7 @@ from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import narrowed
@@ -115,7 +116,10 @@ class Publications:
         }
 
     def patrol(self) -> bool:
-        """Look whether all tables that follow the stream were published all the time, and return it.
+        """Look whether all tables that follow the stream were published all the time.
+
+        Returns:
+            Whether all tables were that the lake has, or is getting, rows of: also that none is away from the stream.
 
         Raises:
             SourceError: The source does not answer.
@@ -123,12 +127,23 @@ class Publications:
         source_tables = self._source_tables
         streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
         if not streaming:
-            return True
+            return False
         with contextlib.closing(conninfo.connect(self._url)) as connection:
             interrupted = self._interrupted(connection, streaming)
             for spec in interrupted:
                 self._troubles.interrupt(spec)
-        return not interrupted
+        return not interrupted and not self._are_any_away()
+
+    def _are_any_away(self) -> bool:
+        """Whether a look at tables that follow says nothing of some whose rows the lake has, or is getting."""
+        tables = self._source_tables
+        usable = {spec.key for spec, _ in tables.usable()}
+        return any(
+            tables.state(spec) is State.COPYING
+            or tables.look(spec).is_resync_due
+            or (tables.position(spec) is not None and not (spec.key in usable and tables.is_streaming(spec)))
+            for spec in tables.source.tables
+        )
 
     def _members(
         self,

@@ -183,8 +183,10 @@ class Slot:
         standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
         if not is_known:  # a kill may have come between a new slot and its note
             self.history += 1
-        self._source_tables.gap_starts.looked_lsn = standing.looked_lsn if is_known else 0
+        starts, tables = self._source_tables.gap_starts, self._source_tables
+        starts.begin(standing.looked_lsn, [spec for spec in tables.source.tables if tables.look(spec).is_repair])
         if not is_known or continuity.is_rewound(standing, server):
+            starts.looked_lsn = 0  # of another past
             # A timeline that left the old one behind the lake's positions has all of that.
             proved_lsn = self.applied_lsn() if is_known else 0
             standing = SourceRecord(confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn)
@@ -243,6 +245,7 @@ class Slot:
         point = taken.consistent_point
         self._progress.begin_anew(self._source, point)
         self.history += 1
+        self._source_tables.gap_starts.looked_lsn = 0
         self._standing.update(
             SourceRecord(
                 system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point,
@@ -253,7 +256,6 @@ class Slot:
 
     def looked(self, at_lsn: int) -> None:
         """Note up to which tables missed nothing, for a gap that another process finds. On the event loop."""
-        self._source_tables.gap_starts.looked_lsn = at_lsn
         self._standing.update(dataclasses.replace(self._standing.standing, looked_lsn=at_lsn))
 
     def drop(self) -> None:

@@ -95,7 +95,8 @@ class SourceTables:
 
     def usable(self) -> list[tuple[SourceTableSpec, SourceTable]]:
         """Return the usable tables, as last seen."""
-        return [(spec, self.tables[spec.key]) for spec in self.known(tuple(self.tables))]
+        found = [(spec, self.tables.get(spec.key)) for spec in self.known(tuple(self.tables))]
+        return [(spec, table) for spec, table in found if table is not None]  # another thread may have taken one out
 
     def name(self, spec: SourceTableSpec) -> str:
         """Return the name by which lake, states and progress know the source of a table."""

@@ -54,8 +54,9 @@ class PositionReset:
         try:
             shared.lake.forget(
                 target, name, to_repair=to_repair and not is_other, is_gone=is_gone or is_other,
-                gap_lsn=source_tables.gap_starts.take(spec),
+                gap_lsn=source_tables.gap_starts.get(spec),
             )  # fmt: skip
+            source_tables.gap_starts.drop(spec)
         except TableGone as error:
             # Whoever else feeds it lost its rows, too; `prepare` makes the table anew.
             for other in shared.states.sources_of(target):

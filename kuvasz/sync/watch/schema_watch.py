@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,8 +47,10 @@ from kuvasz.sync.watch.last_looks import LastLooks
 
 _log = EventLog(__name__)
 
-#: Tables that a look at one of them looks at besides.
+#: Tables that a look at one of them looks at besides, how often that is done, and how long a lock is waited for.
 _AHEAD = 100
+_AHEAD_EVERY_S = 1.0
+_AHEAD_LOCK_MS = 100
 
 
 class SchemaWatch:
@@ -69,6 +72,7 @@ class SchemaWatch:
         self._looks = looks
         self._approvals = approvals
         self._following = threading.Lock()  #: what was parked is numbered while the stream goes on
+        self._ahead_at = -_AHEAD_EVERY_S  #: when other tables were looked at last, monotonic seconds
 
     def follow(self, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         """Return a Relation message's relation with numbered columns; see `kuvasz.route.assembler.Follow`.
@@ -236,8 +240,21 @@ class SchemaWatch:
     ) -> None:
         """Look at other tables that stream, too: behind a new connection each is described before its first row.
 
-        What changed is left to its own message.
+        What changed, or cannot be looked at now, is left to its own message.
         """
+        now = time.monotonic()
+        if now - self._ahead_at < _AHEAD_EVERY_S:
+            return
+        self._ahead_at = now
+        with contextlib.suppress(Exception):  # whatever it is, it is not this table's, and is told with its own
+            self._renew_all(connection, spec, at)
+
+    def _renew_all(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        at: int,
+    ) -> None:
         oids, looks = self._looks.oids(), self._looks.all()
         stale = {
             other.key: seen
@@ -245,8 +262,12 @@ class SchemaWatch:
             if other.key != spec.key and self._source_tables.is_streaming(other)
             if (seen := looks.get(oids.get(other.key, 0))) is not None and seen.lsn < at
         }
-        others = [other for other in self._source_tables.source.tables if other.key in stale][:_AHEAD]
-        found = tables(connection, [other.table for other in others], self._publications) if others else {}
+        known = [other for other in self._source_tables.source.tables if other.key in stale]
+        others = sorted(known, key=lambda other: stale[other.key].lsn)[:_AHEAD]
+        if not others:
+            return
+        names = [other.table for other in others]
+        found = tables(connection, names, self._publications, lock_timeout_ms=_AHEAD_LOCK_MS)
         for other in others:
             self._renew(other, found.get(other.table), stale[other.key])
 
@@ -254,6 +275,7 @@ class SchemaWatch:
         """Take over a look at a table that is as it was, if nobody else has looked meanwhile."""
         try:
             table = eligibility.checked(self._source.name, spec, table)
+            self._refuse_partial(spec, table)
         except TableError:
             return
         oid, now = table.relation.oid, table.relation.seen

@@ -91,6 +91,41 @@ def test_a_server_is_asked_once_for_all_its_sources(monkeypatch: pytest.MonkeyPa
     assert answers.asked == ["one/eu", "two/us"]
 
 
+def test_a_server_that_says_nothing_is_not_asked_for_each_of_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"one/{number}" for number in range(20)]
+    answers = Answers(monkeypatch, *names)
+    answers.facts, answers.down = dict.fromkeys(names, FACTS), set(names)
+    assert answers.look() == {}
+    assert answers.asked == names[:2]
+    answers.down = set()
+    assert answers.look() == {}
+    assert answers.asked == []
+
+
+def test_only_a_slot_of_its_own_database_is_taken_for_a_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def state(database: str, **facts: Any) -> Any:
+        known = {
+            "retained_bytes": 10,
+            "safe_wal_bytes": 9,
+            "wal_status": "reserved",
+            "restart_lsn": 4,
+            "is_synced": False,
+        }
+        return SimpleNamespace(database=database, **(known | facts))
+
+    sources: Any = [
+        SimpleNamespace(name=name, object_name=f"k_{name}", url=SimpleNamespace(get=lambda name=name: f"/{name}"))
+        for name in ("eu", "us", "ap", "sa")
+    ]
+    there = {"k_eu": state("other"), "k_us": state("us"), "k_ap": state("other"), "k_sa": state("sa", is_synced=True)}
+    connection = SimpleNamespace(execute=lambda _: None, close=lambda: None)
+    monkeypatch.setattr(slotwatch.conninfo, "connect", lambda _: connection)
+    monkeypatch.setattr(slotwatch.conninfo, "place", lambda _: "there")
+    monkeypatch.setattr(slotwatch.conninfo, "route", lambda url: ("there", url.removeprefix("/")))
+    monkeypatch.setattr(slotwatch.slots, "describe_all", lambda *_: there)
+    assert set(slotwatch.ask(sources[0], sources[1:])) == {"eu", "us"}
+
+
 def test_whoever_is_not_known_there_is_asked_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy leads to several servers; and a database that is gone says nothing of the others."""
     answers = Answers(monkeypatch, "one/eu", "one/ap", "one/sa", "one/us")

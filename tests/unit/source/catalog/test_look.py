@@ -25,7 +25,7 @@ class Server:
         self.found: dict[TableName, SourceTable] = {NAME: CATALOG}
         self.ends = ["0/100", "0/110", "0/120", "0/130"]
         self.locks = 0
-        self.snapshot = "800:810:"
+        self.running: list[int] = []
         self.names: list[tuple[str, str]] = []
         self.done: list[str] = []
         monkeypatch.setattr(look, "place", lambda _: "shop")
@@ -45,12 +45,15 @@ class Server:
     def _answer(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
         if "wal_insert_lsn" in query:
             return [(self.ends.pop(0),)]
+        if "SELECT transactionid" in query:
+            assert "read" not in self.done, "whoever the look does not show held his lock before it"
+            return [(xid,) for xid in self.running]
         if "pg_locks" in query:
             assert parameters == ("77",)
             self.done.append("waited")
             self.locks -= 1
             return [(max(0, self.locks + 1),)]
-        return [(self.snapshot,)] if "current_snapshot" in query else list(self.names)
+        return list(self.names)
 
 
 @pytest.fixture
@@ -67,7 +70,7 @@ def test_a_look_shows_what_committed_before_it_began(server: Any) -> None:
 
 
 def test_what_runs_meanwhile_is_known_by_its_numbers_in_the_stream(server: Any) -> None:
-    server.snapshot = f"800:{(1 << 32) + 9}:805,{(1 << 32) + 7}"
+    server.running = [805, 7]
     (found,) = look.tables(server, [NAME]).values()
     assert found.relation.seen is not None
     assert found.relation.seen.running == {805, 7}
@@ -93,7 +96,7 @@ def test_a_table_of_another_oid_is_looked_for_under_its_new_name(server: Any, *,
     server.names = [("archive", "items_2023")]
     seen = look.look(server, NAME, 4711, 0)
     assert seen.moved == TableName(schema="archive", name="items_2023")
-    server.names, server.ends = [], ["0/200"] * 3
+    server.names, server.ends, server.done = [], ["0/200"] * 3, []
     assert look.look(server, NAME, 4711, 0).moved is None
 
 

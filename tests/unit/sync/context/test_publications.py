@@ -13,6 +13,7 @@ from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.membership import Membership
 from kuvasz.source.publication import PublicationChanges
+from kuvasz.state.tables import State
 from kuvasz.sync.context import publications
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.tables.recopy import PositionReset
@@ -180,10 +181,20 @@ def test_the_patrol_names_whoever_streams_and_was_interrupted(world: World, monk
     usable = [(spec, world.table(spec)) for spec in world.source.tables]
     world.source_tables.tables = {spec.key: table for spec, table in usable}
     world.there[world.publications.name] = [spec.table for spec in world.source.tables]
+    assert not world.publications.patrol(), "nothing was looked at"
     for spec in world.source.tables:
         world.copy(spec)
     world.states.activate("shop.items", world.source.name, 1)
+    assert not world.publications.patrol(), "another one is away"
+    world.states.activate("shop.others", world.source.name, 1)
     assert world.publications.patrol()
+    world.source_tables.set(world.others, State.COPYING)
+    assert not world.publications.patrol()
+    world.states.activate("shop.others", world.source.name, 1)
+    world.source_tables.resync(world.others, is_due=True)
+    assert not world.publications.patrol()
+    world.source_tables.resync(world.others, is_due=False)
+    world.source_tables.set(world.others, State.PAUSED)
     assert world.interrupted == []
     world.xid += 1
     assert not world.publications.patrol()

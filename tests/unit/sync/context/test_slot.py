@@ -11,6 +11,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.state.ports import SourceRecord
+from kuvasz.sync.context.gap_starts import GapStarts
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from tests.support.scene import Scene
@@ -69,10 +70,15 @@ def test_how_far_no_row_is_missing_outlives_the_process_but_not_the_slot(world: 
     assert world.source_tables.gap_starts.looked_lsn == 0
     world.slot.looked(1100)
     assert world.check()
-    assert world.source_tables.gap_starts.looked_lsn == 1100
+    assert world.source_tables.gap_starts.looked_lsn == 0, "this process looks at each table itself"
+    assert world.standing.standing.looked_lsn == 1100
+    starts = world.source_tables.gap_starts = GapStarts()  # the next process
+    world.source_tables.resync(world.others, is_due=True, is_repair=True)
+    assert world.check()
+    assert (starts.looked_lsn, starts.get(world.items), starts.get(world.others)) == (1100, None, 1100)
     world.source_tables.resync(world.items, is_due=True)
     assert world.check()
-    assert world.source_tables.gap_starts.looked_lsn == 0, "nothing of that stream counts any more"
+    assert (starts.looked_lsn, world.standing.standing.looked_lsn) == (0, 0), "nothing of that stream counts any more"
 
 
 def test_without_a_slot_the_source_is_new(world: World) -> None:

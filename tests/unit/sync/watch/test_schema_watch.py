@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kuvasz.errors import CopyNeeded, TableError
+from kuvasz.errors import CopyNeeded, SourceError, TableError
 from kuvasz.lake.definition.columns import Columns
-from kuvasz.model import Relation, Seen, SourcePosition, TableType
+from kuvasz.model import Relation, Seen, SourcePosition, TableName, TableType
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import Target
 from kuvasz.source import conninfo
@@ -424,6 +424,8 @@ class Ahead(Scene):
         monkeypatch.setattr(contextlib, "closing", contextlib.nullcontext)
         monkeypatch.setattr(schema_watch, "look", self._look)
         monkeypatch.setattr(schema_watch, "tables", self._tables)
+        monkeypatch.setattr(schema_watch, "_AHEAD_EVERY_S", 0.0)
+        self.broken: Exception | None = None
 
     def seen(self, spec: Any, lsn: int, running: frozenset[int] = frozenset()) -> Any:
         seen = Seen(lsn=lsn, until=lsn, running=running)
@@ -434,7 +436,10 @@ class Ahead(Scene):
         self.looked.append(table.name)
         return Look(lsn=self.wal_lsn, table=self.seen(SimpleNamespace(table=table), self.wal_lsn))
 
-    def _tables(self, _: object, names: Any, __: object) -> dict[Any, Any]:
+    def _tables(self, _: object, names: Any, __: object, *, lock_timeout_ms: int) -> dict[Any, Any]:
+        assert lock_timeout_ms > 0
+        if self.broken is not None:
+            raise self.broken
         self.besides += [name.name for name in names]
         return {
             name: self.seen(SimpleNamespace(table=name), self.wal_lsn, frozenset({77}))
@@ -490,10 +495,41 @@ def test_a_look_is_not_put_in_place_of_a_newer_one(ahead: Ahead, monkeypatch: py
     newer = Look(lsn=3000, table=ahead.seen(ahead.others, 3000))
     answer = ahead._tables
 
-    def tables(*given: Any) -> dict[Any, Any]:
+    def tables(*given: Any, **options: Any) -> dict[Any, Any]:
         ahead.last_looks.put(ahead.others, newer)
-        return answer(*given)
+        return answer(*given, **options)
 
     monkeypatch.setattr(schema_watch, "tables", tables)
     ahead.hear(ahead.items, 1500)
     assert ahead.last_looks.get(ahead.table(ahead.others).relation.oid) is newer
+
+
+@pytest.mark.parametrize("error", [SourceError("B is locked"), RuntimeError("a mistake")])
+def test_what_is_wrong_with_other_tables_stops_none(ahead: Ahead, error: Exception) -> None:
+    ahead.broken = error
+    ahead.hear(ahead.items, 1500)
+    assert [ahead.source_tables.state(spec) for spec in ahead.source.tables] == [State.STREAMING] * 2
+    known = ahead.last_looks.get(ahead.table(ahead.items).relation.oid)
+    assert known is not None
+    assert known.lsn == 2000
+
+
+def test_other_tables_are_looked_at_now_and_then_the_oldest_look_first(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_watch, "_AHEAD", 1)
+    tables = [dataclasses.replace(ahead.items, table=TableName(schema="public", name=f"t{n}")) for n in range(4)]
+    monkeypatch.setattr(type(ahead.source_tables), "is_streaming", lambda *_: True)
+    ahead.source_tables.source = dataclasses.replace(ahead.source, tables=tuple(tables))
+    for number, spec in enumerate(tables):
+        relation = dataclasses.replace(CATALOG.relation, table=spec.table, oid=500 + number)
+        ahead.found[spec.table] = dataclasses.replace(CATALOG, relation=relation)
+        monkeypatch.setattr(type(spec), "key", property(lambda spec: spec.table.name))
+        ahead.last_looks.put(spec, Look(lsn=1000 - number, table=ahead.seen(spec, 1000 - number)))
+    for turn in range(3):
+        ahead.wal_lsn = 2000 + turn
+        ahead.watch._look_ahead(None, tables[0], ahead.wal_lsn)
+    assert ahead.besides == ["t3", "t2", "t1"]
+    monkeypatch.setattr(schema_watch, "_AHEAD_EVERY_S", 3600.0)
+    ahead.watch._look_ahead(None, tables[0], 9000)
+    assert len(ahead.besides) == 3, "not for each message of a thousand tables"
