@@ -17,7 +17,6 @@ from kuvasz.errors import (
     KuvaszError,
     LakeError,
     LateCommit,
-    TableGone,
     TableStuck,
     place_of,
 )
@@ -28,6 +27,7 @@ from kuvasz.lake.commit.clone import CloneWriter
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
 from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.table.commits import may_be_there
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, Pending, Receipt
@@ -264,9 +264,7 @@ def _failed(
     table: LakeTable, together: Sequence[Ticket], changeset: Changeset, error: KuvaszError
 ) -> Sequence[Outcome]:
     table.era = WriteEra(accepted={}, error=error)
-    # A commit that was refused for sure leaves files to remove; one of which nobody knows that may be there.
-    is_refused = isinstance(error, ForeignChange | TableGone) and not changeset.is_there
-    changeset.is_outcome_unknown = changeset.sent is not None and not is_refused
+    changeset.is_outcome_unknown = may_be_there(changeset, error)
     _abandon(together, changeset)
     table.forget(changeset)
     return [Failure(target=table.name, error=error), *[None] * (len(together) - 1)]

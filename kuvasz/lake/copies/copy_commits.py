@@ -17,6 +17,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.copies.recopy import Recopy
 from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.table.commits import may_be_there
 from kuvasz.model import TableType
 from kuvasz.ports import Receipt
 
@@ -214,8 +215,7 @@ def _end_versions(
 
 def _take_back(table: LakeTable, group: Sequence[CopiedTable], changeset: Changeset, error: BaseException) -> None:
     """Undo a commit that failed, touching neither other sources' open transactions nor what they have written."""
-    is_unknown = changeset.sent is not None and isinstance(error, LakeError)
-    changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+    changeset.is_outcome_unknown = may_be_there(changeset, error)
     if changeset.is_outcome_unknown:
         for one in group:
             one.files.keep()

@@ -23,6 +23,7 @@ from kuvasz.lake.copies.order import Order
 from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset, FileTable
+from kuvasz.lake.table.commits import may_be_there
 from kuvasz.model import Int64s, SourcePosition, TableType
 from kuvasz.modes.clone import Closings
 from kuvasz.ports import CopyRequest, Receipt
@@ -149,8 +150,7 @@ class RepairJob:
                 if snapshot_id is None:
                     table.commits.advance({source: position})
             except BaseException as error:
-                is_unknown = changeset.sent is not None and isinstance(error, LakeError)
-                changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+                changeset.is_outcome_unknown = may_be_there(changeset, error)
                 table.commits.discard(changeset)
                 table.index.undo()
                 raise

@@ -33,6 +33,7 @@ from kuvasz.lake.format import member, naming
 from kuvasz.lake.format.layout import Values
 from kuvasz.lake.maintenance.compaction_policy import FileFacts, FileGroup
 from kuvasz.lake.table.commit_builder import data_json
+from kuvasz.lake.table.commits import may_be_there
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Int64s, TableType
 
@@ -386,8 +387,7 @@ class Rewrite:
         """Forget a commit that failed; where nobody knows, the files stay and the table is looked at again."""
         table = self._table
         table.index.undo()
-        is_unknown = changeset.sent is not None and isinstance(error, LakeError)
-        changeset.is_outcome_unknown = is_unknown or changeset.is_there  # the index may fail behind a commit
+        changeset.is_outcome_unknown = may_be_there(changeset, error)
         self._is_there |= changeset.is_there
         table.commits.discard(changeset, keep=self.paths)
 

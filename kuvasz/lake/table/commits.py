@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
-from kuvasz.errors import LakeError, OutcomeUnknown
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, TableGone
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.table.commit_builder import COMMIT_PROPERTY, REWRITE_PROPERTY, CommitBuilder
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from kuvasz.model import SourcePosition
 
 _log = EventLog(__name__)
+
+
+def may_be_there(changeset: Changeset, error: BaseException) -> bool:
+    """Whether a commit that failed may be in the table all the same, so that its files have to stay.
+
+    What was sent may be there, unless it was refused for sure; whatever else fails, it may fail behind the commit.
+    """
+    is_refused = isinstance(error, ForeignChange | TableGone)
+    return changeset.is_there or (changeset.sent is not None and not is_refused)
 
 
 class Commits:
