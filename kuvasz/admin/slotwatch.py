@@ -80,7 +80,8 @@ class SlotWatch:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, one) for one in self._servers()))
+                servers = await loop.run_in_executor(pool, self._servers)  # urls may be in files
+                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, one) for one in servers))
                 await asyncio.sleep(self._every_s)
         finally:
             # Nobody waits here for a question that hangs: libpq gives it up by itself.

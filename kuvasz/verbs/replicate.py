@@ -10,6 +10,7 @@ In a task of a scheduler ``Replicator("map.yaml").run(until_caught_up=True)`` lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -132,7 +133,8 @@ class Replicator:
         """
         app, loop = self._app, self._loop
         if self.is_running and app is not None and loop is not None:
-            loop.call_soon_threadsafe(app.stop)
+            with contextlib.suppress(RuntimeError):  # it has ended by itself: the loop is closed
+                loop.call_soon_threadsafe(app.stop)
         self.wait()
         return self._ended()
 
@@ -181,7 +183,10 @@ class Replicator:
         def served(server: AdminServer) -> None:
             self._server, self._app = server, app
 
-        return await replicate(self._loaded, app, until_caught_up=until_caught_up, on_served=served)
+        try:
+            return await replicate(self._loaded, app, until_caught_up=until_caught_up, on_served=served)
+        finally:
+            self._server = None  # its observer goes with it: there is nothing to be asked any more
 
     def _ended(self) -> int:
         if self._error is not None:

@@ -126,7 +126,22 @@ def test_who_has_not_ended_owns_the_folder_on(made: Replicator, monkeypatch: pyt
     assert made.run(until_caught_up=True) == 5
     assert is_owned(made), "a thread may still write"
     late.set()
+    assert made.stop() == 5, "once more"
     wait_until(lambda: all(thread.name != THREAD_NAME for thread in threading.enumerate()), "it ends")
+
+
+def test_who_ends_by_himself_meanwhile_is_stopped_and_has_no_status(
+    made: Replicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads are waited for when the loop is closed already."""
+    monkeypatch.setattr(StandIn, "late", late := threading.Event())
+    made.start(until_caught_up=True)
+    wait_until(lambda: made._loop is not None and made._loop.is_closed(), "the loop is closed")
+    assert made.is_running
+    with pytest.raises(ConfigError, match="does not run"):
+        made.status()
+    threading.Timer(0.2, late.set).start()
+    assert made.stop() == 5
 
 
 def test_who_does_not_run_has_no_status(made: Replicator) -> None:
