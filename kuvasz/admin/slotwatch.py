@@ -1,14 +1,14 @@
 """Asks each server, at a slow pace, what WAL our slots keep there and where its WAL ends.
 
-Must never disturb: it has two threads of its own and a short statement timeout, opens a session for one query and
-closes it, asks for all slots of a server at once, leaves a source that does not answer alone for a while, and a
-failure is nobody's error: the value is unknown then.
+Must never disturb: it asks two servers at a time and with a short statement timeout, opens a session for one query
+and closes it, asks for all slots of a server at once, leaves a source that does not answer alone for a while, and a
+failure is nobody's error: the value is unknown then. Nobody waits for a server that is silent: neither the question
+to another server, nor the end of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import dataclasses
 import time
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kuvasz.errors import KuvaszError, SourceRefused
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo, failure, slots
+from kuvasz.sync.context.source_threads import Turn, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +28,9 @@ _log = EventLog(__name__)
 
 EVERY_S = 10.0
 _AFTER_FAILURE_S = 60.0
-_THREADS = 2
+
+#: Servers, not counting those that say nothing.
+_AT_A_TIME = 2
 
 #: Sources of one server that may stay without an answer before none of them is asked for a while.
 _SILENCES = 2
@@ -76,23 +79,27 @@ class SlotWatch:
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="slotwatch")
-        loop = asyncio.get_running_loop()
-        try:
+        permits = asyncio.Semaphore(_AT_A_TIME)
+        asked: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
             while True:
-                servers = await loop.run_in_executor(pool, self._servers)  # urls may be in files
-                await asyncio.gather(*(loop.run_in_executor(pool, self._ask, one) for one in servers))
+                servers = await asyncio.wrap_future(in_thread(self._servers))  # urls may be in files
+                for server, sources in servers.items():
+                    if server not in asked or asked[server].done():
+                        asked[server] = tasks.create_task(self._take_turn(permits, sources))
                 await asyncio.sleep(self._every_s)
-        finally:
-            # Nobody waits here for a question that hangs: libpq gives it up by itself.
-            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _servers(self) -> list[list[Source]]:
+    async def _take_turn(self, permits: asyncio.Semaphore, sources: Sequence[Source]) -> None:
+        """Ask a server; others are asked meanwhile if it says nothing."""
+        async with Turn(permits):
+            await asyncio.wrap_future(in_thread(lambda: self._ask(sources)))
+
+    def _servers(self) -> dict[str, list[Source]]:
         """Return the sources of each server."""
         servers: dict[str, list[Source]] = {}
         for source in self._sources:
             servers.setdefault(_server(source), []).append(source)
-        return list(servers.values())
+        return servers
 
     def _is_due(self, name: str) -> bool:
         return time.monotonic() >= self._rest_until.get(name, 0.0)

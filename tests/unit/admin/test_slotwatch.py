@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import functools
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,8 @@ import pytest
 from kuvasz.admin import slotwatch
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
 from kuvasz.errors import SourceError
+from kuvasz.sync.context.source_threads import Turn
+from tests.support.waiting import wait_until
 
 FACTS = SlotFacts(retained_bytes=10, safe_bytes=1000, status="reserved", wal_end=5000, asked_at=100.0)
 
@@ -59,7 +64,7 @@ class Answers:
 
     def look(self) -> dict[str, SlotFacts]:
         self.asked = []
-        for sources in self.watch._servers():
+        for sources in self.watch._servers().values():
             self.watch._ask(sources)
         return self.watch.facts
 
@@ -136,3 +141,30 @@ def test_whoever_is_not_known_there_is_asked_for_himself(monkeypatch: pytest.Mon
     assert answers.asked == ["one/eu", "one/ap", "one/sa", "one/us"]
     assert set(answers.look()) == set(answers.facts)
     assert answers.asked == ["one/ap", "one/sa", "one/us"], "who did not answer rests"
+
+
+def test_a_server_that_is_silent_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["one/eu", "two/us", "three/ap", "four/sa"]
+    answers = Answers(monkeypatch, *names)
+    answers.facts = dict.fromkeys(names, FACTS)
+    answers.watch._every_s = 0.01
+    silence, heard = threading.Event(), answers._ask
+
+    def ask(source: Any, beside: Any) -> dict[str, SlotFacts]:
+        found = heard(source, beside)
+        if source.name in names[:2]:
+            silence.wait()
+        return found
+
+    monkeypatch.setattr(slotwatch, "ask", ask)
+    monkeypatch.setattr(slotwatch, "Turn", functools.partial(Turn, patience_s=0.05))
+
+    async def look() -> None:
+        watch = asyncio.create_task(answers.watch.run())
+        await asyncio.to_thread(wait_until, lambda: answers.asked.count("four/sa") >= 3, "three answers")
+        watch.cancel()
+
+    asyncio.run(look())
+    silence.set()
+    assert set(answers.watch.facts) == set(names[2:])
+    assert answers.asked.count("one/eu") == 1, "it is still being asked"
