@@ -308,7 +308,17 @@ class StateTaken(StateError):
 
 
 class InternalError(KuvaszError):
-    """Our own code broke a promise."""
+    """Our own code broke a promise.
+
+    Args:
+        message: As for every error.
+        hint: As for every error; by default one that serves for all.
+    """
+
+    HINT: ClassVar[str] = "a defect of kuvasz: report it with its log; `kuvasz resync TABLE` copies a table anew"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or self.HINT)
 
 
 def place_of(source: str = "", table: object = "", column: str = "") -> str:

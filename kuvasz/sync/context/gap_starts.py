@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 
 from kuvasz.config.sources import SourceTableSpec
+
+
+class Evidence(enum.Enum):
+    """What a look is at that finds whether a table missed changes."""
+
+    PUBLICATION = "publication"  #: the catalog rows by which it is published
+    FILE = "file"  #: the file that its rows are in
 
 
 class GapStarts:
@@ -18,6 +26,8 @@ class GapStarts:
         #: where the WAL ended when an earlier process last knew that no table had missed anything; 0: unknown
         self.looked_lsn = 0
         self._is_begun = False
+        #: by `SourceTableSpec.key`: where the WAL ended before the last look of this process that found none missing
+        self._proved: dict[tuple[Evidence, str], int] = {}
         self._from: dict[str, int] = {}  #: by `SourceTableSpec.key`
 
     def begin(self, looked_lsn: int, due: Iterable[SourceTableSpec]) -> None:
@@ -31,18 +41,43 @@ class GapStarts:
             return
         self._is_begun, self.looked_lsn = True, looked_lsn
         for spec in due:
-            self.note(spec, None)
+            self._begin(spec, looked_lsn)
 
-    def note(self, spec: SourceTableSpec, proved_lsn: int | None) -> None:
-        """Note that a table missed changes.
+    def fall_back(self, to_lsn: int) -> None:
+        """Forget what was proved behind a place: the source went on from there on another timeline.
 
         Args:
-            spec: The table.
-            proved_lsn: Where the WAL ended before the last look of this process at the table itself that found none
-                missing; None: there was none.
+            to_lsn: The place; 0: it is another source.
         """
-        if begin := proved_lsn or self.looked_lsn:
-            self._from[spec.key] = min(begin, self._from.get(spec.key, begin))
+        self.looked_lsn = min(self.looked_lsn, to_lsn)
+        self._proved = {look: min(at_lsn, to_lsn) for look, at_lsn in self._proved.items()}
+
+    def prove(self, evidence: Evidence, spec: SourceTableSpec, at_lsn: int) -> None:
+        """Note that a table missed nothing.
+
+        Args:
+            evidence: What was looked at.
+            spec: The table.
+            at_lsn: Where the WAL ended before the look.
+        """
+        self._proved[evidence, spec.key] = at_lsn
+
+    def disprove(self, evidence: Evidence, spec: SourceTableSpec) -> None:
+        """Forget the looks at a table: they say nothing of the rows that it will have."""
+        self._proved.pop((evidence, spec.key), None)
+
+    def note(self, evidence: Evidence, spec: SourceTableSpec) -> None:
+        """Note that a table missed changes since it was last looked at.
+
+        Args:
+            evidence: What shows it.
+            spec: The table.
+        """
+        self._begin(spec, self._proved.get((evidence, spec.key), 0) or self.looked_lsn)
+
+    def _begin(self, spec: SourceTableSpec, at_lsn: int) -> None:
+        if at_lsn:
+            self._from[spec.key] = min(at_lsn, self._from.get(spec.key, at_lsn))
 
     def get(self, spec: SourceTableSpec) -> int | None:
         """Return where a table's gap begins; None: at its position."""
@@ -53,4 +88,4 @@ class GapStarts:
         self._from.pop(spec.key, None)
 
 
-__all__ = ["GapStarts"]
+__all__ = ["Evidence", "GapStarts"]

@@ -23,6 +23,7 @@ from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.targets import narrowed
@@ -54,7 +55,6 @@ class Publications:
         self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
         self._troubles = context.troubles
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
-        self._proved: dict[str, int] = {}  #: the same -> where the WAL ended before the last look that found no gap
 
     def seen(self, spec: SourceTableSpec) -> str:
         """Return by which catalog rows a table was published when it was last looked at; see `Position.published`."""
@@ -177,9 +177,9 @@ class Publications:
             known = lake.notes.published(spec.identifier, name)
             if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
                 broken.append(spec)
-                self._source_tables.gap_starts.note(spec, self._proved.get(spec.key))
+                self._source_tables.gap_starts.note(Evidence.PUBLICATION, spec)
                 continue
-            self._proved[spec.key] = end
+            self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
             if known != now.render():
                 # An earlier version did not note it, or one of several clauses came or went.
                 lake.notes.remember_published(spec.identifier, name, now.render())
@@ -202,7 +202,9 @@ class Publications:
         """
         end, members = wal_end(connection), self._members(connection, tables)
         self._seen |= {key: member.render() for key, member in members.items()}
-        self._proved |= dict.fromkeys(members, end)
+        for spec, _ in tables:
+            if spec.key in members:
+                self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
         self.refused |= {
             spec.key: publication.within_published(self.name, table)
             for spec, table in tables

@@ -186,10 +186,13 @@ class Slot:
         starts, tables = self._source_tables.gap_starts, self._source_tables
         starts.begin(standing.looked_lsn, [spec for spec in tables.source.tables if tables.look(spec).is_repair])
         if not is_known or continuity.is_rewound(standing, server):
-            starts.looked_lsn = 0  # of another past
             # A timeline that left the old one behind the lake's positions has all of that.
             proved_lsn = self.applied_lsn() if is_known else 0
-            standing = SourceRecord(confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn)
+            starts.fall_back(proved_lsn)
+            standing = SourceRecord(
+                confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn,
+                looked_lsn=min(standing.looked_lsn, proved_lsn),
+            )  # fmt: skip
             self._progress.begin_anew(self._source, confirmed_lsn)
         self._standing.update(
             dataclasses.replace(
@@ -245,7 +248,7 @@ class Slot:
         point = taken.consistent_point
         self._progress.begin_anew(self._source, point)
         self.history += 1
-        self._source_tables.gap_starts.looked_lsn = 0
+        self._source_tables.gap_starts.fall_back(0)
         self._standing.update(
             SourceRecord(
                 system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point,

@@ -20,6 +20,7 @@ from kuvasz.source.catalog import partitions, relation_files
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.source.catalog.table import SourceTable
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import rewrites
 
@@ -40,7 +41,6 @@ class RewriteWatch:
         self._files = context.shared.state.files(context.source.name)
         self._lock = threading.Lock()
         self._horizons: dict[int, int] = {}  #: by OID: of the last look that found the known file
-        self._looked: dict[int, int] = {}  #: the same -> where the WAL ended before it
         self._suspected: dict[int, tuple[int, int]] = {}  #: by OID: another file, and where the WAL ended then
 
     def begin(
@@ -60,7 +60,8 @@ class RewriteWatch:
             fresh = {oid: now for oid, now in found.items() if oid not in known or self._is_to_come(specs[oid])}
             self._files.put({oid: rewrites.known(now) for oid, now in fresh.items()})
             for oid in fresh:
-                for seen in (self._horizons, self._looked, self._suspected):
+                self._source_tables.gap_starts.disprove(Evidence.FILE, specs[oid])
+                for seen in (self._horizons, self._suspected):
                     seen.pop(oid, None)
 
     def _is_to_come(self, spec: SourceTableSpec) -> bool:
@@ -110,7 +111,8 @@ class RewriteWatch:
         """Compare a table's file with the known one; returns whether its rows are known to be the stream's."""
         known = self._files.all().get(oid)
         if known is not None and known.file == now.file:
-            self._horizons[oid], self._looked[oid] = now.horizon, end
+            self._horizons[oid] = now.horizon
+            self._source_tables.gap_starts.prove(Evidence.FILE, spec, end)
             return True
         if known is not None and self._may_be_told(connection, oid, now):
             return False
@@ -122,7 +124,7 @@ class RewriteWatch:
                 self._files.put({oid: rewrites.known(now)})
             return True
         _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
-        self._source_tables.gap_starts.note(spec, self._looked.get(oid))
+        self._source_tables.gap_starts.note(Evidence.FILE, spec)
         self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
         self._troubles.interrupt(spec)
         return False

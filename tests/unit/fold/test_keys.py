@@ -160,13 +160,13 @@ def test_seed_decides():
 
 
 def test_what_cannot_be_a_key_is_refused():
-    with pytest.raises(InternalError, match=r"^key columns of \[1, 2\] rows cannot make keys$"):
+    with pytest.raises(InternalError, match=r"^key columns of \[1, 2\] rows cannot make keys\n"):
         hash_keys([pa.array([1]), pa.array([1, 2])], sid=None, seed=SEED)
-    with pytest.raises(InternalError, match=r"^key columns of \[\] rows cannot make keys$"):
+    with pytest.raises(InternalError, match=r"^key columns of \[\] rows cannot make keys\n"):
         hash_keys([], sid=None, seed=SEED)
-    with pytest.raises(InternalError, match=r"^a key seed has 16 bytes, not 3$"):
+    with pytest.raises(InternalError, match=r"^a key seed has 16 bytes, not 3\n"):
         hash_keys([pa.array([1])], sid=None, seed=b"abc")
-    with pytest.raises(InternalError, match=r"^no key can be made of the Arrow type month_day_nano_interval$"):
+    with pytest.raises(InternalError, match=r"^no key can be made of the Arrow type month_day_nano_interval\n"):
         hash_keys([pa.array([None], pa.month_day_nano_interval())], sid=None, seed=SEED)
 
 

@@ -11,7 +11,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.state.ports import SourceRecord
-from kuvasz.sync.context.gap_starts import GapStarts
+from kuvasz.sync.context.gap_starts import Evidence, GapStarts
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from tests.support.scene import Scene
@@ -159,6 +159,18 @@ def test_after_a_failover_nothing_counts_as_confirmed_beyond_the_slot(world: Wor
     assert world.standing.standing == SourceRecord(
         system_id="7", timeline=2, confirmed_lsn=1500, started_us=66, proved_lsn=1200
     )
+
+
+@pytest.mark.parametrize(("looked", "believed"), [(1100, 1100), (4000, 1200)])
+def test_after_a_failover_no_look_counts_beyond_what_the_lake_has(world: World, looked: int, believed: int) -> None:
+    world.copy(world.items, 1200)
+    world.standing.update(SourceRecord(system_id="7", timeline=1, confirmed_lsn=1500, looked_lsn=looked))
+    world.source_tables.gap_starts.prove(Evidence.FILE, world.items, 5000)
+    world.timeline, world.history, world.wal_end = 2, "1\t0/1000\tpromoted", 0x1000
+    assert world.check()
+    assert world.standing.standing.looked_lsn == world.source_tables.gap_starts.looked_lsn == believed
+    world.source_tables.gap_starts.note(Evidence.FILE, world.items)
+    assert world.source_tables.gap_starts.get(world.items) == 1200
 
 
 def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
