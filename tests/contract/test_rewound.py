@@ -121,6 +121,32 @@ def test_the_next_start_finds_it(
     next_one.lake.close()
 
 
+@pytest.mark.parametrize("is_noticed", [True, False])
+@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, restore])
+def test_what_it_lacks_then_begins_behind_the_rows_that_are_there(
+    world: IcebergWorld, how: Callable[[IcebergWorld, int, str], None], is_noticed: bool
+) -> None:
+    """The position in the properties is that of the rows which are gone."""
+    eu, us = Sender("eu"), Sender("us")
+    world.prepare("eu", "us")
+    world.applied(work(eu.one(insert(1)), us.one(insert(1))))
+    before, metadata = handle(world).currentSnapshot().snapshotId(), metadata_of(world)
+    there = world.lake.positions(TARGET)["eu"]
+    for key in (2, 3):
+        world.applied(work(eu.one(insert(key)), us.one(insert(key))))
+    how(world, before, metadata)
+    if is_noticed:
+        (failure, *_) = world.apply(work(eu.one(insert(4))))
+        assert isinstance(failure.error, LakeRewound), failure
+        world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    gap = world.lake.notes.gap(TARGET, "eu")
+    assert gap is not None
+    assert gap.from_lsn == there.lsn
+    with pytest.raises(LakeRewound):
+        world.lake.prepare(target(), feed("us"), ITEMS)
+
+
 @pytest.mark.parametrize("how", [roll_back, roll_back_and_append, restore])
 def test_a_table_without_positions_that_is_set_back_while_it_is_compared(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, how: Callable[[IcebergWorld, int, str], None]

@@ -12,7 +12,7 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.table.notes import PUBLISHED_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
-
-#: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
-#: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.table.past`.
-ANCHOR_PROPERTY = "kuvasz.anchor"
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 
 from kuvasz.evolve import known as known_columns
 from kuvasz.lake.format import gaps, rule, source_positions
+from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
 if TYPE_CHECKING:
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
+
+#: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
+#: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.table.past`.
+ANCHOR_PROPERTY = "kuvasz.anchor"
 
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.catalog.partitions` names them.
 PARTITIONS_PREFIX = "kuvasz.partitions."
@@ -29,6 +34,18 @@ REWOUND_PREFIX = "kuvasz.rewound."
 
 #: Begins a table property with the id of the log that holds what the table lacks of a source.
 PARKED_PREFIX = "kuvasz.parked."
+
+
+def is_set_back(table: IcebergTable) -> bool:
+    """Whether a table's rows are not those of our last commit, nor of what others made of them.
+
+    Ancestors that were expired end the search: what cannot be seen is no rewind.
+    """
+    anchor = table.properties.get(ANCHOR_PROPERTY)
+    if anchor is None:
+        return False
+    newest, is_whole = table.snapshots.newest_of_summaries(ANCHOR_PROPERTY)
+    return newest != anchor and (newest is not None or is_whole)
 
 
 class Notes:
@@ -90,6 +107,9 @@ class Notes:
 
         The gap begins at `gap_lsn`, if that is below the position. With `is_gone` what is known of its columns goes
         in the same commit.
+
+        Where the table was set back, the position is that of rows which are not there any more: the gap begins where
+        those that are there end.
         """
         dropped = [source_positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
         if is_gone:
@@ -98,8 +118,17 @@ class Notes:
         if not to_repair:
             self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])
         elif known is not None:
+            if REWOUND_PREFIX + source in self._table.properties or is_set_back(self._table):
+                known = self._shown(source, known)
             gap = Gap(from_lsn=gaps.begin(known.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))
             self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
         elif is_gone:
             self._table.remove_properties(dropped)
+
+    def _shown(self, source: str, known: SourcePosition) -> SourcePosition:
+        """Return the position that the rows of the current snapshot have; 0/0 if its snapshots do not say it."""
+        name = source_positions.PREFIX + source
+        text, _ = self._table.snapshots.newest_of_summaries(name)
+        shown = source_positions.parse({name: text} if text else {}, self._table.name).get(source)
+        return shown if shown is not None and shown.history == known.history else SourcePosition(lsn=0)

@@ -22,8 +22,7 @@ from kuvasz import lsn
 from kuvasz.errors import rewound
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.commit_builder import ANCHOR_PROPERTY
-from kuvasz.lake.table.notes import REWOUND_PREFIX
+from kuvasz.lake.table.notes import REWOUND_PREFIX, is_set_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -138,11 +137,8 @@ class Past:
     def _find(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the sources whose rows may be missing, with why."""
         found = source_positions.parse(properties, self._name)
-        anchor = properties.get(ANCHOR_PROPERTY)
-        if anchor is not None:
-            newest, is_whole = self._table.snapshots.newest_of_summaries(ANCHOR_PROPERTY)
-            if newest != anchor and (newest is not None or is_whole):
-                return dict.fromkeys(found, "its rows are those of an older snapshot, or someone replaced them")
+        if is_set_back(self._table):
+            return dict.fromkeys(found, "its rows are those of an older snapshot, or someone replaced them")
         known = dict(self._witness.known(self._name)) if self._witness is not None else {}
         for source, position in self._positions.items():
             known[source] = max(known.get(source, 0), position.lsn)

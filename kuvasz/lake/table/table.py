@@ -104,7 +104,11 @@ class LakeTable:
         """Drop a source's position; what was written of it and is not committed yet never will be.
 
         With `is_gone` its columns are forgotten, too.
+
+        Raises:
+            LakeError: The catalog does not answer.
         """
+        self.table.look()  # someone may have set it back a moment ago
         self.past.forget(source)
         self.columns.unfit(source)
         self.notes.drop_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)

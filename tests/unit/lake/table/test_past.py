@@ -9,8 +9,7 @@ import pytest
 
 from kuvasz.errors import LakeRewound
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.commit_builder import ANCHOR_PROPERTY
-from kuvasz.lake.table.notes import REWOUND_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX
 from kuvasz.lake.table.past import Past
 from kuvasz.model import SourcePosition
 from kuvasz.state.memory import MemoryWitness
