@@ -26,9 +26,10 @@ from kuvasz.lake.maintenance.compaction_policy import FileGroup, Policy
 from kuvasz.lake.maintenance.orphans import Orphans
 from kuvasz.lake.maintenance.replace_files import Rewrite, facts
 from kuvasz.lake.table.commits import Commits
-from kuvasz.model import TableType
+from kuvasz.model import POSTGRES_EPOCH_US, SourcePosition, TableType
+from kuvasz.modes import system_columns
 from kuvasz.ports import Receipt
-from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
+from tests.support.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.support.lake import LakeFolder
 from tests.support.worlds import QUIET, IcebergWorld
 
@@ -691,6 +692,56 @@ def test_of_what_others_did_only_what_is_new_is_read(world: IcebergWorld, caplog
     assert {(row["sid"], row["id"]): (row["n"], row["body"]) for row in world.spark_rows()} == world.rows()
     world.lake.maintenance.run(TARGET, full=True)
     assert _read_as_plain_files(world) == world.rows()
+
+
+def test_a_historys_versions_in_files_that_another_engine_merged_are_those_of_their_sources(
+    world: IcebergWorld,
+) -> None:
+    """Copied again, truncated by the stream and repaired, of several sources whose rows lie in one file."""
+    senders = {name: Sender(name) for name in ("eu", "us", "ap")}
+    for name in senders:
+        world.lake.prepare(target(table_type=TableType.HISTORY), feed(name), ITEMS)
+        world.copy(name)
+    world.applied(work(*(one.one(insert(1, 1), insert(2, 2), insert(3, 3)) for one in senders.values())))
+    _merge(world)
+    world.applied(work(senders["eu"].one(insert(4, 4))))
+    now = SourcePosition(lsn=10_000, taken_us=50_000 + POSTGRES_EPOCH_US)
+    world.lake.forget(TARGET, "eu")
+    world.lake.copy(feed("eu"), ITEMS, [Lines(((1, 1, "b"), (2, 9, "b")))], now, lambda *_: None)
+    assert _open(world) == {"eu": {1: 1, 2: 9}, **{name: {1: 1, 2: 2, 3: 3} for name in ("us", "ap")}}
+    assert len(world.spark_rows()) == 11, "no version is lost"
+
+    _merge(world)
+    world.applied(work(senders["us"].truncation()))
+    assert _open(world) == {"eu": {1: 1, 2: 9}, "ap": {1: 1, 2: 2, 3: 3}}
+
+    _merge(world)
+    world.lake.repair(feed("ap"), ITEMS, [Lines(((1, 1, "b"), (5, 5, "b")))], now, at_us=50_000 + POSTGRES_EPOCH_US)
+    _merge(world)
+    world.lake.forget(TARGET, "us")
+    world.lake.copy(feed("us"), ITEMS, [Lines(((1, 6, "b"),))], now, lambda *_: None)
+    assert _open(world) == {"eu": {1: 1, 2: 9}, "ap": {1: 1, 5: 5}, "us": {1: 6}}
+    assert len(world.spark_rows()) == 13, "us had no file of its own, and keeps its past"
+    later = [Sender(name, start=20_000).one(update(1, 60), insert(3, 30)) for name in ("eu", "ap")]
+    world.applied(work(*later))
+    assert _open(world) == {"eu": {1: 60, 2: 9, 3: 30}, "ap": {1: 60, 3: 30, 5: 5}, "us": {1: 6}}
+
+
+def _merge(world: IcebergWorld) -> None:
+    """Have another engine put all rows into one file."""
+    world.sql(f"CALL {world.catalog}.system.rewrite_data_files(table => '{TARGET}',"
+              " options => map('rewrite-all', 'true'))")  # fmt: skip
+    assert len(list(world.iceberg().scan().plan_files())) == 1
+
+
+def _open(world: IcebergWorld) -> dict[str, dict[int, int]]:
+    """Sid -> key -> value, of the open versions."""
+    found: dict[str, dict[int, int]] = {}
+    for row in world.spark_rows():
+        if row[system_columns.END].year > 9000:
+            assert row["id"] not in found.setdefault(row["sid"], {}), "two versions of a key are open"
+            found[row["sid"]][row["id"]] = row["n"]
+    return found
 
 
 def test_the_branch_is_clean_although_the_stream_goes_on(spark_session: object, lake_folder: LakeFolder) -> None:

@@ -15,8 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from kuvasz.errors import ForeignChange, LakeError, TableGone, place_of
 from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.files.files import read_dead
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, LakeSchema
@@ -114,6 +118,11 @@ class Stored:
         with self.lock:
             self._show(tuple(_copied(file) for file in self.now.files), {})
 
+    def merge_files(self, sid_id: int, *, is_bounded: bool = True) -> None:
+        """Have one file hold the live rows of all, as another engine's compaction does."""
+        with self.lock:
+            self._show((_merged(self.now.files, sid_id, is_bounded=is_bounded),), {})
+
     def roll_back(self, number: int) -> None:
         """Make an older snapshot the current one, as another engine may."""
         self.change(current=number)
@@ -147,6 +156,27 @@ def _copied(file: LiveFile) -> LiveFile:
     other = path.replace(".parquet", f"-{uuid.uuid4().hex}.parquet").replace("kvsz-", "other-")
     shutil.copy(path.removeprefix("file://"), other.removeprefix("file://"))
     return dataclasses.replace(file, data={**file.data, "file-path": other}, deletes=())
+
+
+def _merged(files: Sequence[LiveFile], sid_id: int, *, is_bounded: bool) -> LiveFile:
+    parts = []
+    for file in files:
+        path = file.data["file-path"]
+        dead = read_dead({}, path, [json.dumps(delete) for delete in file.deletes])
+        rows = pq.read_table(path.removeprefix("file://"))
+        parts.append(rows.take(pa.array([row for row in range(rows.num_rows) if row not in dead], pa.int64())))
+    whole = pa.concat_tables(parts)
+    other = f"{files[0].data['file-path'].rpartition('/')[0]}/other-{uuid.uuid4().hex}.parquet"
+    pq.write_table(whole, other.removeprefix("file://"))
+    sids = [sid.encode().hex().upper() for sid in sorted(set(whole.column("sid").to_pylist()))]
+    bounds = {"lower-bounds": sids[0], "upper-bounds": sids[-1]} if is_bounded else {}
+    data = {
+        **files[0].data, "file-path": other, "record-count": whole.num_rows,
+        "file-size-in-bytes": Path(other.removeprefix("file://")).stat().st_size,
+        "lower-bounds": None, "upper-bounds": None,
+        **{side: {"keys": [sid_id], "values": [sid]} for side, sid in bounds.items()},
+    }  # fmt: skip
+    return LiveFile(data=data, deletes=(), sequence=max(file.sequence for file in files))
 
 
 def _name(delete: Mapping[str, Any]) -> tuple[str, int]:

@@ -143,6 +143,12 @@ class LocalWorld(World):
                 parts.append(read_rows({}, path, alive, schema))
         return pa.concat_tables(parts)
 
+    def merge_files(self, name: str = TARGET, *, is_bounded: bool = True) -> None:
+        """Have another engine merge a table's files, of whatever sources, into one."""
+        sid_id = self.loaded(name).definition.sid_id
+        assert sid_id is not None
+        self.stored(name).merge_files(sid_id, is_bounded=is_bounded)
+
     def versions(self, name: str = TARGET) -> list[tuple[Any, ...]]:
         """Versions of a history: key, n, begin and end in µs since 2000, whether it was deleted; None: no limit."""
         found = self.table(name)

@@ -258,17 +258,27 @@ class HistoryWriter:
         self._table.index.places.insert(keys, *place_in(done.files, numbers, done.newest))
 
     def _truncate(self, source: str, sid: str | None, us: int) -> None:
-        """End all open versions of a source as deleted: its files that have any are written anew."""
+        """End all open versions of a source as deleted: the files that have any are written anew."""
         changeset, sources = self._changeset, self._table.index.sources
-        sources.check_owners(source)
-        numbers = [number for number in sources.numbers(source, sid) if number not in changeset.dropped]
-        added = changeset.added.items()
-        numbers += [number for number, (file, owner) in added if sources.is_of(file.path, owner, source, sid)]
+        numbers = [number for number in self._files_of(source, sid) if number not in changeset.dropped]
+        numbers += [
+            number for number, (file, owner) in changeset.added.items()
+            if sources.is_of(file.path, owner, source, sid) or sources.is_shared(file.path, owner, source)
+        ]  # fmt: skip
         self._end_all(numbers, sid, us, {})
 
+    def _files_of(self, source: str, sid: str | None) -> list[int]:
+        """Return the numbers of the table's files that hold versions of a source, or may."""
+        sources = self._table.index.sources
+        return [*sources.numbers(source, sid), *(entry.number for entry in sources.shared(source, sid))]
+
     def _end_all(self, numbers: Sequence[int], sid: str | None, us: int, stays: Mapping[int, BitMap64]) -> None:
-        """End the open versions of files as deleted, but those that stay: files that have any are written anew."""
+        """End a source's open versions in files as deleted, but those that stay: files with any are written anew.
+
+        Other sources' versions in these files stay as they are.
+        """
         table, changeset = self._table, self._changeset
+        owners = [self._owner_of(number) for number in numbers]
         tasks = [
             TruncateTask(
                 source=self._path(number),
@@ -278,11 +288,14 @@ class HistoryWriter:
                 path=naming.fresh(table.definition.location, self._source),
                 spec_id=self._layout_of(number)[0],
                 partition=self._layout_of(number)[1],
+                sid=sid,
+                sid_id=table.definition.sid_id if owner is None else None,
             )
-            for number in numbers
+            for number, owner in zip(numbers, owners, strict=True)
         ]
         moves = {}
-        for number, done in zip(numbers, self._run(TruncateVersions(writing=self._writing), tasks), strict=True):
+        outcomes = self._run(TruncateVersions(writing=self._writing), tasks)
+        for number, owner, done in zip(numbers, owners, outcomes, strict=True):
             if not done.files:
                 continue
             changeset.deletes.pop(number, None)
@@ -290,7 +303,7 @@ class HistoryWriter:
                 changeset.obsolete.append(changeset.added.pop(number)[0].path)
             else:
                 changeset.dropped.add(number)
-            (fresh,) = table.index.add_files(done.files, changeset, sid)
+            (fresh,) = table.index.add_files(done.files, changeset, owner)
             moves[number] = (fresh, done.positions)
         table.index.places.remap(moves)
 
@@ -300,6 +313,10 @@ class HistoryWriter:
         """Return what each task of a job over so many versions gets."""
         step = max(1024, min(_TASK_ROWS, -(-len(found) // self._jobs.parallelism)))
         return [found[begin : begin + step] for begin in range(0, len(found), step)]
+
+    def _owner_of(self, number: int) -> str | None:
+        added = self._changeset.added
+        return added[number][1] if number in added else self._table.index.files[number].sid
 
     def _layout_of(self, number: int) -> tuple[int, Values]:
         if number in self._changeset.added:

@@ -10,6 +10,8 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap64
+
 from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.lake.copies.copy_commits import CopiedTable
@@ -80,8 +82,13 @@ class CopyJob:
             return self._shape
         with table.lock:
             table.follow()
-            has_versions = bool(table.index.sources.numbers(self._source, sid))
-        return dataclasses.replace(self._shape, copied_us=position.taken_us) if has_versions else self._shape
+            sources = table.index.sources
+            is_known = bool(sources.numbers(self._source, sid))
+            shared = [] if is_known else sources.shared(self._source, sid)
+            places = [(entry.path, BitMap64(table.index.files.dead(entry.number))) for entry in shared]
+        # Their sids are read without the lock: no more versions of this source can come before its copy is there.
+        is_known = is_known or any(BitMap64(sources.rows_in(path, sid)) - dead for path, dead in places)
+        return dataclasses.replace(self._shape, copied_us=position.taken_us) if is_known else self._shape
 
 
 __all__ = ["CopyJob"]

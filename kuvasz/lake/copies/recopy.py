@@ -51,11 +51,7 @@ class Recopy(HistoryWriter):
         self._source = source
         self._sid = sid
         self._us = us
-        self._before = [
-            entry.number
-            for entry in table.index.files
-            if table.index.sources.is_of(entry.path, entry.sid, source, sid)
-        ]
+        self._before = self._files_of(source, sid)
         self._stays: dict[int, BitMap64] = {}  #: file from before -> open versions that are as the copy has them
 
     def adopt(self, number: int, file: DataFile, keys: Keys) -> None:

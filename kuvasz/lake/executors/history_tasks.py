@@ -15,7 +15,15 @@ import pyarrow.parquet as pq
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
 from kuvasz.lake.executors.tasks import ReadKeys, read_scattered, slim_worker
-from kuvasz.lake.files.data_file import DataFile, DataFileWriter, file_io, read_columns, with_schema, write_rows
+from kuvasz.lake.files.data_file import (
+    DataFile,
+    DataFileWriter,
+    file_io,
+    read_columns,
+    rows_of,
+    with_schema,
+    write_rows,
+)
 from kuvasz.lake.format.layout import Layout, Values
 from kuvasz.model import Int32s, Int64s, UInt32s
 from kuvasz.modes import history
@@ -188,7 +196,7 @@ class MoveVersions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTask:
-    """A data file whose open versions end deleted."""
+    """A data file whose open versions end deleted: all of them, or those of one source."""
 
     source: str
     dead: Int64s  #: rows that are no more
@@ -197,6 +205,8 @@ class TruncateTask:
     path: str
     spec_id: int
     partition: Values
+    sid: str | None = None  #: of the source,
+    sid_id: int | None = None  #: and the id of the field that says whose a version is; None: all are the source's
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +235,10 @@ class TruncateVersions:
         ends = file.read(columns=[history.END]).column(0).combine_chunks().cast(pa.int64()).to_numpy()
         ends_now = is_alive & (ends == history.FOREVER_US)
         ends_now[task.stays] = False
+        if task.sid_id is not None and ends_now.any():
+            is_mine = np.zeros(len(ends_now), np.bool_)
+            is_mine[rows_of(properties, task.source, task.sid_id, task.sid)] = True
+            ends_now &= is_mine
         if not ends_now.any():
             return TruncateDone(files=(), positions=np.empty(0, np.int32))
         positions = np.where(is_alive, np.cumsum(is_alive) - 1, -1).astype(np.int32)

@@ -37,6 +37,9 @@ _BOUND_CHARACTERS = 16
 #: Rows of a row group: an earlier version of a row is read one row group at a time.
 _ROW_GROUP_ROWS = 128 * 1024
 
+#: Rows whose sids are in memory at a time.
+_BATCH_ROWS = 64 * 1024
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
@@ -422,10 +425,22 @@ def read_columns(properties: Mapping[str, str], path: str, ids: Sequence[int]) -
 
 
 def rows_of(properties: Mapping[str, str], path: str, sid_id: int, sid: str | None) -> UInt32s:
-    """Return the positions of the rows of one source in a data file that holds several sources'."""
-    (column,) = read_columns(properties, path, [sid_id]).columns
-    is_mine = column.is_null() if sid is None else pc.fill_null(pc.equal(column, sid), fill_value=False)
-    return np.flatnonzero(is_mine.to_numpy()).astype(np.uint32)
+    """Return the positions of the rows of one source in a data file that holds several sources'.
+
+    In memory are some rows' sids at a time.
+    """
+    file = pq.ParquetFile(file_io(properties, path).new_input(path).open())
+    name = _names_by_id(file.schema_arrow).get(sid_id)
+    if name is None:
+        return np.arange(file.metadata.num_rows if sid is None else 0, dtype=np.uint32)
+    found = [np.empty(0, np.uint32)]
+    begin = 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=[name]):
+        column = batch.column(0)
+        is_mine = column.is_null() if sid is None else pc.fill_null(pc.equal(column, sid), fill_value=False)
+        found.append((begin + np.flatnonzero(is_mine.to_numpy(zero_copy_only=False))).astype(np.uint32))
+        begin += batch.num_rows
+    return np.concatenate(found)
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:

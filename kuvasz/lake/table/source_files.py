@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.config import names
-from kuvasz.errors import LakeError, TableError, place_of, resync_of
+from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.data_file import rows_of
 from kuvasz.lake.format import member
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kuvasz.index.positions import PositionIndex
     from kuvasz.lake.definition.definition import Definition
-    from kuvasz.lake.files.files import Changeset, FileTable
+    from kuvasz.lake.files.files import Changeset, FileEntry, FileTable
     from kuvasz.lake.table.open_transactions import OpenTransactions
     from kuvasz.model import UInt32s
 
@@ -66,7 +66,7 @@ class SourceFiles:
     def _truncate(self, source: str, sid: str | None, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
         gone = self.numbers(source, sid)
         changeset.dropped.update(gone)
-        self._delete_shared(sid, changeset)
+        self._delete_shared(source, sid, changeset)
         added = changeset.added.items()
         for number in [number for number, (file, owner) in added if self.is_of(file.path, owner, source, sid)]:
             gone.append(number)
@@ -74,49 +74,55 @@ class SourceFiles:
             changeset.deletes.pop(number, None)
         self._places().drop_files([*gone, *reserved])
 
-    def _delete_shared(self, sid: str | None, changeset: Changeset) -> None:
+    def _delete_shared(self, source: str, sid: str | None, changeset: Changeset) -> None:
         """Delete the rows of one source in files that hold others', too. Their sids are read: that is rare.
 
         Raises:
             LakeError: A file could not be read.
         """
-        if self._definition.sid_id is None or self._definition.target.has_members:
-            return
-        shared = [(entry.number, entry.path) for entry in self._files if entry.sid is None and entry.may_hold(sid)]
-        shared += [(number, file.path) for number, (file, owner) in changeset.added.items() if owner is None]
+        shared = [(entry.number, entry.path) for entry in self.shared(source, sid)]
+        added = changeset.added.items()
+        shared += [(number, file.path) for number, (file, owner) in added if self.is_shared(file.path, owner, source)]
         for number, path in shared:
-            rows = self._rows_of(path, self._definition.sid_id, sid)
+            rows = self.rows_in(path, sid)
             changeset.delete(np.full(len(rows), number, np.uint32), rows)
 
-    def _rows_of(self, path: str, sid_id: int, sid: str | None) -> UInt32s:
+    def shared(self, source: str, sid: str | None) -> list[FileEntry]:
+        """Return the files that hold rows of several sources, and perhaps of one of them; see `is_shared`."""
+        return [e for e in self._files if self.is_shared(e.path, e.sid, source) and e.may_hold(sid)]
+
+    def is_shared(self, path: str, owner: str | None, source: str) -> bool:
+        """Whether the rows of a file of some owner may be of a source and of others: they alone say whose they are.
+
+        kuvasz writes such files itself, but of a history. Other engines write them of any table.
+        """
+        is_mixed = self._definition.sid_id is not None and owner is None
+        return is_mixed and self._is_of_member(path, source)
+
+    def rows_in(self, path: str, sid: str | None) -> UInt32s:
+        """Return the positions of a source's rows in a file that it shares with others.
+
+        Raises:
+            LakeError: The file could not be read.
+        """
+        assert self._definition.sid_id is not None
         try:
-            return rows_of(self._definition.io_properties, path, sid_id, sid)
+            return rows_of(self._definition.io_properties, path, self._definition.sid_id, sid)
         except OSError as error:
             message = f"{place_of(table=self._definition.name)}: file {path} cannot be read: {error}"
             raise LakeError(message, hint="check the warehouse; it is tried again") from error
 
-    def check_owners(self, source: str) -> None:
-        """Refuse a TRUNCATE at a source of a history, whose files are written anew, if nobody knows which are whose.
-
-        Raises:
-            TableError: A file holds rows of several sources.
-        """
-        if any(self._definition.target.has_sid and entry.sid is None for entry in self._files):
-            name = self._definition.name
-            message = (
-                f"{place_of(table=name)}: a TRUNCATE at source {source} meets files that hold several sources' rows"
-            )
-            raise TableError(message, hint=f"copy the table again: {resync_of(name)}")
-
     def numbers(self, source: str, sid: str | None) -> list[int]:
-        """Return the numbers of the files that hold a source's rows."""
+        """Return the numbers of the files that hold a source's rows and no others."""
         return [entry.number for entry in self._files if self.is_of(entry.path, entry.sid, source, sid)]
 
     def is_of(self, path: str, owner: str | None, source: str, sid: str | None) -> bool:
-        """Whether a file of some owner holds rows of a source, or of one of its tables."""
-        target = self._definition.target
-        is_same = not target.has_sid or owner == sid
-        return is_same and (not target.has_members or member.in_path(path) == names.member_of(source))
+        """Whether all rows of a file of some owner are of a source, or of one of its tables."""
+        is_same = not self._definition.target.has_sid or owner == sid
+        return is_same and self._is_of_member(path, source)
+
+    def _is_of_member(self, path: str, source: str) -> bool:
+        return not self._definition.target.has_members or member.in_path(path) == names.member_of(source)
 
     def conclude(self, source: str, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
         """Take the parts of a transaction that is now whole into a commit; `reserved` as for `truncate`."""

@@ -79,6 +79,30 @@ def test_a_truncate_ends_what_is_open_of_its_source(world: LocalWorld) -> None:
     assert world.versions()[2] == (1, 5, us_of_gone + 5, None, False)
 
 
+def test_a_truncate_ends_what_is_open_in_files_that_another_engine_merged(world: LocalWorld) -> None:
+    eu, us = Clock(), Clock("us")
+    world.applied(work(eu.at(10, insert(1, 1), insert(2, 2)), us.at(10, insert(3, 3), insert(4, 4))))
+    world.merge_files()
+    gone = eu.truncation()
+    world.applied(work(gone))
+    us_of_gone = gone.commit_us
+    assert world.versions() == [
+        (1, 1, 10, us_of_gone, True), (2, 2, 10, us_of_gone, True), (3, 3, 10, None, False), (4, 4, 10, None, False),
+    ]  # fmt: skip
+    world.applied(work(us.at(30, update(3, 33), delete(4))))
+    assert world.versions()[2:] == [(3, 3, 10, 30, False), (3, 33, 30, None, False), (4, 4, 10, 30, True)]
+
+
+def test_truncates_of_two_sources_meet_in_one_merged_file(world: LocalWorld) -> None:
+    eu, us = Clock(), Clock("us")
+    world.applied(work(eu.at(10, insert(1, 1)), us.at(10, insert(3, 3))))
+    world.merge_files()
+    ends = [eu.truncation(), us.truncation()]
+    world.applied(work(*ends))
+    assert [row[3:] for row in world.versions()] == [(one.commit_us, True) for one in ends]
+    assert world.orphans() == []
+
+
 def test_a_transaction_in_parts_counts_at_its_end(world: LocalWorld) -> None:
     eu = Clock()
     world.applied(work(eu.at(10, insert(1, 1, "large"), insert(2, 2))))

@@ -94,6 +94,17 @@ def test_a_historys_open_versions_end_when_the_snapshot_was_taken(local_world: L
     ]  # fmt: skip
 
 
+def test_versions_in_files_that_another_engine_merged_end_as_well(history_world: LocalWorld) -> None:
+    world = history_world
+    world.applied(work(Sender().one(insert(1, 1), insert(2, 2), insert(3, 3)), Sender("us").one(insert(3, 7))))
+    world.merge_files()
+    repair(world, (1, 1, "b"), (2, 20, "b"))
+    assert world.versions() == [
+        (1, 1, 11_000, None, False), (2, 2, 11_000, US, False), (2, 20, US, None, False),
+        (3, 3, 11_000, US, True), (3, 7, 11_000, None, False),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG])
 def test_what_a_growing_table_misses_is_in_no_snapshot(local_world: LocalWorld, table_type: TableType) -> None:
     local_world.lake.prepare(target(table_type=table_type), feed(), ITEMS)

@@ -19,7 +19,7 @@ from kuvasz.lake.executors.history_tasks import (
     TruncateVersions,
     Writing,
 )
-from kuvasz.lake.files.data_file import DataFileWriter
+from kuvasz.lake.files.data_file import DataFileWriter, writing
 from kuvasz.lake.format.layout import Layout
 from kuvasz.modes.history import FIRST_US, FOREVER_US
 from tests.support.lake_table import schema
@@ -89,3 +89,30 @@ def test_versions_that_stay_are_not_ended(tmp_path: Path) -> None:
     ((_, done),) = TruncateVersions(writing=WRITING)([(0, dataclasses.replace(task, stays=np.array([0, 1])))])
     assert isinstance(done, TruncateDone)
     assert done.files == ()
+
+
+def test_of_a_file_of_several_sources_one_s_versions_end(tmp_path: Path) -> None:
+    """Here the key says whose they are."""
+    owned = schema(
+        (1, "id", "string"), (2, "n", "double"), (3, "kvsz_start", "timestamptz"), (4, "kvsz_end", "timestamptz"),
+        (5, "kvsz_deleted", "boolean"),
+    ).arrow()  # fmt: skip
+    path = f"file://{tmp_path}/a.parquet"
+    columns = (["eu", "us", "eu"], [1.0, 2.0, 3.0], [FIRST_US] * 3, [FOREVER_US, FOREVER_US, 70], [False] * 3)
+    with writing({}, path, owned) as writer:
+        arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, owned, strict=True)]
+        writer.write(pa.Table.from_arrays(arrays, schema=owned))
+        writer.close()
+    task = TruncateTask(
+        source=path, dead=np.array([], np.int64), stays=np.array([], np.int64), us=100,
+        path=f"file://{tmp_path}/b.parquet", spec_id=0, partition=(), sid="eu", sid_id=1,
+    )  # fmt: skip
+    run = TruncateVersions(writing=dataclasses.replace(WRITING, schema=owned))
+    ((_, done),) = run([(0, task)])
+    assert isinstance(done, TruncateDone)
+    assert [(row[0], *row[3:]) for row in versions(done.files[0].path)] == [
+        ("eu", 100, True), ("us", FOREVER_US, False), ("eu", 70, False),
+    ]  # fmt: skip
+    ((_, done),) = run([(0, dataclasses.replace(task, sid="ap"))])
+    assert isinstance(done, TruncateDone)
+    assert done.files == (), "it has nothing there, so the file stays"

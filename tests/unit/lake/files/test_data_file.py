@@ -160,3 +160,16 @@ def test_removing_what_is_gone_is_fine(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     data_file.remove(io, [f"file://{tmp_path}/b", f"file://{tmp_path}/a"])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sid", "expected"), [("eu", [0, 3, 4]), ("us", [1, 6]), (None, [2, 5]), ("zz", [])], ids=str
+)
+def test_rows_of_a_source_are_found_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sid: str | None, expected: list[int]
+) -> None:
+    sids = pa.array(["eu", "us", None, "eu", "eu", None, "us"], pa.string())
+    file = write(tmp_path, pa.table([sids], schema=pa.schema([field("sid", pa.string(), 3)])), parts=2)
+    monkeypatch.setattr(data_file, "_BATCH_ROWS", 2)
+    assert data_file.rows_of({}, file.path, 3, sid).tolist() == expected
+    assert data_file.rows_of({}, file.path, 4, sid).tolist() == ([] if sid else list(range(7))), "a field it lacks"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kuvasz.errors import LakeError, TableError
+from kuvasz.errors import LakeError
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.files import Changeset, FileEntry
@@ -92,14 +92,6 @@ def test_a_partition_of_one_source_alone_is_its_own_though_the_task_was_not(tmp_
     files = [shared_file(tmp_path, "a", "eu", "eu"), shared_file(tmp_path, "b", "eu", "us"), file_of("c", 1)]
     world.table.index.add_files(files, changeset, None)
     assert [owner for _, owner in changeset.added.values()] == ["eu", None, None]
-
-
-def test_a_truncate_of_a_history_refuses_files_of_several_sources(tmp_path: Path) -> None:
-    world = World(tmp_path, target=Target(name="shop.items", has_sid=True))
-    world.add("a", 1)
-    world.table.index.places  # noqa: B018 (files are known with it)
-    with pytest.raises(TableError, match="a TRUNCATE at source eu meets files that hold several sources' rows"):
-        world.table.index.sources.check_owners("eu")
 
 
 def test_a_file_is_of_the_source_whose_sid_it_has(tmp_path: Path) -> None:
