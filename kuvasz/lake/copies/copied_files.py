@@ -115,12 +115,14 @@ class CopiedFiles:
         return done
 
     def keep(self) -> None:
-        """Never remove them: they may be in the table."""
-        self.files, self.is_kept = [], True
+        """Never remove them: they may be in the table, or be about to."""
+        self.is_kept = True
 
     def remove(self) -> None:
-        """Remove them from the store, and read no more."""
+        """Remove them from the store, unless they are to be kept, and read no more."""
         self._stopped.set()
+        if self.is_kept:
+            return
         self._order.table.definition.remove(file.path for file in self.files)
 
 

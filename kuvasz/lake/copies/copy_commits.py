@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableStuck
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableStuck, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.copies.recopy import Recopy
@@ -39,6 +39,9 @@ _CONFLICT_ATTEMPTS = 5
 #: How long a copy that is ready waits for others of its table that are under way.
 _GATHER_S = 0.3
 
+#: How long whoever is being committed waits for a commit that does not return, once nobody waits for the lock.
+_LEAVE_S = 10.0
+
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class CopiedTable:
@@ -50,6 +53,7 @@ class CopiedTable:
     position: SourcePosition
     receipt: Receipt | None = None
     error: BaseException | None = None
+    has_left: bool = False  #: nobody waits for what becomes of it
 
     @property
     def source(self) -> str:
@@ -73,6 +77,7 @@ class CopyCommits:
         """Make a copy visible together with its position.
 
         Raises:
+            TableStuck: Catalog or store do not answer. It may become visible in the end, with its position.
             KuvaszError: That failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
         """
         table = copied.order.table
@@ -87,9 +92,12 @@ class CopyCommits:
                     if not copied.is_over:
                         _commit(table, self._take(table))
         except TableStuck:
-            self._leave(copied)
-            if not copied.is_over:
+            if self._leave(copied):
                 raise
+            if not copied.is_over:
+                message = f"{place_of(table=table.name)}: catalog or store have not answered the commit of its copy"
+                hint = "see what they wait for; it is copied again, and other tables go on"
+                raise TableStuck(message, hint=hint) from None
         finally:
             with self._news:
                 self._news.notify_all()
@@ -108,13 +116,19 @@ class CopyCommits:
             self._waiting = [one for one in self._waiting if one.order.table is not table]
         return mine
 
-    def _leave(self, copied: CopiedTable) -> None:
-        """Be committed by nobody; whoever is being committed already waits for how that ends."""
+    def _leave(self, copied: CopiedTable) -> bool:
+        """Be committed by nobody; returns whether that is so.
+
+        Whoever is being committed already waits for how that ends, but not for ever: its source has other tables.
+        """
         with self._news:
             if copied in self._waiting:
                 self._waiting.remove(copied)
-            else:
-                self._news.wait_for(lambda: copied.is_over)
+                return True
+            if not self._news.wait_for(lambda: copied.is_over, _LEAVE_S):
+                copied.files.keep()  # that commit names them
+                copied.has_left = True
+            return False
 
 
 def _commit(table: LakeTable, copies: Sequence[CopiedTable]) -> None:
@@ -128,16 +142,17 @@ def _commit(table: LakeTable, copies: Sequence[CopiedTable]) -> None:
 def _commit_group(table: LakeTable, group: Sequence[CopiedTable]) -> None:
     begin = time.monotonic()
     try:
-        snapshot_id = _replace_repeatedly(table, group)
+        committed, snapshot_id = _replace_repeatedly(table, group)
     except BaseException as error:  # noqa: BLE001 (each of them raises it)
-        if len(group) > 1 and _is_of_one(error) and not group[0].files.is_kept:
-            for one in group:
+        here = _here(group)
+        if len(group) > 1 and _is_of_one(error) and not any(one.files.is_kept for one in here):
+            for one in here:
                 _commit_group(table, [one])
             return
         for one in group:
             one.error = error
         return
-    for one in group:
+    for one in committed:
         table.era.accept({one.source: one.position.lsn})
         one.receipt = Receipt(
             target=table.name,
@@ -153,13 +168,21 @@ def _is_of_one(error: BaseException) -> bool:
     return isinstance(error, KuvaszError) and not isinstance(error, LakeError | ForeignChange)
 
 
-def _replace_repeatedly(table: LakeTable, group: Sequence[CopiedTable]) -> int | None:
+def _here(group: Sequence[CopiedTable]) -> list[CopiedTable]:
+    """Return the copies that somebody still waits for: what others need to be committed anew is gone with them."""
+    return [one for one in group if not one.has_left]
+
+
+def _replace_repeatedly(table: LakeTable, group: Sequence[CopiedTable]) -> tuple[list[CopiedTable], int | None]:
+    """Return which copies became visible, and by which snapshot."""
     for attempt in range(_CONFLICT_ATTEMPTS):
-        changeset = Changeset()
+        changeset, here = Changeset(), _here(group)
+        if not here:
+            return [], None
         try:
-            return _replace(table, group, changeset)
+            return here, _replace(table, here, changeset)
         except BaseException as error:
-            _take_back(table, group, changeset, error)
+            _take_back(table, here, changeset, error)
             if not isinstance(error, ForeignChange) or changeset.is_there or attempt == _CONFLICT_ATTEMPTS - 1:
                 raise
     raise InternalError("unreachable")
@@ -220,7 +243,7 @@ def _take_back(table: LakeTable, group: Sequence[CopiedTable], changeset: Change
         for one in group:
             one.files.keep()
     else:
-        table.commits.discard(changeset, keep=[file.path for one in group for file in one.files.files])
+        table.commits.discard(changeset, keep=[file.path for one in _here(group) for file in one.files.files])
     table.index.undo()
 
 

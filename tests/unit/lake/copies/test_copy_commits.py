@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from kuvasz.errors import LakeError, LakeRewound, OutcomeUnknown, TableError, TableStuck
+from kuvasz.errors import ForeignChange, LakeError, LakeRewound, OutcomeUnknown, TableError, TableStuck
+from kuvasz.lake.copies import copy_commits
 from kuvasz.lake.table import table_lock
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Receipt
@@ -28,6 +31,13 @@ def world(local_world: LocalWorld) -> LocalWorld:
 
 def copied_at_once(world: LocalWorld, *sources: str) -> dict[str, Future[Any]]:
     """Have sources copied that all wait for the table by the time it is to be had."""
+    with copying_at_once(world, *sources) as copies:
+        return copies
+
+
+@contextlib.contextmanager
+def copying_at_once(world: LocalWorld, *sources: str) -> Iterator[dict[str, Future[Any]]]:
+    """Do the same; they are over behind it."""
     lock, commits = world.loaded().lock, world.lake._copy_commits
     read, may_commit = threading.Semaphore(0), threading.Event()
 
@@ -46,7 +56,7 @@ def copied_at_once(world: LocalWorld, *sources: str) -> dict[str, Future[Any]]:
         with lock:
             may_commit.set()
             wait_until(lambda: len(commits._waiting) == len(sources), "all of them wait for the table")
-    return copies
+        yield copies
 
 
 def test_those_that_wait_for_the_table_are_one_commit(world: LocalWorld) -> None:
@@ -169,6 +179,63 @@ def test_who_is_being_committed_waits_for_how_that_ends(world: LocalWorld, monke
         one.result()
     letting_go.join()
     assert len(world.rows()) == 3
+
+
+def hanging(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Have the next commit hang, and nobody wait long for it; returns what lets it go on."""
+    may_commit = threading.Event()
+
+    def hang() -> None:
+        monkeypatch.setattr(table_lock, "_WAIT_S", 0.05)
+        assert may_commit.wait(30)
+
+    monkeypatch.setattr(copy_commits, "_LEAVE_S", 0.05)
+    world.stored().before_commit.append(hang)
+    return may_commit.set
+
+
+def failed(copies: Mapping[str, Future[Any]]) -> list[BaseException]:
+    return [error for one in copies.values() if one.done() and (error := one.exception()) is not None]
+
+
+def test_who_is_being_committed_does_not_wait_for_ever(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that hangs kept the tasks of all its sources, and nothing of these went on."""
+    go_on = hanging(world, monkeypatch)
+    with copying_at_once(world, *TENANTS) as copies:
+        wait_until(lambda: len(failed(copies)) == 2, "all but the one whose thread hangs are told")
+        assert {type(error) for error in failed(copies)} == {TableStuck}
+        assert {str(error) for error in failed(copies)} == {
+            "table shop.items: catalog or store have not answered the commit of its copy\n"
+            "hint: see what they wait for; it is copied again, and other tables go on"
+        }
+        monkeypatch.setattr(table_lock, "_WAIT_S", 10.0)
+        go_on()
+    assert len(world.rows()) == 3, "it is made in the end, with the files of those who left"
+    world.copy("eu", (0, 1, "again"), lsn=9500)
+    assert world.of("eu") == {0: (1, "again")}
+
+
+def test_a_commit_that_is_worked_out_again_is_without_those_who_left(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their copies are read again: neither their rows nor their positions are known to anybody any more."""
+    go_on = hanging(world, monkeypatch)
+    conflict = world.stored().before_commit.pop()
+
+    def refuse() -> None:
+        conflict()
+        raise ForeignChange("another writer was faster")
+
+    world.stored().before_commit.append(refuse)
+    with copying_at_once(world, *TENANTS) as copies:
+        wait_until(lambda: len(failed(copies)) == 2, "all but the one whose thread hangs are told")
+        monkeypatch.setattr(table_lock, "_WAIT_S", 10.0)
+        go_on()
+    (stayed,) = [source for source, one in copies.items() if one.exception() is None]
+    assert {sid for sid, _ in world.rows()} == {stayed}
+    assert [source for source in TENANTS if world.position(source) == 9000] == [stayed]
+    assert [source for source, lsn in world.loaded().era.accepted.items() if lsn == 9000] == [stayed]
+    assert world.orphans() == []
 
 
 def test_whatever_fails_between_a_commit_and_its_answer_takes_no_file_away(
