@@ -313,6 +313,7 @@ class Rewrite:
         except BaseException as error:
             self._take_back(changeset, error)
             raise
+        self._is_there = True
         self._move_open(old, numbers)
         taken = set(numbers)
         remove(

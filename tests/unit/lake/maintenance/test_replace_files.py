@@ -153,6 +153,20 @@ def test_files_of_an_exchange_of_which_nobody_knows_stay(bench: Bench) -> None:
     assert (bench.world.of("eu")[4], 1 in bench.world.of("eu")) == ((44, "x4"), False)
 
 
+def test_whatever_fails_behind_the_commit_takes_no_file_away(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody foresaw it")
+
+    rewrite = bench.begin()
+    before = bench.world.rows()
+    monkeypatch.setattr(Rewrite, "_move_open", fail)
+    with pytest.raises(RuntimeError, match="nobody foresaw it"):
+        bench.end(rewrite)
+    assert bench.world.rows() == before, "it was made"
+    bench.world.applied(work(bench.eu.one(update(4, 44, SAME), delete(1))))
+    assert (bench.world.of("eu")[4], 1 in bench.world.of("eu")) == ((44, "x4"), False)
+
+
 def test_a_job_that_failed_leaves_what_is_to_be_abandoned(bench: Bench) -> None:
     rewrite = bench.plan()
     bench.world.jobs.failures.append("an executor died")
