@@ -112,7 +112,7 @@ class KnownFile:
     """The file of a table (its relfilenode) when all of its rows were known to have come by the stream."""
 
     file: int
-    horizon: int  #: each transaction below, counted with its epoch, was over then
+    horizon: int  #: each transaction below was over then; above 48 bits its timeline
     truncated: tuple[int, ...] = ()  #: transactions whose TRUNCATE of it the stream brought since
 
 

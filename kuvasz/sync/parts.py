@@ -71,7 +71,7 @@ class Parts:
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
         ancestor_rows = AncestorRows(context.source_tables, looks, context.troubles)
-        stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation)
+        stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation, looks)
         replays = Replays(
             context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate
         )  # fmt: skip

@@ -24,6 +24,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
+from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 
 
@@ -39,9 +40,10 @@ class Stream:
         ancestor_rows: Told of tables whose rows come as those of others.
         row_limit: Of what the stream brings.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
+        looks: At the source's tables.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
         self,
         context: SourceContext,
         logs: SourceLogs,
@@ -51,11 +53,11 @@ class Stream:
         ancestor_rows: AncestorRows,
         row_limit: RowLimit,
         preparation: Preparation,
+        looks: LastLooks,
     ) -> None:
         self._context = context
         self._shared = context.shared
         self._source_tables = context.source_tables
-        self._requests = context.requests
         self._logs = logs
         self._slot = slot
         self._record = record
@@ -63,6 +65,7 @@ class Stream:
         self._ancestor_rows = ancestor_rows
         self._row_limit = row_limit
         self._preparation = preparation
+        self._looks = looks
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
     async def leave(self) -> None:
@@ -91,7 +94,7 @@ class Stream:
             source_tables.hold(spec)
             self._logs.begin(spec.identifier, self._epoch + 1)
             if is_streamed and not is_stopped:
-                self._requests.add(spec.identifier)
+                self._context.requests.add(spec.identifier)
         elif source_tables.position(spec) is not None and is_streamed and not is_stopped:
             source_tables.hold(spec)
             self.activate(spec, self._epoch + 1)
@@ -123,7 +126,7 @@ class Stream:
         error = self._shared.lake.failure(target)
         if error is not None:
             states.set(target, name, State.ERROR, error)
-            self._requests.send_later(spec)
+            self._context.requests.send_later(spec)
         return states.is_streaming(target, name)
 
     def open(self, publications: Sequence[str], system_id: str) -> Reader:
@@ -149,11 +152,17 @@ class Stream:
             applied_lsn=self._slot.applied_lsn,
             copied=self._slot.copied,
             applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
+            on_rewound=self._fall_back,
             options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
         )
         reader.epoch = self._epoch
         self._context.current.reader = reader
         return reader
+
+    def _fall_back(self, to_lsn: int) -> None:
+        """Forget what was seen of an old primary: the standby that took over may lack it, and go on otherwise."""
+        self._source_tables.gap_starts.fall_back(to_lsn)
+        self._looks.drop_all()
 
     def close(self, reader: Reader) -> None:
         """Take note that a reader has ended."""
@@ -179,7 +188,7 @@ class Stream:
         for spec, hold in holds:
             # Else it was paused again or has failed: its changes are still needed.
             if self._source_tables.release_following(spec, hold):
-                self._requests.mended(spec.key)
+                self._context.requests.mended(spec.key)
 
     async def prepare(self, spec: SourceTableSpec) -> None:
         """Hold the source for a table that is to follow, and have its failure behind it."""

@@ -64,13 +64,21 @@ class Watches:
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
             try:
+                is_whole = not self._publications.are_any_away()
                 due = await self._context.ask(self._patrol.look, lambda spec: spec.key in self._preparation.unfit)
                 for key in due:  # at once: what was seen is not told twice, and the next look may fail
                     self._requests.add(key)
-                if await self._context.ask(self._publications.patrol) and self._patrol.proved_lsn:
-                    self._slot.looked(self._patrol.proved_lsn)
+                if await self._context.ask(self._publications.patrol) and is_whole:
+                    self._note_look()
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
+
+    def _note_look(self) -> None:
+        """Note up to where no table missed changes, whatever is looked at."""
+        in_partitions = self._partitions.proved_lsn
+        at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
+        if at_lsn:
+            self._slot.looked(at_lsn)
 
     async def partitions(self) -> None:
         """Look now and then which partitions, and members of collapses, came and went."""

@@ -138,11 +138,24 @@ def horizons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+def test_a_horizon_of_another_timeline_proves_nothing(database: Database) -> None:
+    """A standby that took over without what the old primary wrote last gives the same transaction numbers again."""
+    database.execute("CREATE TABLE t AS SELECT 1 AS n")
+    table = TableName(schema="public", name="t")
+    with database.connect() as session:
+        at = partitions.horizon(session)
+        timeline, xid = divmod(at, 1 << 48)
+        assert timeline == 1
+        for horizon, is_proved in ((at, True), (xid, True), (at + (1 << 48), False)):
+            assert partitions.has_rows_from_before(session, table, horizon) is is_proved
+
+
 def wait_looked(database: Database, horizons: list[int]) -> None:
     """Wait until a look has ended that takes all rows which are there for rows from before a later one."""
     [(now,)] = database.execute("SELECT pg_current_xact_id()::text::bigint")
     wait_until(
-        lambda: sum(horizon > now for horizon in list(horizons)) > 1, "a look has ended that began behind the rows"
+        lambda: sum(horizon % (1 << 48) > now for horizon in list(horizons)) > 1,
+        "a look has ended that began behind the rows",
     )
 
 

@@ -48,6 +48,15 @@ WHERE made.attrelid = t.oid AND made.attnum = -1 AND a.attnum > 0 AND NOT a.atti
 """
 
 
+#: What a horizon is in SQL: the timeline above 48 bits of transaction, since a standby that took over without what
+#: the old primary wrote last gives the same numbers again. Earlier versions noted no timeline: 0.
+HORIZON = """
+((('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint << 48)
+    | pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
+"""
+_XID_BITS = 48
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A partition with rows, as it hangs in its tree now."""
@@ -89,13 +98,13 @@ def load(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[in
 
 
 def horizon(connection: psycopg.Connection[Any]) -> int:
-    """Return the transaction before which all are over.
+    """Return the transaction before which all are over, as `HORIZON` has it.
 
     Raises:
         SourceError: The query failed.
     """
     with failure.translated(place(connection), "ask which transactions are over"):
-        row = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone()
+        row = connection.execute(f"SELECT {HORIZON}").fetchone()
     assert row is not None
     return int(row[0])
 
@@ -117,17 +126,20 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
 
     A TRUNCATE after it would have taken them, and SET LOGGED have written them anew: what gave the table another file
     was VACUUM FULL or CLUSTER, which leave each row its transaction. No such row proves nothing. Nor does a horizon
-    from which on transactions have come round once, since frozen rows keep the number that they had.
+    from which on transactions have come round once, since frozen rows keep the number that they had, or one of a
+    timeline that was left.
 
     Raises:
         SourceError: The table is gone, or cannot be read.
     """
+    timeline, xid = horizon >> _XID_BITS, horizon % (1 << _XID_BITS)
     query = (
-        "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31 AND"
-        f" EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
+        f"SELECT %s::bigint IN (0, {HORIZON} >> {_XID_BITS})"
+        " AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31"
+        f" AND EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
     )
     with failure.translated(place(connection), f"look into table {table}"):
-        row = connection.execute(query, (horizon, horizon)).fetchone()
+        row = connection.execute(query, (timeline, xid, xid)).fetchone()
     return bool(row and row[0])
 
 
@@ -153,4 +165,4 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
     return bool(row and row[0])
 
 
-__all__ = ["Partition", "has_earlier_rows", "has_rows_from_before", "horizon", "load", "was_altered"]
+__all__ = ["HORIZON", "Partition", "has_earlier_rows", "has_rows_from_before", "horizon", "load", "was_altered"]

@@ -11,14 +11,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.source import failure
+from kuvasz.source.catalog.partitions import HORIZON
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
     import psycopg
 
-_FILES = """
-SELECT c.oid::bigint, c.relfilenode::bigint, c.xmin::text::bigint,
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+_FILES = f"""
+SELECT c.oid::bigint, c.relfilenode::bigint, c.xmin::text::bigint, {HORIZON}
 FROM pg_class c WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r'
     AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE r.prrelid = c.oid)
 """
@@ -30,7 +30,7 @@ class RelationFile:
 
     file: int  #: relfilenode
     file_xid: int  #: transaction that gave it that file, or changed its catalog entry otherwise since
-    horizon: int  #: each transaction below, counted with its epoch, was over
+    horizon: int  #: each transaction below was over, as `partitions.HORIZON` has it
 
 
 def load(connection: psycopg.Connection[Any], oids: Collection[int]) -> dict[int, RelationFile]:

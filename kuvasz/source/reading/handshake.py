@@ -33,9 +33,10 @@ class Handshake:
         applied_lsn: Tells how far the source is in the lake.
         copied: Tells the copies there that no transaction of their table has followed.
         applied: Tells the last transaction that each of its tables has in the lake.
+        on_rewound: Told up to where a standby that took over is known to have what the old primary had.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
         self,
         upstream: Upstream,
         progress: Progress,
@@ -46,6 +47,7 @@ class Handshake:
         applied_lsn: Callable[[], int],
         copied: Callable[[], Iterable[SourcePosition]],
         applied: Callable[[], Iterable[Applied]],
+        on_rewound: Callable[[int], None],
     ) -> None:
         self._upstream = upstream
         self._source = upstream.source
@@ -56,6 +58,7 @@ class Handshake:
         self._applied_lsn = applied_lsn
         self._copied = copied
         self._applied = applied
+        self._on_rewound = on_rewound
 
     async def check(self, connection: Connection) -> None:
         """Make sure that the source is the one that is meant, and goes on from where it was left.
@@ -103,6 +106,8 @@ class Handshake:
         proved_lsn = known.proved_lsn if server.started_us == known.started_us else 0
         if continuity.is_rewound(known, server):
             proved_lsn = applied_lsn
+            self._on_rewound(applied_lsn)
+            known = dataclasses.replace(known, looked_lsn=min(known.looked_lsn, applied_lsn))
             if server.slot is not None:
                 # What was confirmed to the old primary may lie beyond the WAL of this one.
                 known = dataclasses.replace(known, confirmed_lsn=from_lsn)

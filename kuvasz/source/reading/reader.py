@@ -59,6 +59,7 @@ class Reader:
         applied_lsn: Tells how far the source is in the lake.
         copied: Tells the copies there that no transaction of their table has followed.
         applied: Tells the last transaction that each of its tables has in the lake.
+        on_rewound: Told up to where a standby that took over is known to have what the old primary had.
         options: What may be tuned.
     """
 
@@ -77,6 +78,7 @@ class Reader:
         applied_lsn: Callable[[], int] = lambda: 0,
         copied: Callable[[], Iterable[SourcePosition]] = list,
         applied: Callable[[], Iterable[Applied]] = lambda: (),
+        on_rewound: Callable[[int], None] = lambda _: None,
         options: ReaderOptions | None = None,
     ) -> None:
         self.epoch = 0  #: number of the connection
@@ -109,6 +111,7 @@ class Reader:
             applied_lsn=applied_lsn,
             copied=copied,
             applied=applied,
+            on_rewound=on_rewound,
         )
 
     @property

@@ -13,6 +13,7 @@ class Evidence(enum.Enum):
 
     PUBLICATION = "publication"  #: the catalog rows by which it is published
     FILE = "file"  #: the file that its rows are in
+    PARTITIONS = "partitions"  #: its partitions and their files
 
 
 class GapStarts:
@@ -61,6 +62,10 @@ class GapStarts:
             at_lsn: Where the WAL ended before the look.
         """
         self._proved[evidence, spec.key] = at_lsn
+
+    def proved_lsn(self, evidence: Evidence, specs: Iterable[SourceTableSpec]) -> int:
+        """Return up to where all of some tables missed nothing as far as one kind of look tells; 0: unknown."""
+        return min((self._proved.get((evidence, spec.key), 0) for spec in specs), default=0)
 
     def disprove(self, evidence: Evidence, spec: SourceTableSpec) -> None:
         """Forget the looks at a table: they say nothing of the rows that it will have."""

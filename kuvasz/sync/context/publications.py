@@ -132,9 +132,9 @@ class Publications:
             interrupted = self._interrupted(connection, streaming)
             for spec in interrupted:
                 self._troubles.interrupt(spec)
-        return not interrupted and not self._are_any_away()
+        return not interrupted and not self.are_any_away()
 
-    def _are_any_away(self) -> bool:
+    def are_any_away(self) -> bool:
         """Whether a look at tables that follow says nothing of some whose rows the lake has, or is getting."""
         tables = self._source_tables
         usable = {spec.key for spec, _ in tables.usable()}

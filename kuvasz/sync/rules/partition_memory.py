@@ -9,7 +9,7 @@ The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each 
 - ``astray 16410 25C8D0 public.events_1``: rows of a partition came under its own name, where nobody takes them.
 - ``truncated 741 25C8D0``: the stream brought a TRUNCATE of the table itself, which gives each partition a file.
 - ``since 25C8D0``: the snapshot of the last copy or comparison. What the stream tells from before it is known by it.
-- ``horizon 740``: each transaction below was over when the files were looked at.
+- ``horizon 281474976711396``: each transaction below (740, on timeline 1) was over when the files were looked at.
 - ``kept``: the target has rows of partitions that are gone, because the map says so.
 """
 

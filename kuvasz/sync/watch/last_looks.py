@@ -58,6 +58,10 @@ class LastLooks:
                 self._looks.pop(other, None)
         self._looks[oid], self._spec_of[oid] = seen, spec
 
+    def drop_all(self) -> None:
+        """Have the next message of each table be followed by a look."""
+        self._looks.clear()
+
     def drop(self, oid: int) -> None:
         """Have the next message be followed by a look, whatever it says."""
         self._looks.pop(oid, None)

@@ -20,10 +20,12 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import TableType
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import partitions
+from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import partition_memory
 from kuvasz.sync.rules.partition_memory import KnownPartitions, PartitionChange
@@ -77,6 +79,12 @@ class PartitionWatch:
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
 
     @property
+    def proved_lsn(self) -> int | None:
+        """Where the WAL ended before a look found that no table had missed changes; 0: unknown, None: it has none."""
+        roots = [spec for spec, _ in self._roots()]
+        return self._source_tables.gap_starts.proved_lsn(Evidence.PARTITIONS, roots) if roots else None
+
+    @property
     def has_any(self) -> bool:
         """Whether there is anything to be looked at."""
         return self._members.has_any or bool(self._roots())
@@ -123,6 +131,9 @@ class PartitionWatch:
             self._rewrites.begin(connection, tables)
         partitioned = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
         self._messages.know_roots({table.relation.oid: spec for spec, table in partitioned})
+        for spec, _ in partitioned:
+            if source_tables.position(spec) is None:  # it is about to be copied
+                source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
         roots = {
             table.relation.oid: spec
             for spec, table in partitioned
@@ -131,24 +142,24 @@ class PartitionWatch:
         }
         if not roots:
             return
-        horizon = partitions.horizon(connection)  # before the look: see `partitions.has_rows_from_before`
+        moment = _Moment(lsn=wal_end(connection), horizon=partitions.horizon(connection))  # before the look
         trees = partitions.load(connection, roots)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
         for oid, found in trees.items():
-            self._check(connection, roots[oid], found, horizon, is_following=is_following)
+            self._check(connection, roots[oid], found, moment, is_following=is_following)
 
     def _check(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         spec: SourceTableSpec,
         found: Sequence[Partition],
-        horizon: int,
+        moment: _Moment,
         *,
         is_following: bool,
     ) -> None:
         known = self._notes.known(spec)
         if known is None:
-            self._notes.looked(spec, None, KnownPartitions().looked(found, horizon))
+            self._notes.looked(spec, None, KnownPartitions().looked(found, moment.horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
         is_changelog = spec.config.type is TableType.CHANGELOG
@@ -182,10 +193,12 @@ class PartitionWatch:
             )
         if change.emptied:
             self._approvals.closed(spec)
-        now = known.looked((part for part in found if part not in look.unread), horizon, waits=waits)
+        now = known.looked((part for part in found if part not in look.unread), moment.horizon, waits=waits)
         has_kept = known.has_kept or bool(change.gone)
         self._notes.looked(spec, known, dataclasses.replace(now, has_kept=has_kept))
-        self._horizons[spec.key] = horizon
+        self._horizons[spec.key] = moment.horizon
+        if not waits:
+            self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, moment.lsn)
 
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
         """Have a table compared with its source: no row of it says which partition it is from."""
@@ -198,6 +211,7 @@ class PartitionWatch:
         )
         if is_following:
             self._source_tables.hold(spec)  # first: what is dropped from now on must come again
+        self._source_tables.gap_starts.note(Evidence.PARTITIONS, spec)
         if not self._source_tables.look(spec).is_resync_due:  # else it is copied, which is as good
             self._source_tables.resync(spec, is_due=True, is_repair=True)
         if is_following:
@@ -223,6 +237,14 @@ class PartitionWatch:
         # Hold first: what is dropped from now on must come again.
         self._source_tables.hold(spec)
         self._context.troubles.fail(spec, error)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """When a look began."""
+
+    lsn: int  #: where the WAL ended
+    horizon: int  #: see `partitions.has_rows_from_before`
 
 
 class _Look:

@@ -14,6 +14,7 @@ from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.state.tables import State, TableStates
 from kuvasz.sync.stream import Stream
+from kuvasz.sync.watch.last_looks import LastLooks
 from tests.support.scene import Scene
 
 
@@ -32,7 +33,9 @@ class World(Scene):
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
         limit = RowLimit(1000, lambda *_: None)
-        self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation)
+        self.stream = Stream(
+            self.context, parking, slot, record, messages, rows, limit, preparation, LastLooks(self.source_tables)
+        )
 
     @property
     def held(self) -> frozenset[str]:

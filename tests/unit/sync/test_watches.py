@@ -33,11 +33,13 @@ class World(Scene):
         patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0)
         self.proved = patrol
         self.noted: list[int] = []
-        self.are_published = True
-        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"), has_any=True)
+        self.are_published, self.are_any_away = True, False
+        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"), has_any=True, proved_lsn=None)
         self.partitions = partitions
         publications: Any = SimpleNamespace(
-            patrol=self._look_at_publications, inserts_since=lambda: self.inserts_since
+            patrol=self._look_at_publications,
+            inserts_since=lambda: self.inserts_since,
+            are_any_away=lambda: self.are_any_away,
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
         slot: Any = SimpleNamespace(looked=self.noted.append)
@@ -94,12 +96,23 @@ def test_the_patrol_has_tables_looked_at_anew_and_ends_with_its_source(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("proved_lsn", "are_published", "noted"), [(900, True, {900}), (0, True, set()), (900, False, set())]
-)
-def test_how_far_no_row_is_missing_is_noted_where_both_looks_say_so(
-    world: World, proved_lsn: int, are_published: bool, noted: set[int]
+    ("proved_lsn", "in_partitions", "are_published", "are_any_away", "noted"),
+    [
+        (900, None, True, False, {900}), (0, None, True, False, set()), (900, None, False, False, set()),
+        (900, 700, True, False, {700}), (700, 900, True, False, {700}), (900, 0, True, False, set()),
+        (900, None, True, True, set()),
+    ],
+)  # fmt: skip
+def test_how_far_no_row_is_missing_is_noted_where_all_looks_say_so(
+    world: World,
+    proved_lsn: int,
+    in_partitions: int | None,
+    are_published: bool,
+    are_any_away: bool,
+    noted: set[int],
 ) -> None:
-    world.proved.proved_lsn, world.are_published = proved_lsn, are_published
+    world.proved.proved_lsn, world.partitions.proved_lsn = proved_lsn, in_partitions
+    world.are_published, world.are_any_away = are_published, are_any_away
     live(world, world.watches.patrol, lambda: world.looked.count("publications") > 2)
     assert set(world.noted) == noted
 

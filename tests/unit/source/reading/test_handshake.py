@@ -36,6 +36,7 @@ class World:
         self.history: dict[int, int] = {}
         self.asked_history: list[int] = []
         self.progress, self.facts = Progress(), ReaderFacts()
+        self.fallen_back: list[int] = []
         self.progress.restarted("eu", 1)
         self.expected: list[Applied] = []
         self.applied: list[Applied] = []
@@ -59,6 +60,7 @@ class World:
         assembler: Any = SimpleNamespace(expect=self.expected.extend)
         handshake = Handshake(
             UPSTREAM, self.progress, assembler, self.facts, self.record, applied_lsn=lambda: self.applied_lsn,
+            on_rewound=self.fallen_back.append,
             copied=list, applied=lambda: self.applied,
         )  # fmt: skip
         asyncio.run(handshake.check(connection))
@@ -128,10 +130,12 @@ def test_a_standby_that_took_over_goes_on_from_its_own_slot(world: World) -> Non
     world.identity = dataclasses.replace(world.identity, timeline=2)
     world.history = {1: 1450}
     world.slot = dataclasses.replace(SLOT, confirmed_flush_lsn=1300)
+    assert world.record is not None
+    world.record.update(dataclasses.replace(KNOWN, looked_lsn=1490))
     world.check()
     assert world.asked_history == [2]
-    assert world.record is not None
     standing = world.record.standing
+    assert world.fallen_back == [standing.looked_lsn] == [1200], "what was seen there was of a past that is gone"
     assert (standing.timeline, standing.confirmed_lsn, standing.proved_lsn) == (2, 1300, 1200)
     assert world.facts.confirmed_lsn == 1300
     assert world.progress.confirmable("eu") == 1300

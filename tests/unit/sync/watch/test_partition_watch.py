@@ -18,7 +18,7 @@ from kuvasz.source.catalog.table import TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.partition_memory import KnownPartitions
-from kuvasz.sync.watch import partition_suspects
+from kuvasz.sync.watch import partition_suspects, partition_watch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
@@ -87,7 +87,8 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "horizon", lambda scene: scene.horizon)
-    monkeypatch.setattr(partition_suspects, "wal_end", lambda scene: scene.wal_lsn)
+    for module in (partition_suspects, partition_watch):
+        monkeypatch.setattr(module, "wal_end", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
     monkeypatch.setattr(partitions, "was_altered", lambda *_: False)
     monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
@@ -229,3 +230,31 @@ def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: Wor
     assert world.source_tables.state(world.items) is State.STREAMING
     assert [part.file for part in world.known.parts] == [10, 99]
     assert not world.approvals.is_gap_accepted(world.items)
+
+
+def test_a_gap_begins_with_the_last_look_at_the_partitions(world: World) -> None:
+    """What was applied since may be behind what is missing."""
+    assert world.watch.proved_lsn is None, "it is not usable"
+    world.source_tables.tables = {world.items.key: world.root}
+    assert world.watch.proved_lsn == 0, "the first look compares with nothing"
+    world.wal_lsn = 8500
+    world.look()
+    assert world.watch.proved_lsn == 8500
+    world.hang(10, 11, file_10=90, xid_10=80)
+    world.wal_lsn = 9000
+    world.look()
+    assert not is_compared(world), "the stream may yet tell"
+    assert world.watch.proved_lsn == 8500
+    world.hear(9000)
+    world.look()
+    assert is_compared(world)
+    assert world.source_tables.gap_starts.get(world.items) == 8500
+
+
+def test_a_look_before_a_copy_proves_nothing_of_its_rows(world: World) -> None:
+    world.source_tables.tables = {world.items.key: world.root}
+    world.look()
+    assert world.watch.proved_lsn == 8000
+    world.lake.forget("shop.items", world.source.name)
+    world.look(is_following=False)
+    assert world.watch.proved_lsn == 0
