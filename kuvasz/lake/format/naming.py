@@ -24,8 +24,9 @@ def fresh(location: str, source: str, order: int = 0) -> str:
 
 
 def of_copy(location: str, source: str) -> str:
-    """Return the path of files that a copy makes, with `{}` where each has a number of its own."""
-    return f"{location}/data/{member.prefix(source)}{uuid.uuid4().hex}-{{}}.parquet"
+    """Return the path of files that a copy makes, for `str.format` with what each has as a number of its own."""
+    folder = location.replace("{", "{{").replace("}", "}}")  # names of tables may have them
+    return f"{folder}/data/{member.prefix(source)}{uuid.uuid4().hex}-{{}}.parquet"
 
 
 def merged(location: str, others: Sequence[str], *, is_ordered: bool) -> str:

@@ -31,6 +31,12 @@ def test_what_a_copy_made_says_so(source: str) -> None:
         assert naming.tells_newest(template.format(number))
 
 
+def test_braces_of_a_table_s_name_stay_in_the_paths_of_its_copy() -> None:
+    path = naming.of_copy("s3://b/shop/${x} {}", "shop_eu").format("17-2")
+    assert path.startswith("s3://b/shop/${x} {}/data/kvsz-")
+    assert path.endswith("-17-2.parquet")
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_merged_file_stands_where_the_newest_one_stood(source: str) -> None:
     copied = naming.of_copy(PLACE, source).format(1)
