@@ -122,6 +122,20 @@ def load(
     return Loaded(config=config, origins=builder.origins, secrets=hidden, path=path)
 
 
+def of_text(text: str, environ: Mapping[str, str], folder: FilePath) -> Config:
+    """Return the configuration that the text of a map makes by itself, without the environment's options and flags.
+
+    Args:
+        text: Of a map that is no file yet; relative paths of its options stay as they are.
+        environ: For the variables that it refers to.
+        folder: Where the files that it refers to are.
+
+    Raises:
+        ConfigError: Something is wrong.
+    """
+    return _Builder(file.parse(text, name="map"), environ, folder).config()
+
+
 def template_names(value: object) -> frozenset[str]:
     """Return the names of all variables that a value, or anything in it, refers to."""
     return frozenset(name for _, text in _texts(value, ()) for name in template.variables(text))

@@ -43,6 +43,15 @@ def render_table(table: TableName) -> str:
     return name if table.schema == DEFAULT_SCHEMA else f"{quote_part(table.schema)}.{name}"
 
 
+def matches(pattern: TableName, table: TableName) -> bool:
+    """Say whether a pattern, which `parse_table` read, means a table: each ``*`` in it stands for any text."""
+    return _is_like(pattern.schema, table.schema) and _is_like(pattern.name, table.name)
+
+
+def _is_like(pattern: str, text: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+
+
 def missing(table: TableName) -> str:
     """Return what to do about a table of the map that is not there."""
     told = "create it, or take it out of the map"

@@ -12,7 +12,7 @@ import functools
 import select
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import psycopg
 from psycopg import pq
@@ -23,6 +23,8 @@ from kuvasz.errors import ConfigError
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from psycopg.abc import PQGen
     from psycopg.rows import TupleRow
 
@@ -304,19 +306,48 @@ def redact(url: str) -> str:
         given = _parse(url)
     except ConfigError:
         return "<a url that cannot be read>"
-    user, password = given.pop("user", None), given.pop("password", None)
-    account = "" if user is None and password is None else f"{quote(str(user or ''), safe='')}"
-    account += f":{_HIDDEN}" if password is not None else ""
-    hosts, ports = str(given.pop("host", "") or "").split(","), str(given.pop("port", "") or "").split(",")
+    return _url(given, dict.fromkeys(_SECRETS & given.keys(), _HIDDEN))
+
+
+def with_references(url: str, references: Mapping[str, str]) -> str:
+    """Return the url as a map has it: each secret is a reference to where it is kept instead.
+
+    Args:
+        url: As for `conninfo`; it becomes a url in any case. The parameter `replication`, which is ignored, goes.
+        references: Parameter that is a secret (see `secrets_of`) -> what stands in its place, taken as it is.
+
+    Raises:
+        ConfigError: The url cannot be read.
+    """
+    given = _parse(url)
+    given.pop("replication", None)
+    return _url(given, references)
+
+
+def secrets_of(url: str) -> dict[str, str]:
+    """Return the secrets in a url by libpq's names of their parameters, such as ``password`` and ``sslpassword``.
+
+    Raises:
+        ConfigError: The url cannot be read.
+    """
+    return {name: str(value) for name, value in _parse(url).items() if name in _SECRETS and value}
+
+
+def _url(given: Mapping[str, Any], instead: Mapping[str, str]) -> str:
+    """Return parameters as a url, some of them with another value that stands there as it is."""
+    kept = {name: str(value) for name, value in given.items()}
+    user, password = kept.pop("user", None), kept.pop("password", None)
+    account = "" if user is None and password is None else quote(user or "", safe="")
+    account += "" if password is None else f":{instead.get('password', quote(password, safe=''))}"
+    hosts, ports = kept.pop("host", "").split(","), kept.pop("port", "").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     servers = ",".join(
         _bracketed(quote(host, safe=":.-_")) + (f":{port}" if port else "")
         for host, port in zip(hosts, ports, strict=False)
     )
-    database = quote(str(given.pop("dbname", "") or ""), safe="")
-    rest = {name: _HIDDEN if name in _SECRETS else str(value) for name, value in given.items()}
-    query = f"?{urlencode(rest, quote_via=quote, safe='*')}" if rest else ""
-    return f"postgresql://{account}{'@' if account else ''}{servers}/{database}{query}"
+    database = quote(kept.pop("dbname", ""), safe="")
+    query = "&".join(f"{name}={instead.get(name, quote(value, safe='*'))}" for name, value in kept.items())
+    return f"postgresql://{account}{'@' if account else ''}{servers}/{database}{'?' if query else ''}{query}"
 
 
 def scrub(text: str, url: str) -> str:

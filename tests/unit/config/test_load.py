@@ -228,3 +228,16 @@ def test_any_map_is_loaded_or_refused(value: object) -> None:
         load.load(None, {"KUVASZ_DATABASES": json.dumps(value), "KUVASZ_LAKE__PROPERTIES": json.dumps(value)})
     except ConfigError as error:
         assert error.message  # noqa: PT017
+
+
+def test_the_text_of_a_map_is_a_configuration_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUVASZ_PIPELINE__WORKERS", "7")
+    (tmp_path / "pw").write_text("geheim")
+    text = SHOP.replace("geheim", "${file:pw}").replace("@eu1", "@${HOST}")
+    config = load.of_text(text, {"HOST": "eu2"}, tmp_path)
+    assert (config.pipeline.workers, config.lake.warehouse) == (2, "lake/warehouse")
+    assert config.databases[0].urls[0].url.get() == "postgresql://repl:geheim@eu2/shop"
+    with pytest.raises(
+        ConfigError, match=r"^map:4:11: databases\[0\]\.urls\[0\]\.url: the environment variable HOST is"
+    ):
+        load.of_text(text, {}, tmp_path)

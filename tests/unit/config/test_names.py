@@ -98,3 +98,25 @@ def test_members_of_a_source_are_fed_by_its_collapses() -> None:
     assert [names.feeder_of(name) for name in ("shop_eu", "shop_eu/16401", "shop_eu/*")] == [
         "shop_eu", "shop_eu/*", "shop_eu/*",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("items", {"public.items"}),
+        ("i*", {"public.items", "public.i.*"}),
+        ("*", {"public.items", "public.i.*", "public.Items", "public.a\nb"}),
+        ("*.items", {"public.items", "x.items"}),
+        ("x.*", {"x.items"}),
+        ("*.*", {"public.items", "public.i.*", "public.Items", "public.a\nb", "x.items"}),
+        ('"i.*"', {"public.i.*"}),
+        ("*b", {"public.a\nb"}),
+        ("i.tems", set()),
+        ("item", set()),
+    ],
+)
+def test_a_star_of_a_pattern_is_any_text_and_all_else_is_itself(pattern: str, meant: set[str]) -> None:
+    tables = [TableName(schema="public", name=name) for name in ("items", "i.*", "Items", "a\nb")]
+    tables.append(TableName(schema="x", name="items"))
+    wanted = names.parse_table(pattern)
+    assert {str(table) for table in tables if names.matches(wanted, table)} == meant

@@ -140,3 +140,26 @@ _FACTS = {"server_version": "16.1", "client_encoding": "UTF8", "standard_conform
 
 def _message(kind: bytes, body: bytes) -> bytes:
     return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets", "written"),
+    [
+        ("postgresql://u@h/d", {}, "postgresql://u@h/d"),
+        ("postgresql://u:p%40w@h:1,i:2/d?sslmode=require", {"password": "p@w"}, "postgresql://u:<password>@h:1,i:2/d?sslmode=require"),
+        ("host=/tmp user='a b' password=x dbname=d/e", {"password": "x"}, "postgresql://a%20b:<password>@%2Ftmp/d%2Fe"),
+        (
+            "postgresql:///d?sslpassword=y&options=-c%20a%3Db&replication=database", {"sslpassword": "y"},
+            "postgresql:///d?options=-c%20a%3Db&sslpassword=<sslpassword>",
+        ),
+    ],
+)  # fmt: skip
+def test_secrets_of_a_url_have_a_reference_in_their_place(url, secrets, written):
+    assert conninfo.secrets_of(url) == secrets
+    assert conninfo.with_references(url, {name: f"<{name}>" for name in secrets}) == written
+
+
+def test_a_url_without_its_secrets_leads_to_the_same_server():
+    url = "host=/tmp user='a b' password=x dbname=d/e options='-c a=b'"
+    written = conninfo.with_references(url, {"password": "x"})
+    assert conninfo.conninfo(written) == conninfo.conninfo(url)
