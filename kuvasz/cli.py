@@ -49,6 +49,10 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="The m
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option: pipeline.workers=4.", show_default=False)
 ]
+PatternOption = Annotated[
+    list[str] | None,
+    typer.Option("--tables", help="Only these: 'shop.*', 'orders_*'; may be repeated.", show_default=False),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -159,6 +163,35 @@ def plan(
     loaded = _loaded(context, config, settings)
     found = verb.plans(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(found), redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
+@app.command("discover")
+def discover(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Of any database; else: the map's.", show_default=False)
+    ] = None,
+    tables: PatternOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tables of a database, or of all sources of the map: size, key, and what is to be decided of them."""
+    from kuvasz.verbs import discover as verb
+
+    has_map = url is None or bool(config or _globals(context).config)
+    loaded = _loaded(context, config, settings) if has_map else None
+    map_, redact = (loaded.config, Redactor(loaded.secrets)) if loaded else (None, Redactor())
+    if url is not None:
+        found = verb.of_url(verb.filled(url), tables or (), map_)
+    else:
+        assert map_ is not None
+        found = verb.of_map(map_, tables or ())
     if as_json:
         _print_json(verb.as_json(found), redact)
     else:

@@ -209,3 +209,23 @@ def test_tables_of_text_keep_their_words() -> None:
 )
 def test_sizes(count: int | None, shown: str) -> None:
     assert text.size(count) == shown
+
+
+def test_discover_needs_a_url_or_a_map(kuvasz) -> None:
+    code, _, err = kuvasz("discover")
+    assert (code, err.splitlines()[0]) == (2, "error: there is no map")
+    code, out, err = kuvasz("discover", "--url", "postgresql://postgres:geheim@127.0.0.1:1/shop")
+    assert (code, out) == (1, "")
+    assert "127.0.0.1:1" in err
+    assert "geheim" not in err
+    code, _, err = kuvasz("discover", "--url", "postgresql://postgres:${NO_SUCH_PW}@127.0.0.1:1/shop")
+    assert (code, err.splitlines()[0].partition(" (")[0]) == (
+        2, "error: --url: the environment variable NO_SUCH_PW is not set",
+    )  # fmt: skip
+
+
+def test_discover_takes_each_source_of_a_map(kuvasz) -> None:
+    code, out, _ = kuvasz("discover", "-c", "map.yaml", "--json", "--set", "databases=[{database: shop, urls: [{url: "
+                          "'postgresql://postgres@127.0.0.1:1/shop'}], tables: {items: }}]")  # fmt: skip
+    (found,) = json.loads(out)
+    assert (code, found["source"], found["error_code"], found["tables"]) == (1, "shop", 1, [])

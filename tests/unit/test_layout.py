@@ -35,6 +35,7 @@ ELSEWHERE = {
     "lake/memory/commit_stage.py": "contract/test_lake.py",
     # One query each, made into values field by field: only a server says whether it is right.
     "source/commit_status.py": "integration/test_slots.py",
+    "source/catalog/inventory.py": "integration/test_discover.py",
     "source/catalog/members.py": "integration/test_members.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/shop.py": "unit/demo/test_load.py",
