@@ -199,6 +199,34 @@ def discover(
     raise typer.Exit(verb.exit_code(found))
 
 
+@app.command("init")
+def init(
+    url: Annotated[str, typer.Option("--url", help="Of the database; its password is not written.")],
+    tables: PatternOption = None,
+    is_all: Annotated[bool, typer.Option("--all-tables", help="All tables, as without --tables.")] = False,
+    excepted: Annotated[
+        list[str] | None, typer.Option("--except", help="None of these: 'audit.*'.", show_default=False)
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Its name in the map, and in the slot's.", show_default=False)
+    ] = None,
+    sid: Annotated[str | None, typer.Option("--sid", help="The source's id in the rows.", show_default=False)] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A new file, instead of stdout.", show_default=False)
+    ] = None,
+) -> None:
+    """Look at a database and write a map of it, with a comment for what is to be decided."""
+    from kuvasz.verbs import init as verb
+
+    if is_all and tables:
+        raise ConfigError("--all-tables and --tables say different things", hint="give one of them")
+    request = verb.MapRequest(
+        url=url, tables=tuple(tables or ()), excepted=tuple(excepted or ()), database=database, sid=sid
+    )
+    made = verb.run(request, output)
+    print(made.text if output is None else made.render(output), end="" if output is None else "\n")
+
+
 @app.command("verify")
 def verify(
     context: typer.Context,

@@ -11,6 +11,7 @@ import pytest
 from kuvasz import cli
 from kuvasz.verbs import text, typetable
 from tests.support.maps import SHOP
+from tests.support.scene import CATALOG
 
 
 @pytest.fixture(autouse=True)
@@ -229,3 +230,34 @@ def test_discover_takes_each_source_of_a_map(kuvasz) -> None:
                           "'postgresql://postgres@127.0.0.1:1/shop'}], tables: {items: }}]")  # fmt: skip
     (found,) = json.loads(out)
     assert (code, found["source"], found["error_code"], found["tables"]) == (1, "shop", 1, [])
+
+
+def test_init_says_what_it_needs(kuvasz) -> None:
+    assert kuvasz("init")[0] == 2
+    url = "postgresql://postgres@127.0.0.1:1/shop"
+    assert kuvasz("init", "--url", url, "--all-tables", "--tables", "a") == (
+        2, "", "error: --all-tables and --tables say different things\nhint: give one of them\n",
+    )  # fmt: skip
+    code, out, err = kuvasz("init", "--url", url, "--output", "map.yaml")
+    assert (code, out) == (2, "")
+    assert (
+        err == "error: 'map.yaml' is there already, and is not written over\nhint: name another file with --output\n"
+    )
+    assert kuvasz("init", "--url", url, "--output", "new.yaml")[0] == 1
+    assert not Path("new.yaml").exists()
+
+
+def test_init_prints_a_map_or_where_it_is(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kuvasz.source.catalog.inventory import Inventory
+    from kuvasz.verbs import init
+
+    found = Inventory(location="k@h:5432/shop", database="shop", tables=(CATALOG,), extensions={})
+    monkeypatch.setattr(init.inventory, "take", lambda url: found)
+    code, out, err = kuvasz("init", "--url", "postgresql://k:geheim@h/shop", "--sid", "eu", "--except", "other*")
+    assert (code, err.partition("\n")[0]) == (2, "error: no table is meant by 'other*'")
+    code, out, err = kuvasz("init", "--url", "postgresql://k:geheim@h/shop", "--sid", "eu", "--tables", "*")
+    assert (code, err, "geheim" in out) == (0, "", False)
+    assert out.endswith("\n    items:\n")
+    code, told, _ = kuvasz("init", "--url", "postgresql://k:geheim@h/shop", "--sid", "eu", "-o", "new.yaml")
+    assert (code, Path("new.yaml").read_text("utf-8")) == (0, out)
+    assert told == "written: new.yaml: 1 tables, 0 left out\nnext: export EU_PW=…; kuvasz --config new.yaml check\n"
