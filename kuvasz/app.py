@@ -209,6 +209,7 @@ class App:
             waiting_bytes=self.budget.bytes,
             commit_conflicts=self.lake.commit_conflicts,
             upkeep=tuple(upkeep for _, upkeep in sorted(self.lake.maintenance.upkeep().items())),
+            workers=len(self._workers.all),
             parked=self.lot.views(),
         )
 

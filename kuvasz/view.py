@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kuvasz.state.progress import Durable
+
 if TYPE_CHECKING:
     from kuvasz.parking.logs import ParkedView
     from kuvasz.ports import Upkeep
@@ -31,6 +33,9 @@ class SourceView:
     is_pending: bool  #: something was handed to the workers that is not in the lake yet
     is_paused: bool  #: it is not read now, because too much waits already
     retry_at: float | None = None  #: monotonic seconds of the next attempt after a failure
+    durable: Durable = dataclasses.field(
+        default_factory=Durable
+    )  #: what each table has of it; older than the states in the same `View`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,7 @@ class View:
     waiting_bytes: int
     commit_conflicts: int  #: commits made again because another writer was faster
     upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
+    workers: int = 1  #: among which the targets are shared out
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
 
     def tables_of(self) -> Mapping[str, list[TableState]]:
@@ -62,22 +68,28 @@ def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> Sour
         is_ended: Whether it waits for a person, or has ended.
     """
     reader, name = sync.reader, sync.source.name
+    durable = progress.durable_in(name)
+    # The reader goes on meanwhile. In this order the commit ended at or before the LSN, unless the epoch is new.
+    commit_us = None if reader is None else reader.commit_us
+    received_lsn = 0 if reader is None else reader.received_lsn
+    epoch = 0 if reader is None else reader.epoch
     state = "starting" if reader is None else reader.facts.state.value
     error = sync.error or (reader.facts.error if reader is not None else None)
     return SourceView(
         name=name,
         state="error" if is_ended else "waiting" if reader is None and error else state,
         error=None if error is None else str(error),
-        received_lsn=0 if reader is None else reader.received_lsn,
+        received_lsn=received_lsn,
         confirmed_lsn=0 if reader is None else reader.facts.confirmed_lsn,
-        confirmable_lsn=progress.confirmable(name),
+        confirmable_lsn=durable.confirmable,
         rows=0 if reader is None else reader.rows,
-        epoch=0 if reader is None else reader.epoch,
-        commit_us=None if reader is None else reader.commit_us,
+        epoch=epoch,
+        commit_us=commit_us,
         last_message_at=None if reader is None else reader.facts.last_message_at,
         is_pending=progress.pending(name),
         is_paused=reader is not None and reader.facts.is_paused,
         retry_at=sync.retry_at if reader is None else reader.facts.retry_at,
+        durable=durable,
     )
 
 

@@ -7,6 +7,9 @@ end as the source told it, true by itself but rare, and the commit time of a tra
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Sequence
+
 #: Marks that wait at a time. When there are more, every other one goes and they come rarer: the answer gets
 #: coarser, never wrong.
 _MOST = 128
@@ -43,6 +46,13 @@ class Freshness:
             self._spacing_s = self._spacing_s if self._marks else 0.0
             self._fresh_at = max([*done, *([] if self._fresh_at is None else [self._fresh_at])])
 
+    def known(self) -> tuple[tuple[int, float], ...]:
+        """Return what a table has that has everything before an LSN: (LSN, unix seconds), both growing."""
+        steps = [] if self._fresh_at is None else [(0, self._fresh_at)]
+        for lsn, at in self._marks:
+            steps.append((lsn, max(at, steps[-1][1]) if steps else at))
+        return tuple(steps)
+
     @property
     def is_behind(self) -> bool:
         """Whether the source is known to have something that is not in the lake."""
@@ -52,3 +62,14 @@ class Freshness:
     def at(self) -> float | None:
         """Unix seconds up to which everything is in the lake; None while that is not known."""
         return self._fresh_at
+
+
+def moment_of(known: Sequence[tuple[int, float]], lsn: int) -> float | None:
+    """Return the unix seconds up to which who has everything before `lsn` has everything; None: not known.
+
+    Args:
+        known: As `Freshness.known` returns it.
+        lsn: Not before what was `passed` when it did.
+    """
+    place = bisect.bisect_right(known, lsn, key=lambda step: step[0])
+    return known[place - 1][1] if place else None

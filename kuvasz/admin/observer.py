@@ -14,14 +14,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kuvasz.admin.freshness import Freshness
+from kuvasz.admin.freshness import Freshness, moment_of
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
 from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.route.hashing import worker_of
+from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kuvasz.app import App
+    from kuvasz.state.tables import TableState
     from kuvasz.view import SourceView, View
 
 
@@ -31,6 +34,10 @@ T = TypeVar("T")
 _LOOK_S = 0.5
 _PAUSE_TO_LOOK = 10.0
 
+#: A transaction takes the time of its commit before its record gets a place in the WAL (`RecordTransactionCommit` in
+#: PostgreSQL's xact.c): who has all of the WAL that was there at a time may lack commits of just before it.
+_COMMITTING_S = 1.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
@@ -39,6 +46,8 @@ class SourceFacts:
     slot: SlotFacts | None = None  #: None where it is not known
     fresh_at: float | None = None  #: unix seconds up to which all its commits are in the lake; None: not known
     is_behind: bool = False  #: it is known to have something that is not in the lake
+    #: (LSN, unix seconds by the source's clock): see `Freshness.known`
+    known: tuple[tuple[int, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,24 @@ class Snapshot:
             return None
         return max(0, max(slot.wal_end, source.received_lsn) - source.confirmable_lsn)
 
+    def durable_lsn(self, source: SourceView, table: TableState) -> int | None:
+        """Return the LSN before which a table has everything of its source.
+
+        None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked.
+        """
+        is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
+        found = source.durable.through(table.key, worker_of(table.target, self.view.workers)) if is_whole else 0
+        return found or None
+
+    def valid_through(self, source: SourceView, table: TableState) -> float | None:
+        """Return the time up to which a table has every commit of its source, in unix seconds by *its* clock.
+
+        Never later than what is true, unless that clock is set back; None while nobody can say.
+        """
+        lsn = self.durable_lsn(source, table)
+        at = None if lsn is None else moment_of(self.facts[source.name].known, lsn)
+        return None if at is None else at - _COMMITTING_S
+
 
 class Observer:
     """Remembers, for one application. `run` and `show` are of the loop; the rest is for its thread, or for tests.
@@ -92,6 +119,9 @@ class Observer:
         self._clock = clock
         self._wall = wall
         self._freshness = {sync.source.name: Freshness() for sync in app.sources}
+        self._validity = {sync.source.name: Freshness() for sync in app.sources}  # by the sources' clocks alone
+        # source -> its epoch, and the newest commit of earlier ones
+        self._before: dict[str, tuple[int, int | None]] = {}
         self._started_at = wall()
         self._heard_at = clock()
         self._moved_at = clock()
@@ -120,12 +150,17 @@ class Observer:
         """Note what is to be seen now."""
         view, now = self._app.view(), self._clock()
         for source in view.sources:
-            freshness, slot = self._freshness[source.name], self._watch.facts.get(source.name)
+            freshness, validity = self._freshness[source.name], self._validity[source.name]
+            slot, commit_us = self._watch.facts.get(source.name), self._new_commit_us(source)
             if slot is not None:
                 freshness.mark(slot.wal_end, slot.asked_at)
-            if source.commit_us is not None:
-                freshness.mark(source.received_lsn, (source.commit_us + POSTGRES_EPOCH_US) / 1e6)
+                if slot.clock is not None:
+                    validity.mark(slot.clock.insert_lsn, slot.clock.at)
+            if commit_us is not None:
+                for one in (freshness, validity):
+                    one.mark(source.received_lsn, (commit_us + POSTGRES_EPOCH_US) / 1e6)
             freshness.passed(source.confirmable_lsn)
+            validity.passed(source.confirmable_lsn)
             self._heard_at = max(self._heard_at, source.last_message_at or 0.0)
         if view.phase != "running" or any(source.is_paused for source in view.sources):
             self._heard_at = now  # nobody listens
@@ -136,6 +171,17 @@ class Observer:
         self._progress = progress
         return view
 
+    def _new_commit_us(self, source: SourceView) -> int | None:
+        """Return the time of a source's newest commit if its LSN is of the same connection.
+
+        A new connection hears the source from an earlier LSN on, where that commit, of before, has not come yet.
+        """
+        epoch, before_us = self._before.get(source.name, (-1, None))
+        if epoch != source.epoch:
+            before_us = source.commit_us
+            self._before[source.name] = (source.epoch, before_us)
+        return None if source.commit_us == before_us else source.commit_us
+
     def snapshot(self) -> Snapshot:
         """Look, and return everything."""
         view = self.look()
@@ -144,6 +190,7 @@ class Observer:
                 slot=self._watch.facts.get(source.name),
                 fresh_at=self._freshness[source.name].at,
                 is_behind=self._freshness[source.name].is_behind,
+                known=self._validity[source.name].known(),
             )
             for source in view.sources
         }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kuvasz.config.sources import Source
+    from kuvasz.source.slots import Clock
 
 _log = EventLog(__name__)
 
@@ -45,6 +46,7 @@ class SlotFacts:
     status: str  #: reserved, extended, unreserved, lost
     wal_end: int  #: LSN of the source's WAL end
     asked_at: float  #: unix seconds, before the question: all that committed by then ends before `wal_end`
+    clock: Clock | None = None  #: the same by the source's own clock; None where that is not to be had
     wal_rate: float | None = None  #: bytes per second that the source writes, smoothed; None after the first question
 
     @property
@@ -175,5 +177,5 @@ def _facts(state: slots.SlotState, asked_at: float) -> SlotFacts | None:
         return None
     return SlotFacts(
         retained_bytes=state.retained_bytes, safe_bytes=state.safe_wal_bytes, status=state.wal_status or "unknown",
-        wal_end=state.restart_lsn + state.retained_bytes, asked_at=asked_at,
+        wal_end=state.restart_lsn + state.retained_bytes, asked_at=asked_at, clock=state.clock,
     )  # fmt: skip

@@ -148,11 +148,12 @@ def _source(
             "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
             "seconds_left": _rounded(facts.slot.seconds_left),
         },
-        "tables": [_table(table, snapshot, errors) for table in tables],
+        "tables": [_table(table, source, snapshot, errors) for table in tables],
     }  # fmt: skip
 
 
-def _table(table: TableState, snapshot: Snapshot, errors: ErrorView) -> dict[str, Any]:
+def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView) -> dict[str, Any]:
+    durable_lsn, valid_through = snapshot.durable_lsn(source, table), snapshot.valid_through(source, table)
     return {
         "table": table.table,
         "mapped_as": table.mapped or None,
@@ -171,6 +172,8 @@ def _table(table: TableState, snapshot: Snapshot, errors: ErrorView) -> dict[str
         "newest_change_at": _instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
         if table.last_commit_us
         else None,
+        "durable_lsn": None if durable_lsn is None else lsn.render(durable_lsn),
+        "valid_through": None if valid_through is None else _instant(valid_through),
         "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
     }
 

@@ -44,7 +44,9 @@ STARTED_US = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 10000
 _DESCRIBE = """
 SELECT s.slot_name::text, to_jsonb(s), pg_wal_lsn_diff(
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END,
-    s.restart_lsn)::bigint
+    s.restart_lsn)::bigint,
+    CASE WHEN NOT pg_is_in_recovery() THEN
+        json_build_array(extract(epoch FROM statement_timestamp())::float8, pg_current_wal_insert_lsn()::text) END
 FROM pg_replication_slots s WHERE s.slot_name = ANY(%s)
 """
 
@@ -83,6 +85,14 @@ class Blocker:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """A server's clock, and what it had by then: every commit record that was there ends at or before the LSN."""
+
+    at: float  #: unix seconds
+    insert_lsn: int  #: where its next record would go, a moment later; what is not written yet included
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SlotState:
     """One row of ``pg_replication_slots`` (manual, section 54.19)."""
 
@@ -101,6 +111,7 @@ class SlotState:
     inactive_since: str | None = None  #: from version 17 on, as text
     is_failover: bool = False  #: from version 17 on
     is_synced: bool = False  #: from version 17 on: a copy, on a standby, of its primary's
+    clock: Clock | None = None  #: None: not asked for, or a standby, whose commits have the times of its primary
 
     @property
     def why_lost(self) -> str:
@@ -267,7 +278,13 @@ def describe_all(connection: psycopg.Connection[Any], names: Sequence[str]) -> d
     """
     with failure.translated(place(connection), f"read slot {', '.join(names[:1])}"):
         rows = connection.execute(_DESCRIBE, (list(names),)).fetchall()
-    return {name: state_of(name, facts, retained_bytes) for name, facts, retained_bytes in rows}
+    return {
+        name: dataclasses.replace(
+            state_of(name, facts, retained_bytes),
+            clock=None if clock is None else Clock(at=clock[0], insert_lsn=lsn.parse(clock[1])),
+        )
+        for name, facts, retained_bytes, clock in rows
+    }
 
 
 def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = None) -> SlotState:

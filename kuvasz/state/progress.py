@@ -18,8 +18,37 @@ import collections
 import dataclasses
 import itertools
 import threading
+from collections.abc import Mapping
 
 from kuvasz.config import names
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """How far one source is in the lake at one moment, table by table.
+
+    Look at it before the states of the tables: what it says is true of each table that follows the stream *then*.
+    """
+
+    confirmable: int = 0  #: the LSN before which all tables have everything
+    received: int = 0  #: the LSN up to which everything was received and routed
+    floors: Mapping[int, int] = dataclasses.field(default_factory=dict)  #: worker that has something to do -> LSN
+    aside: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: table whose commits are slow -> LSN
+    held: frozenset[str] = frozenset()  #: tables that hold the source: some of what was routed was not for them
+
+    def through(self, key: str, worker: int) -> int:
+        """Return the LSN before which a table that follows has everything; 0 while nothing is known.
+
+        Other tables do not count: what holds the source, or takes its time, may be theirs.
+
+        Args:
+            key: The table, as it holds the source (`kuvasz.state.tables.TableState.key`).
+            worker: The number of its worker.
+        """
+        if key in self.held:
+            return self.confirmable
+        floor = self.floors.get(worker, self.received)
+        return max(self.confirmable, min(floor, self.aside.get(key, floor)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +200,18 @@ class Progress:
         with self._lock:
             return self._source(source).confirmable
 
+    def durable_in(self, source: str) -> Durable:
+        """Return how far a source is in the lake now, table by table."""
+        with self._lock:
+            entry = self._source(source)
+            return Durable(
+                confirmable=entry.confirmable,
+                received=entry.received,
+                floors={number: lane.undurable[0].floor for number, lane in entry.lanes.items() if lane.undurable},
+                aside={name: min(pending.values()) for name, pending in entry.pending.items()},
+                held=frozenset(entry.holds),
+            )
+
     def received_lsn(self, source: str) -> int:
         """Return the LSN up to which everything has been received and routed."""
         with self._lock:
@@ -224,4 +265,4 @@ def _hold(source: str, name: str) -> str:
     return names.member_name(name, names.member_of(source))
 
 
-__all__ = ["Progress"]
+__all__ = ["Durable", "Progress"]

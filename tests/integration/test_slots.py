@@ -220,3 +220,18 @@ def test_a_slot_whose_wal_was_removed_is_lost(tmp_path):
             assert state.wal_status == "lost"
             assert state.why_lost == "it was invalidated: wal_removed"
             assert introspect.server(connection).max_slot_wal_keep_bytes == 1 << 20
+
+
+def test_a_server_tells_its_clock_and_what_it_had_by_then(source):
+    """A transaction with `synchronous_commit = off` counts before it is written."""
+    with source.connect(autocommit=True) as session:
+        session.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+        session.execute("CREATE TABLE items (id int)")
+        session.execute("SET synchronous_commit = off")
+        session.execute("INSERT INTO items VALUES (1)")
+        ((at, end),) = session.execute(
+            "SELECT extract(epoch FROM clock_timestamp())::float8, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+        ).fetchall()
+        clock = slots.describe(session, "s").clock
+    assert at <= clock.at < at + 60
+    assert clock.insert_lsn >= end

@@ -8,6 +8,7 @@ from typing import Any
 from kuvasz.admin.observer import Snapshot, SourceFacts
 from kuvasz.admin.slotwatch import SlotFacts
 from kuvasz.parking.logs import ParkedView
+from kuvasz.state.progress import Durable
 from kuvasz.state.tables import State, TableState
 from kuvasz.view import SourceView, View
 
@@ -17,6 +18,7 @@ CLOCK = 5_000.0
 SOURCE = SourceView(
     name="shop_eu", state="streaming", error=None, received_lsn=0x500, confirmed_lsn=0x480, confirmable_lsn=0x500,
     rows=7, epoch=1, commit_us=None, last_message_at=CLOCK - 2, is_pending=False, is_paused=False,
+    durable=Durable(confirmable=0x500, received=0x500),
 )  # fmt: skip
 TABLE = TableState(
     target="shop.items", source="shop_eu", table="public.items", state=State.STREAMING, since=CLOCK - 60, rows=7,
@@ -24,7 +26,7 @@ TABLE = TableState(
     copied_rows=40, copy_done=4, copy_total=4, commits=3, last_commit_us=1_000_000, last_commit_seconds=0.05,
 )  # fmt: skip
 SLOT = SlotFacts(retained_bytes=4096, safe_bytes=None, status="reserved", wal_end=0x500, asked_at=NOW - 3)
-FACTS = SourceFacts(slot=SLOT, fresh_at=NOW - 3)
+FACTS = SourceFacts(slot=SLOT, fresh_at=NOW - 3, known=((0, NOW - 10), (0x500, NOW - 4), (0x600, NOW - 2)))
 
 
 def snapshot(

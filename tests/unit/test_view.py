@@ -43,3 +43,19 @@ def test_what_the_source_says_goes_before_what_its_reader_says() -> None:
     broken = reader(error=SourceError("cut"), state=ReaderState.WAITING)
     assert (seen(reader=broken).state, seen(reader=broken).error) == ("waiting", "cut")
     assert seen(reader=broken, error=SourceError("refused")).error == "refused"
+
+
+def test_a_commit_is_never_newer_than_the_lsn_that_is_seen_with_it() -> None:
+    """The reader goes on between two looks at it."""
+    order: list[str] = []
+
+    class Reader:
+        facts = ReaderFacts(state=ReaderState.STREAMING)
+        rows = 7
+
+        def __getattr__(self, name: str) -> int:
+            order.append(name)
+            return 1
+
+    seen(reader=Reader())
+    assert order == ["commit_us", "received_lsn", "epoch"]

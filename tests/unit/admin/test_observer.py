@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from kuvasz.admin.observer import Observer
+from kuvasz.admin.observer import Observer, Snapshot
 from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.source.slots import Clock
+from kuvasz.state.progress import Durable
 from kuvasz.view import View
 from tests.support.snapshots import NOW, SLOT, SOURCE, TABLE
+
+AT_US = int(NOW * 1e6) - POSTGRES_EPOCH_US
 
 QUIET = View(phase="running", sources=(SOURCE,), tables=(TABLE,), waiting_bytes=0, commit_conflicts=0)
 
@@ -72,9 +76,45 @@ def test_what_is_missing_makes_it_as_old_as_the_last_that_is_there(world: World)
 
 def test_commit_times_count_between_two_questions(world: World) -> None:
     world.watch.facts = {}
-    at_us = int(NOW * 1e6) - POSTGRES_EPOCH_US
-    seen = world.see(received_lsn=0x600, confirmable_lsn=0x600, commit_us=at_us)
+    world.see()
+    seen = world.see(received_lsn=0x600, confirmable_lsn=0x600, commit_us=AT_US)
     assert seen.facts["shop_eu"].fresh_at == NOW
+
+
+def test_a_new_connection_does_not_take_over_the_commit_time_of_the_one_before(world: World) -> None:
+    """The reader went back between two looks: what it heard last is still to come again."""
+    world.watch.facts = {}
+    world.see()
+    seen = world.see(epoch=2, received_lsn=0x500, confirmable_lsn=0x500, commit_us=AT_US)
+    assert seen.facts["shop_eu"].fresh_at is None
+    seen = world.see(epoch=2, received_lsn=0x600, confirmable_lsn=0x600, commit_us=AT_US + 5_000_000)
+    assert seen.facts["shop_eu"].fresh_at == NOW + 5
+
+
+def valid_through(seen: Snapshot) -> float | None:
+    return seen.valid_through(seen.view.sources[0], seen.view.tables[0])
+
+
+def test_valid_through_goes_by_the_clock_of_the_source_and_moves_while_it_is_idle(world: World) -> None:
+    for seconds in (0, 10):
+        clock = Clock(at=NOW - 3_600 + seconds, insert_lsn=0x510)
+        world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, clock=clock)}
+        seen = world.see(confirmable_lsn=0x510, durable=Durable(confirmable=0x510, received=0x510))
+        assert valid_through(seen) == NOW - 3_600 + seconds - 1, "a commit takes its time before its place in the WAL"
+
+
+def test_of_a_standby_nobody_knows_the_time_of_the_primary(world: World) -> None:
+    assert valid_through(world.see(confirmable_lsn=SLOT.wal_end)) is None
+
+
+def test_a_table_is_valid_through_what_it_has_whatever_holds_its_source(world: World) -> None:
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, clock=Clock(at=NOW, insert_lsn=0x500))}
+    world.see(confirmable_lsn=0x500)
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, clock=Clock(at=NOW + 9, insert_lsn=0x900))}
+    held = Durable(confirmable=0x500, received=0x900, held=frozenset({"shop.other"}))
+    assert valid_through(world.see(confirmable_lsn=0x500, durable=held)) == NOW + 9 - 1
+    mine = dataclasses.replace(held, held=frozenset({"shop.items"}))
+    assert valid_through(world.see(confirmable_lsn=0x500, durable=mine)) == NOW - 1
 
 
 def test_of_a_source_that_was_never_asked_nothing_is_known(world: World) -> None:

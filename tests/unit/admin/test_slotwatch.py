@@ -115,6 +115,7 @@ def test_only_a_slot_of_its_own_database_is_taken_for_a_neighbours(monkeypatch: 
             "wal_status": "reserved",
             "restart_lsn": 4,
             "is_synced": False,
+            "clock": None,
         }
         return SimpleNamespace(database=database, **(known | facts))
 

@@ -41,13 +41,20 @@ def test_status_of_a_good_day() -> None:
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
         "is_resync_due": False, "why_copy": None, "rows": 7, "copied_rows": 40, "copy_progress": 1.0,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
-        "parked": None,
+        "durable_lsn": "0/500", "valid_through": "2023-11-14T22:13:15.000+00:00", "parked": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.STREAMING])
+def test_a_table_that_does_not_stream_is_valid_through_no_time(state: State) -> None:
+    (source,) = views.status(snapshot(table={"state": state}))["sources"]
+    assert (source["tables"][0]["durable_lsn"], source["tables"][0]["valid_through"]) == (None, None)
 
 
 def test_what_is_parked_of_a_table_is_shown() -> None:
     parked = ParkedView(bytes=700, since=NOW - 60, first_lsn=0x400, is_full=True)
     (source,) = views.status(snapshot(parked={("shop.items", "shop_eu"): parked}))["sources"]
+    assert (source["tables"][0]["durable_lsn"], source["tables"][0]["valid_through"]) == (None, None)
     assert source["tables"][0]["parked"] == {
         "bytes": 700, "since": "2023-11-14T22:12:20.000+00:00", "oldest_lsn": "0/400", "is_full": True,
     }  # fmt: skip

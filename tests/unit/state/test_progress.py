@@ -80,6 +80,27 @@ def test_what_stepped_aside_holds_back_itself_and_nothing_before_it():
     assert not progress.pending("a")
 
 
+def test_a_table_has_what_its_own_worker_made_durable():
+    progress = Progress()
+    progress.received("a", 10)
+    progress.hold("a", "copied")
+    for worker, end in ((0, 20), (1, 30)):
+        progress.routed("a", worker, end)
+        progress.received("a", end)
+    durable = progress.durable_in("a")
+    assert [durable.through("t", worker) for worker in (0, 1, 2)] == [10, 20, 30]
+    assert [durable.through("copied", worker) for worker in (0, 1, 2)] == [10, 10, 10]
+    progress.durable("a", 0, 20, 0)
+    aside = progress.step_aside("a", "slow")
+    progress.durable("a", 1, 30, 0)
+    assert [progress.durable_in("a").through(table, 1) for table in ("t", "slow", "copied")] == [30, 20, 10]
+    progress.came_through("a", "slow", aside)
+    assert progress.durable_in("a").through("slow", 1) == 30
+    progress.restarted("a", 1)
+    assert progress.durable_in("a").through("t", 1) == 10, "who was not asked in that epoch is not believed"
+    assert progress.durable_in("b").through("t", 0) == 0
+
+
 def test_sources_do_not_touch_each_other_and_can_be_forgotten():
     progress = Progress()
     progress.routed("a", 0, 10)
