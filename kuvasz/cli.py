@@ -311,6 +311,34 @@ _steering("retry", "Have the running kuvasz try tables again that are in error."
 _steering("resync", "Copy tables again; what the lake has of them stays until the new rows replace it at once.")
 
 
+@app.command("wait")
+def wait(  # noqa: PLR0913 (its options)
+    context: typer.Context,
+    through: Annotated[
+        str | None, typer.Option("--through", help="A time of the sources' commits, UTC unless it says otherwise.")
+    ] = None,
+    lsns: Annotated[
+        list[str] | None, typer.Option("--lsn", help="sid:0/16B3748; may be given for several.", show_default=False)
+    ] = None,
+    table: TableOption = None,
+    sid: SidOption = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long; 0 looks once.")] = "10m",
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait until the lake has all that the sources have now, or had at a moment; exit 1 if it takes too long."""
+    from kuvasz.verbs import wait as verb
+
+    loaded = _loaded(context, config, settings)
+    outcome = verb.run(loaded.config, through=through, lsns=lsns or (), table=table, sid=sid, timeout=timeout)
+    if as_json:
+        _print_json(verb.as_json(outcome))
+    else:
+        print(verb.render(outcome))
+    raise typer.Exit(verb.exit_code(outcome))
+
+
 def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
     from kuvasz.admin.commands import VERBS
     from kuvasz.verbs import offline, remote

@@ -1,0 +1,287 @@
+"""``kuvasz wait``: until the lake shows a moment of the sources, as the running kuvasz says of itself in ``/status``.
+
+A moment is a time, by the sources' own clocks, or an LSN of a source. A table shows it once the facts `valid_through`
+and `durable_lsn` say so; one that does not stream has neither (see `kuvasz.admin.observer.Snapshot.valid_through`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kuvasz import lsn
+from kuvasz.admin.commands import Selection
+from kuvasz.config import sources as config_sources
+from kuvasz.config import units
+from kuvasz.errors import ConfigError, EarlierError, SlotLost, place_of, resume_of, retry_of
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import look
+from kuvasz.state.tables import TableState
+from kuvasz.verbs import moments, remote, text
+from kuvasz.verbs.check import THREADS
+from kuvasz.verbs.moments import Moment
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
+
+#: Between two looks; and how many times as long as one takes.
+_LOOK_S = 0.5
+_PAUSE_TO_LOOK = 10.0
+
+#: Looks in a row that show that a table will not come: one may fall between an error and its note of another try.
+_LOOKS_TO_GIVE_UP = 2
+
+_A_HUMAN = SlotLost.exit_code
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far one table of one source is."""
+
+    source: str
+    target: str
+    table: str  #: as the source calls it
+    state: str
+    is_there: bool
+    durable_lsn: int | None = None
+    valid_through: float | None = None  #: unix seconds
+    behind_seconds: float | None = None  #: None if it is there, or nobody knows
+    behind_bytes: int | None = None  #: of WAL
+    why: str = ""  #: it is not there yet
+    is_stuck: bool = False  #: it does not come without a person
+    hint: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingReport:
+    """How the waiting ended."""
+
+    moment: Moment
+    tables: tuple[Standing, ...]
+    seconds: float  #: that were waited
+    is_stuck: bool = False  #: a table does not come without a person
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the lake shows the moment."""
+        return bool(self.tables) and all(one.is_there for one in self.tables)
+
+
+def run(
+    config: Config,
+    *,
+    through: str | None = None,
+    lsns: Sequence[str] = (),
+    table: str | None = None,
+    sid: str | None = None,
+    timeout: str = "10m",
+) -> WaitingReport:
+    """Wait until the lake shows a moment.
+
+    Args:
+        config: The whole configuration.
+        through: A time as ISO 8601 has it, in UTC unless it says otherwise.
+        lsns: Each ``sid:X/X``. With neither: where the WAL of each source ends now.
+        table: Only this one, as the source or the lake calls it.
+        sid: Only this source.
+        timeout: A duration; with 0 it looks once.
+
+    Raises:
+        ConfigError: What was given makes no sense, or there is no such table or source.
+        NotRunning: No kuvasz answers, or none any more when the time was up.
+        SourceError: A source does not say where its WAL ends.
+    """
+    seconds = _duration(timeout)
+    selection = Selection(table=table, sid=sid)
+    answer = remote.status(config)  # first: without a kuvasz nothing comes
+    moment = _moment(_concerned(config, selection, answer), through, lsns)
+    return _until(config, selection, moment, seconds)
+
+
+def _until(
+    config: Config,
+    selection: Selection,
+    moment: Moment,
+    timeout_s: float,
+) -> WaitingReport:
+    begin, stuck, sids = time.monotonic(), 0, {source.name: source.sid for source in config_sources.resolve(config)}
+    while True:
+        asked_at = time.monotonic()
+        try:
+            answer = remote.status(config)
+        except remote.NotRunning:  # it may be on its way back
+            if asked_at - begin >= timeout_s:
+                raise
+        else:
+            outcome = WaitingReport(
+                moment=moment, tables=_standings(answer, selection, moment, sids), seconds=time.monotonic() - begin
+            )
+            stuck = stuck + 1 if any(one.is_stuck for one in outcome.tables) else 0
+            if outcome.is_reached or asked_at - begin >= timeout_s or stuck == _LOOKS_TO_GIVE_UP:
+                return dataclasses.replace(outcome, is_stuck=stuck > 0)
+        rest = max(0.0, begin + timeout_s - time.monotonic())
+        time.sleep(min(rest, max(_LOOK_S, _PAUSE_TO_LOOK * (time.monotonic() - asked_at))))
+
+
+def _concerned(config: Config, selection: Selection, answer: Mapping[str, Any]) -> list[Source]:
+    """Return the sources of the tables that are meant, as map or running kuvasz know them.
+
+    Raises:
+        ConfigError: Neither knows any.
+    """
+    found = []
+    for source in config_sources.resolve(config):
+        mapped = [
+            TableState(target=spec.identifier, source=source.name, table=str(spec.table)) for spec in source.tables
+        ]
+        running = [
+            _state(source.name, table)
+            for one in answer["sources"]
+            for table in one["tables"]
+            if one["source"] == source.name
+        ]
+        if any(selection.has(state, source.sid) for state in (*mapped, *running)):
+            found.append(source)
+    if not found:
+        raise ConfigError(f"the map has no {selection.describe()}", hint="`kuvasz status` lists the tables")
+    return found
+
+
+def _state(source: str, table: Mapping[str, Any]) -> TableState:
+    return TableState(target=table["target"], source=source, table=table["table"], mapped=table["mapped_as"] or "")
+
+
+def _moment(sources: Sequence[Source], through: str | None, lsns: Sequence[str]) -> Moment:
+    if through is not None or lsns:
+        return moments.given(sources, through, lsns, "--through")
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+        return Moment(lsns=dict(zip((one.name for one in sources), pool.map(_wal_end, sources), strict=True)))
+
+
+def _wal_end(source: Source) -> int:
+    with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        return look.wal_end(connection)
+
+
+def _duration(given: str) -> float:
+    try:
+        return units.parse_duration(0 if given == "0" else given)
+    except ValueError as error:
+        raise ConfigError(f"--timeout {error}", hint="write --timeout 10m") from error
+
+
+# How far it is
+
+
+def _standings(
+    answer: Mapping[str, Any], selection: Selection, moment: Moment, sids: Mapping[str, str | None]
+) -> tuple[Standing, ...]:
+    return tuple(
+        _standing(source, table, moment)
+        for source in answer["sources"]
+        if moment.concerns(source["source"])
+        for table in source["tables"]
+        if selection.has(_state(source["source"], table), sids.get(source["source"]))
+    )
+
+
+def _standing(source: Mapping[str, Any], table: Mapping[str, Any], moment: Moment) -> Standing:
+    durable_lsn = None if table["durable_lsn"] is None else lsn.parse(table["durable_lsn"])
+    valid = table["valid_through"]
+    valid_through = None if valid is None else datetime.datetime.fromisoformat(valid).timestamp()
+    found = Standing(
+        source=source["source"], target=table["target"], table=table["table"], state=table["state"], is_there=False,
+        durable_lsn=durable_lsn, valid_through=valid_through,
+    )  # fmt: skip
+    if moment.through is not None:
+        behind_s = None if valid_through is None else max(0.0, moment.through - valid_through)
+        found = dataclasses.replace(found, is_there=behind_s == 0, behind_seconds=behind_s or None)
+    else:
+        behind = None if durable_lsn is None else max(0, moment.lsns[found.source] - durable_lsn)
+        found = dataclasses.replace(found, is_there=behind == 0, behind_bytes=behind or None)
+    return found if found.is_there else _explained(found, source, table)
+
+
+def _explained(found: Standing, source: Mapping[str, Any], table: Mapping[str, Any]) -> Standing:
+    """Return how far a table is, with why it is not there."""
+    if source["state"] == "error":
+        message, _, hint = (source["error"] or "").partition("\nhint: ")
+        return dataclasses.replace(found, why=message, hint=hint or None, is_stuck=True)
+    if found.state == "paused":
+        return dataclasses.replace(found, why="it is paused", hint=resume_of(found.target), is_stuck=True)
+    error = table["error"]
+    if error is not None:
+        is_stuck = error["retry"] != "timed" and table["retry_at"] is None and error["kind"] != EarlierError.__name__
+        hint = error["hint"] or retry_of(found.target)
+        return dataclasses.replace(found, why=error["message"], hint=hint, is_stuck=is_stuck)
+    return dataclasses.replace(found, why=_lack(found, source))
+
+
+def _lack(found: Standing, source: Mapping[str, Any]) -> str:
+    if source["state"] != "streaming":
+        told = (source["error"] or "").partition("\n")[0]
+        return f"its source is {source['state']}" + (f": {told}" if told else "")
+    if found.state != "streaming":
+        return f"it is {found.state.replace('_', ' ')}"
+    if found.behind_seconds is not None:
+        return f"valid through {moments.text_of(found.valid_through or 0.0)}, {found.behind_seconds:.1f} s behind"
+    if found.behind_bytes is not None:
+        return f"has all before {lsn.render(found.durable_lsn or 0)}, {text.size(found.behind_bytes)} of WAL behind"
+    return "it is not known how far it is"
+
+
+def exit_code(outcome: WaitingReport) -> int:
+    """Return 0 if the lake shows the moment, 5 if a table waits for a person, 1 if the time was up."""
+    if outcome.is_reached:
+        return 0
+    return _A_HUMAN if outcome.is_stuck else 1
+
+
+def as_json(outcome: WaitingReport) -> dict[str, Any]:
+    """Return an outcome ready for JSON."""
+    moment = outcome.moment
+    return {
+        "reached": outcome.is_reached,
+        "stuck": outcome.is_stuck,
+        "seconds": round(outcome.seconds, 3),
+        "through": None if moment.through is None else moments.text_of(moment.through),
+        "lsns": {name: lsn.render(at) for name, at in moment.lsns.items()},
+        "tables": [
+            dataclasses.asdict(one)
+            | {
+                "durable_lsn": None if one.durable_lsn is None else lsn.render(one.durable_lsn),
+                "valid_through": None if one.valid_through is None else moments.text_of(one.valid_through),
+            }
+            for one in outcome.tables
+        ],
+    }
+
+
+def render(outcome: WaitingReport) -> str:
+    """Return an outcome for people: what is missing, table by table."""
+    what = outcome.moment.describe()
+    if outcome.is_reached:
+        count = len(outcome.tables)
+        return (
+            f"reached after {outcome.seconds:.1f} s: {count} {'table shows' if count == 1 else 'tables show'} {what}"
+        )
+    if not outcome.tables:
+        return f"not reached after {outcome.seconds:.1f} s: the running kuvasz has no such table yet"
+    missing = [one for one in outcome.tables if not one.is_there]
+    ended = "does not come without you" if outcome.is_stuck else "not reached"
+    parts = [
+        f"{ended}, after {outcome.seconds:.1f} s: {what}; {len(missing)} of {len(outcome.tables)} tables are behind"
+    ]
+    for one in missing:
+        parts.append(f"{place_of(one.source, one.target)}: {one.why}")
+        parts += [f"hint: {one.hint}"] if one.hint else []
+    return text.lines(parts)
+
+
+__all__ = ["Standing", "WaitingReport", "as_json", "exit_code", "render", "run"]
