@@ -339,6 +339,35 @@ def wait(  # noqa: PLR0913 (its options)
     raise typer.Exit(verb.exit_code(outcome))
 
 
+@app.command("asof")
+def asof(
+    context: typer.Context,
+    at: Annotated[
+        str | None, typer.Option("--time", help="What had committed by then, UTC unless it says otherwise.")
+    ] = None,
+    lsns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lsn", help="sid:0/16B3748: what committed before; may be given for several.", show_default=False
+        ),
+    ] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only this one.", show_default=False)] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which snapshot of each table shows a moment of the sources, and how to read it; exit 1 if one is gone."""
+    from kuvasz.verbs import asof as verb
+
+    loaded = _loaded(context, config, settings)
+    moment, found = verb.tables(loaded.config, time=at, lsns=lsns or (), table=table)
+    if as_json:
+        _print_json(verb.as_json(moment, found))
+    else:
+        print(verb.render(moment, found))
+    raise typer.Exit(verb.exit_code(found))
+
+
 def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
     from kuvasz.admin.commands import VERBS
     from kuvasz.verbs import offline, remote

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_worker_of = functools.lru_cache(1 << 16)(worker_of)
 
 #: Between two looks; and how many times as long as one takes.
 _LOOK_S = 0.5
@@ -83,15 +86,18 @@ class Snapshot:
         None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked.
         """
         is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
-        found = source.durable.through(table.key, worker_of(table.target, self.view.workers)) if is_whole else 0
+        found = source.durable.through(table.key, _worker_of(table.target, self.view.workers)) if is_whole else 0
         return found or None
 
-    def valid_through(self, source: SourceView, table: TableState) -> float | None:
+    def valid_through(self, source: SourceView, lsn: int | None) -> float | None:
         """Return the time up to which a table has every commit of its source, in unix seconds by *its* clock.
 
         Never later than what is true, unless that clock is set back; None while nobody can say.
+
+        Args:
+            source: The source.
+            lsn: The table's `durable_lsn`.
         """
-        lsn = self.durable_lsn(source, table)
         at = None if lsn is None else moment_of(self.facts[source.name].known, lsn)
         return None if at is None else at - _COMMITTING_S
 

@@ -153,7 +153,8 @@ def _source(
 
 
 def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView) -> dict[str, Any]:
-    durable_lsn, valid_through = snapshot.durable_lsn(source, table), snapshot.valid_through(source, table)
+    durable_lsn = snapshot.durable_lsn(source, table)
+    valid_through = snapshot.valid_through(source, durable_lsn)
     return {
         "table": table.table,
         "mapped_as": table.mapped or None,

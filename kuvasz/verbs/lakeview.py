@@ -23,12 +23,15 @@ from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import known as known_columns
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.format import rule, source_positions
+from kuvasz.lake.definition.lineage import LakeSnapshot, Lineage, lineage_of
+from kuvasz.lake.format import rule, source_positions, table_identity
 from kuvasz.lake.iceberg import conditions
-from kuvasz.model import SourcePosition
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.state.store import state_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from kuvasz.config.model import Config
 
 _HINT = "check `lake.uri`, `lake.properties` and the permissions"
@@ -56,6 +59,15 @@ class LakeTableView:
     oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LineageView:
+    """A table of the lake with its snapshots."""
+
+    lineage: Lineage
+    type: TableType  #: as it was made
+    metadata_location: str  #: the file that says all of this
+
+
 class LakeView:
     """The tables of one catalog.
 
@@ -77,16 +89,9 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
-        if self._catalog is None:
+        found = self._load(name)
+        if found is None:
             return None
-        try:
-            found = self._catalog.load_table(name)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
-        except Exception as error:
-            if _is_to_be_made(error):
-                return None
-            raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
         columns = {field.name: str(field.field_type) for field in found.schema().fields}
         known = known_columns.parse(found.properties, name)
         return LakeTableView(
@@ -100,6 +105,41 @@ class LakeView:
             },
             oids={source: one.oid for source, one in known.items()},
         )
+
+    def lineage(self, name: str) -> LineageView | None:
+        """Return a table with its snapshots, None if there is none.
+
+        Raises:
+            LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
+        """
+        found = self._load(name)
+        if found is None:
+            return None
+        snapshots = {
+            one.snapshot_id: LakeSnapshot(
+                id=one.snapshot_id, parent_id=one.parent_snapshot_id, at_ms=one.timestamp_ms,
+                positions=source_positions.parse(one.summary.additional_properties if one.summary else {}, name),
+            )
+            for one in found.metadata.snapshots
+        }  # fmt: skip
+        positions = source_positions.parse(found.properties, name)
+        return LineageView(
+            lineage=lineage_of(snapshots, found.metadata.current_snapshot_id, positions),
+            type=TableType(found.properties.get(table_identity.TYPE_PROPERTY, TableType.CLONE)),
+            metadata_location=found.metadata_location,
+        )
+
+    def _load(self, name: str) -> Table | None:
+        if self._catalog is None:
+            return None
+        try:
+            return self._catalog.load_table(name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except Exception as error:
+            if _is_to_be_made(error):
+                return None
+            raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
 
 
 def positions_in(view: LakeTableView | None) -> Mapping[str, SourcePosition]:

@@ -92,7 +92,8 @@ def test_a_new_connection_does_not_take_over_the_commit_time_of_the_one_before(w
 
 
 def valid_through(seen: Snapshot) -> float | None:
-    return seen.valid_through(seen.view.sources[0], seen.view.tables[0])
+    source, table = seen.view.sources[0], seen.view.tables[0]
+    return seen.valid_through(source, seen.durable_lsn(source, table))
 
 
 def test_valid_through_goes_by_the_clock_of_the_source_and_moves_while_it_is_idle(world: World) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from kuvasz.config.load import load
 from kuvasz.config.model import Config, LakeConfig
 from kuvasz.errors import LakeError, SchemaError
-from kuvasz.lake.format import rule, source_positions
+from kuvasz.lake.format import rule, source_positions, table_identity
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import Note
 from kuvasz.state.store import state_of
@@ -150,3 +150,19 @@ def test_what_is_to_be_copied_again_has_no_position_at_the_next_start(tmp_path: 
     assert seen is not None
     assert seen.positions.keys() == {"us", "ap"}
     assert tables["shop.others"] is None
+
+
+def test_the_snapshots_of_a_table_are_seen_with_the_positions_in_them(tmp_path: Path) -> None:
+    found = config(tmp_path)
+    assert LakeView(found).lineage("shop.items") is None
+    noted = {source_positions.PREFIX + "eu": source_positions.render(HERE)}
+    make(found, **noted, **{table_identity.TYPE_PROPERTY: "history"})
+    table = SqlCatalog(found.lake.name, **lakeview.catalog_properties(found.lake)).load_table("shop.items")
+    table.append(schema((1, "id", "long"), (2, "body", "string")).arrow().empty_table(), noted | {"other": "x"})
+    seen = LakeView(found).lineage("shop.items")
+    assert seen is not None
+    (step,) = seen.lineage.steps
+    assert (step.snapshot.positions, seen.lineage.positions) == ({"eu": HERE}, {"eu": HERE})
+    assert seen.type == "history"
+    assert seen.metadata_location.startswith(f"file://{tmp_path}/wh/")
+    assert seen.metadata_location.endswith(".metadata.json")

@@ -1,0 +1,247 @@
+"""Moments of real sources: waited for, looked up in the lake without Spark, and read by the engines."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from kuvasz import cli
+from kuvasz.admin.observer import Observer
+from kuvasz.admin.server import serve
+from kuvasz.admin.views import status
+from kuvasz.app import App
+from kuvasz.config.load import load
+from kuvasz.lake.iceberg.lake import IcebergLake
+from kuvasz.state.store import state_of
+from kuvasz.state.tables import State
+from tests.support.lake import LakeFolder, MemoryPipeline, Pipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ROWS = "SELECT id, n FROM {} ORDER BY id"
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def kuvasz(lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a verb on the test's map; returns exit code and JSON."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main([*arguments, "--json", "--config", str(lake_folder.folder / "map.yaml")])
+        captured = capsys.readouterr()
+        assert not captured.err
+        return int(end.value.code or 0), json.loads(captured.out)
+
+    return run
+
+
+class ServedPipeline(Pipeline):
+    """kuvasz with its HTTP server, on a port of its own."""
+
+    def __init__(self, databases: list[dict], lake: LakeFolder) -> None:
+        lake.config(databases)
+        file = lake.folder / "map.yaml"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"server": {"address": "127.0.0.1:0"}}))
+        super().__init__(load(file, {}).config, lake)
+
+    async def _main(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
+        self.app = App(self.config, lake=lake)
+        await asyncio.to_thread(lake.open)
+        async with serve(self.app, state_of(self.config).address, set()):
+            self._ready.set()
+            return await self.app.run()
+
+
+class Moments:
+    """What sources had at moments, told by them."""
+
+    def __init__(self, **databases: Database) -> None:
+        self._databases = databases
+        self.known: list[tuple[dict[str, str], str, dict[str, list[tuple]]]] = []  #: LSNs, time, rows
+
+    def note(self, tables: tuple[str, ...]) -> None:
+        """Note what is there now, and nothing else."""
+        lsns, rows = {}, {name: [] for name in tables}
+        for sid, database in self._databases.items():
+            for name in tables:
+                rows[name] += [(sid, *row) for row in database.execute(ROWS.format(name))]
+            ((lsns[sid],),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+        ((at,),) = database.execute("SELECT clock_timestamp()::text")
+        self.known.append((lsns, at, rows))
+
+
+def read(lake: LakeFolder, table: dict[str, Any]) -> list[list[tuple]]:
+    """Read a table by what `asof` says, in Spark and PyIceberg; the rows of each."""
+    catalog = SqlCatalog(lake.catalog, **lake.pyiceberg)
+    arrow = eval(table["queries"]["pyiceberg"], {"catalog": catalog})  # noqa: S307 (what a person would paste)
+    assert isinstance(arrow, pa.Table)
+    spark = lake.session.sql(table["queries"]["spark"]).collect()
+    found = [
+        [(row["sid"], row["id"], row["n"]) for row in arrow.to_pylist()],
+        [(row["sid"], row["id"], row["n"]) for row in spark],
+    ]
+    return [sorted(rows) for rows in found]
+
+
+def change(database: Database, number: int) -> None:
+    for name in ("items", "prices"):
+        database.execute(f"INSERT INTO {name} VALUES ({number + 100}, 0)")
+        database.execute(f"UPDATE {name} SET n = n + 1 WHERE id % 3 = {number % 3}")
+        database.execute(f"DELETE FROM {name} WHERE id = {number + 1}")
+
+
+def test_each_moment_is_waited_for_found_and_read(
+    database: Database, postgres18: Any, lake_folder: LakeFolder, kuvasz: Run
+) -> None:
+    other = create_database(postgres18)
+    tables = ("items", "prices")
+    try:
+        known = Moments(eu=database, us=other)
+        for one in (database, other):
+            for name in tables:
+                one.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+                one.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 20) i")
+        mapped: dict[str, dict | None] = {"items": None, "prices": {"type": "history"}}
+        with ServedPipeline(group({"eu": database, "us": other}, mapped), lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            for number in range(4):
+                change((database, other)[number % 2], number)
+                assert kuvasz("wait", "--timeout", "5m")[0] == 0
+                known.note(tables)
+            lsns, _, _ = known.known[-1]
+            code, waited = kuvasz("wait", "--lsn", f"eu:{lsns['eu']}", "--table", "items", "--timeout", "5m")
+            assert (code, [one["source"] for one in waited["tables"]]) == (0, ["shop_eu"])
+            code, waited = kuvasz("wait", "--lsn", "eu:FFFF/0", "--timeout", "0")
+            assert (code, [one["is_there"] for one in waited["tables"]]) == (1, [False, False])
+        for lsns, at, rows in known.known:
+            given = [part for sid, lsn in lsns.items() for part in ("--lsn", f"{sid}:{lsn}")]
+            for moment in (given, ["--time", at]):
+                code, found = kuvasz("asof", *moment)
+                assert code == 0, found
+                for table in found["tables"]:
+                    expected = sorted(rows[table["target"].removeprefix("shop.")])
+                    assert read(lake_folder, table) == [expected, expected], (moment, table)
+        code, found = kuvasz("asof", "--time", "2020-01-01", "--table", "items")
+        assert (code, found["tables"][0]["snapshot_id"]) == (1, None)
+        assert "its first snapshot shows more than that" in found["tables"][0]["why_not"]
+    finally:
+        drop_database(other)
+
+
+def test_a_table_is_valid_through_what_is_in_it_and_moves_while_idle(
+    database: Database, lake_folder: LakeFolder, kuvasz: Run
+) -> None:
+    def now() -> str:
+        ((at,),) = database.execute("SELECT clock_timestamp()::text")
+        return at
+
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    with ServedPipeline(group({"eu": database}, {"items": None}), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert kuvasz("wait", "--through", now(), "--timeout", "5m")[0] == 0, "nothing was committed"
+        with database.connect() as session:
+            session.execute("INSERT INTO items VALUES (1, 1)")
+            begun = now()
+            code, waited = kuvasz("wait", "--through", begun, "--timeout", "5m")
+            assert (code, pipeline.rows("items")) == (0, []), "what has not committed is of a later time"
+        assert kuvasz("wait", "--timeout", "5m")[0] == 0
+        assert pipeline.rows("items") == [(1, 1)]
+        code, waited = kuvasz("wait", "--through", "2999-01-01", "--timeout", "0")
+        assert (code, waited["tables"][0]["behind_seconds"] > 1e9) == (1, True)
+        pipeline.tell("pause", "shop.items", "shop_eu")
+        pipeline.wait_state("shop_eu", "shop.items", State.PAUSED)
+        code, waited = kuvasz("wait", "--through", now(), "--timeout", "5m")
+        (table,) = waited["tables"]
+        assert (code, table["why"], table["hint"]) == (5, "it is paused", "kuvasz resume --table shop.items")
+    with pytest.raises(AssertionError, match="no kuvasz runs"):
+        kuvasz("wait")
+
+
+class Writer(threading.Thread):
+    """Commits row after row, each with a time by which it had committed, by the source's clock."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(daemon=True)
+        self._database = database
+        self._is_done = threading.Event()
+        self.committed: list[tuple[int, float]] = []
+
+    def run(self) -> None:
+        with self._database.connect(autocommit=True) as session:
+            for number in itertools.count():
+                if self._is_done.is_set():
+                    return
+                session.execute("INSERT INTO items VALUES (%s, 0)", (number,))
+                session.execute("INSERT INTO others VALUES (%s, 0)", (number,))
+                ((at,),) = session.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchall()
+                self.committed.append((number, at))
+
+    def stop(self) -> None:
+        self._is_done.set()
+        self.join()
+
+
+class Looks:
+    """Looks at what is said of two tables, and holds it against what is in them."""
+
+    def __init__(self, pipeline: MemoryPipeline, writer: Writer) -> None:
+        self._pipeline = pipeline
+        self._writer = writer
+        self._observer = Observer(pipeline.app)
+        self.said: dict[str, set[str]] = {"items": set(), "others": set()}
+
+    def look(self) -> None:
+        self._observer._watch._ask([sync.source for sync in self._pipeline.app.sources])
+        (source,) = status(self._observer.snapshot())["sources"]
+        for table in source["tables"]:
+            if table["valid_through"] is not None:
+                name, at = table["target"].removeprefix("shop."), table["valid_through"]
+                self.said[name].add(at)
+                through = datetime.datetime.fromisoformat(at).timestamp()
+                due = {number for number, when in tuple(self._writer.committed) if when <= through}
+                there = set(self._pipeline.lake.rows(f"shop.{name}").column("id").to_pylist())
+                assert due <= there, (table, len(due - there))
+
+    def until_news_of(self, name: str) -> None:
+        """Look until more is said of a table than was at any time before."""
+        before = max(self.said[name], default="")
+        wait_until(lambda: (self.look(), max(self.said[name], default="") > before)[1], f"{name} moves on")
+
+
+def test_valid_through_is_never_ahead_of_the_truth(database: Database, lake_folder: LakeFolder) -> None:
+    """Under load, while tables are paused, resumed and copied again, and the reader goes back each time."""
+    for name in ("items", "others"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    with MemoryPipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        writer = Writer(database)
+        looks = Looks(pipeline, writer)
+        writer.start()
+        looks.until_news_of("items")
+        for verb, name, other in (
+            ("pause", "items", "others"), ("resume", "items", "others"), ("resync", "others", "items"),
+            ("pause", "others", "items"), ("resume", "others", "items"), ("resync", "items", "others"),
+        ):  # fmt: skip
+            pipeline.tell(verb, f"shop.{name}", "shop_eu")
+            looks.until_news_of(other)
+            if verb != "pause":
+                looks.until_news_of(name)
+        writer.stop()
+        pipeline.wait_applied(database)
