@@ -95,11 +95,15 @@ def run(
     Raises:
         ConfigError: What was given makes no sense, or there is no such table or source.
         NotRunning: No kuvasz answers, or none any more when the time was up.
+        Refused: An earlier version runs.
         SourceError: A source does not say where its WAL ends.
     """
     seconds = _duration(timeout)
     selection = Selection(table=table, sid=sid)
     answer = remote.status(config)  # first: without a kuvasz nothing comes
+    if any("valid_through" not in table for source in answer["sources"] for table in source["tables"]):
+        message = f"the running kuvasz, {answer['version']}, does not say how far its tables are valid"
+        raise remote.Refused(message, hint="it is older than this one: start it anew")
     moment = _moment(_concerned(config, selection, answer), through, lsns)
     return _until(config, selection, moment, seconds)
 

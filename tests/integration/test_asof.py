@@ -99,6 +99,15 @@ def read(lake: LakeFolder, table: dict[str, Any]) -> list[list[tuple]]:
     return [sorted(rows) for rows in found]
 
 
+def expire(lake: LakeFolder, *tables: str) -> None:
+    """Leave the newest snapshots alone."""
+    for name in tables:
+        lake.session.sql(
+            f"CALL {lake.catalog}.system.expire_snapshots(table => 'shop.{name}',"
+            " older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1)"
+        )
+
+
 def change(database: Database, number: int) -> None:
     for name in ("items", "prices"):
         database.execute(f"INSERT INTO {name} VALUES ({number + 100}, 0)")
@@ -140,6 +149,15 @@ def test_each_moment_is_waited_for_found_and_read(
         code, found = kuvasz("asof", "--time", "2020-01-01", "--table", "items")
         assert (code, found["tables"][0]["snapshot_id"]) == (1, None)
         assert "its first snapshot shows more than that" in found["tables"][0]["why_not"]
+        expire(lake_folder, *tables)
+        lsns, at, rows = known.known[0]
+        code, found = kuvasz("asof", "--lsn", f"eu:{lsns['eu']}", "--lsn", f"us:{lsns['us']}")
+        assert (code, [table["snapshot_id"] for table in found["tables"]]) == (1, [None, None])
+        assert "snapshots of that moment are gone; the oldest that is left" in found["tables"][0]["why_not"]
+        code, found = kuvasz("asof", "--time", at)
+        clone, history = found["tables"]
+        assert (code, clone["snapshot_id"]) == (1, None)
+        assert read(lake_folder, history) == [sorted(rows["prices"])] * 2
     finally:
         drop_database(other)
 

@@ -52,7 +52,7 @@ class World:
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return {"sources": answer}
+        return {"version": "0.1", "sources": answer}
 
 
 @pytest.fixture
@@ -189,6 +189,16 @@ def test_where_no_kuvasz_answers_nothing_is_waited_for(world: World, config: Con
     with pytest.raises(remote.NotRunning):
         wait.run(config)
     assert world.looks == 1
+
+
+def test_an_earlier_version_does_not_say_how_far_it_is(world: World, config: Config) -> None:
+    old = table()
+    del old["valid_through"], old["durable_lsn"]
+    world.answers = [[source("eu", old)]]
+    with pytest.raises(remote.Refused) as told:
+        wait.run(config)
+    assert told.value.message == "the running kuvasz, 0.1, does not say how far its tables are valid"
+    assert told.value.hint == "it is older than this one: start it anew"
 
 
 def _no_table(config: Config) -> None:
