@@ -182,7 +182,7 @@ def discover(
     as_json: JsonOption = False,
 ) -> None:
     """List the tables of a database, or of all sources of the map: size, key, and what is to be decided of them."""
-    from kuvasz.verbs import discover as verb
+    from kuvasz.verbs.maps import discover as verb
 
     has_map = url is None or bool(config or _globals(context).config)
     loaded = _loaded(context, config, settings) if has_map else None
@@ -216,7 +216,7 @@ def init(
     ] = None,
 ) -> None:
     """Look at a database and write a map of it, with a comment for what is to be decided."""
-    from kuvasz.verbs import init as verb
+    from kuvasz.verbs.maps import init as verb
 
     if is_all and tables:
         raise ConfigError("--all-tables and --tables say different things", hint="give one of them")

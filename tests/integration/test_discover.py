@@ -10,8 +10,8 @@ import pytest
 from kuvasz.errors import ConfigError, SourceError
 from kuvasz.model import TableName, TableType
 from kuvasz.source.catalog import inventory
-from kuvasz.verbs import discover
-from kuvasz.verbs.discover import SourceListing, TableListing
+from kuvasz.verbs.maps import discover
+from kuvasz.verbs.maps.discover import SourceListing, TableListing
 from tests.support.maps import loaded
 from tests.support.odd_tables import create_odd_tables
 from tests.support.postgres import Database, create_database, drop_database

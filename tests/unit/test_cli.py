@@ -249,7 +249,7 @@ def test_init_says_what_it_needs(kuvasz) -> None:
 
 def test_init_prints_a_map_or_where_it_is(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
     from kuvasz.source.catalog.inventory import Inventory
-    from kuvasz.verbs import init
+    from kuvasz.verbs.maps import init
 
     found = Inventory(location="k@h:5432/shop", database="shop", tables=(CATALOG,), extensions={})
     monkeypatch.setattr(init.inventory, "take", lambda url: found)

@@ -23,7 +23,7 @@ ORDINARY = frozenset(
     gathered gatherer gathering globals gone group handle handover handshake held history iceberg index input int
     internal interruption job jobs json jvm keepalive kernel key keys kind kuvasz lake large last late layout
     lifetime limit line list listing live load loaded lock log logical logs loop lost maintainer maintenance
-    manifest map mapped mask membership memory message messages metrics mismatch moment move name needed neighbours
+    manifest map mapped mask membership memory message messages metrics mismatch move name needed neighbours
     node not number numbered observer of offset offsets on one only open operations option options order ordering
     origin orphans other out outcome output own ownership page park parking part partition partitions parts pause pg
     pipeline plain plan planning policy position postgres preflight preparation problem progress projecting

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kuvasz.config import load, names
 from kuvasz.config.model import Config
 from kuvasz.model import TableName
-from kuvasz.verbs.draft import Draft, DraftEntry
+from kuvasz.verbs.maps.draft import Draft, DraftEntry
 
 HEADING = ("made of shop",)
 

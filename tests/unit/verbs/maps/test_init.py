@@ -17,8 +17,8 @@ from kuvasz.model import Column, TableName, TableType
 from kuvasz.source.catalog.inventory import Inventory
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.typemap import BUILTIN
-from kuvasz.verbs import init
-from kuvasz.verbs.init import MapOutcome, MapRequest
+from kuvasz.verbs.maps import init
+from kuvasz.verbs.maps.init import MapOutcome, MapRequest
 from tests.support.scene import CATALOG
 
 URL = "postgresql://kuvasz:ge%2Fheim@eu1:5433/shop?sslmode=require"

@@ -25,15 +25,16 @@ from kuvasz.source.catalog import inventory
 from kuvasz.source.catalog.table import TableKind
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.targets import target_of
-from kuvasz.verbs import discover, text
-from kuvasz.verbs.draft import Draft, DraftEntry
+from kuvasz.verbs import text
+from kuvasz.verbs.maps import discover
+from kuvasz.verbs.maps.draft import Draft, DraftEntry
 
 if TYPE_CHECKING:
     from kuvasz.config.sources import SourceTableSpec
     from kuvasz.config.template import Template
     from kuvasz.source.catalog.inventory import Inventory
     from kuvasz.source.catalog.table import SourceTable
-    from kuvasz.verbs.discover import TableListing
+    from kuvasz.verbs.maps.discover import TableListing
 
 #: Of a map that is no file.
 _HERE = Path()
@@ -54,7 +55,7 @@ class MapRequest:
 
     Attributes:
         url: Of the database, as a map may have it: with ``${VAR}`` in place of secrets, or with the secrets.
-        tables: Patterns, see `kuvasz.verbs.discover.chosen`; none: all tables.
+        tables: Patterns, see `kuvasz.verbs.maps.discover.chosen`; none: all tables.
         excepted: Patterns of tables that are not wanted.
         database: The group's name in the map; the database's own by default.
         sid: Of the source, or None.

@@ -12,8 +12,8 @@ from kuvasz.errors import ConfigError
 from kuvasz.model import Column, ReplicaIdentity, TableName, TableType
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.typemap import BUILTIN
-from kuvasz.verbs import discover
-from kuvasz.verbs.discover import Decision, SourceListing
+from kuvasz.verbs.maps import discover
+from kuvasz.verbs.maps.discover import Decision, SourceListing
 from tests.support.scene import CATALOG
 from tests.support.source_table import numeric
 

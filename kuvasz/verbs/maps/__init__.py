@@ -1,0 +1,1 @@
+"""Verbs for whoever has no map yet: what databases have, and a map of one."""
