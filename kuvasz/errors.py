@@ -6,6 +6,7 @@
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
+    │   ├── SourceLocked         1   timed   source    somebody has locked a table, and more than a look is needed
     │   └── SlotLost             5   human   source    slot gone or invalidated
     │       └── SourceReplaced   5   human   source    another cluster, an older backup or a late standby answers
     ├── TableError               1   human   table     one table cannot go on; the others do
@@ -148,6 +149,10 @@ class SourceRefused(SourceError):
 
     exit_code = 3
     retry = Retry.HUMAN
+
+
+class SourceLocked(SourceError):
+    """Somebody holds a lock on a table, and whatever needs one of its own did not get it in time."""
 
 
 class SlotLost(SourceError):

@@ -57,6 +57,10 @@ MANNERS = {
     "lock_timeout": "30s",
 }
 
+#: Within a transaction: how long a statement that needs a lock on one table waits for it, when that table alone is
+#: tried later. Longer than `deadlock_timeout`, after which an autovacuum gives way.
+LOCK_WAIT = "SET LOCAL lock_timeout = '3s'"
+
 REPLICATION_MANNERS = {
     **MANNERS,
     # Creating a slot waits for running transactions by their locks: however long that takes.

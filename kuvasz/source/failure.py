@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from kuvasz.errors import SlotLost, SourceError, SourceRefused
+from kuvasz.errors import SlotLost, SourceError, SourceLocked, SourceRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ _RULES = (
     _rule(SourceRefused, "a privilege is missing", "42501"),
     _rule(SourceError, "the other session must end first; it is tried again", "55006"),
     _rule(SourceError, _UNDECODABLE_HINT, text="unexpected duplicate for tablespace|could not map filenumber"),
-    _rule(SourceError, _LOCK_HINT, "55P03"),
+    _rule(SourceLocked, _LOCK_HINT, "55P03"),
     _rule(SourceError, _RESTART_HINT, "57P01", "57P02", "57P03"),
 )  # fmt: skip
 

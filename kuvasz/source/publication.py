@@ -13,9 +13,9 @@ import psycopg
 from psycopg import errors
 
 from kuvasz.config.names import object_name
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.model import TableName
-from kuvasz.source import failure, sql
+from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.conninfo import place
 
@@ -92,6 +92,9 @@ class PublicationChanges:
     added: tuple[TableName, ...] = ()
     dropped: tuple[TableName, ...] = ()
     statements: tuple[str, ...] = ()  #: without these, something wanted is missing
+    settings: tuple[str, ...] = ()  #: those of `statements` that concern no table, and
+    apart: tuple[str, ...] = ()  #: what adds the tables one by one, in order
+    locked: tuple[TableName, ...] = ()  #: could not be added, for somebody has locked them
     tidying: tuple[str, ...] = ()  #: take out what nobody wants: worth having, not needed
     left: tuple[TableName, ...] = ()  #: members nobody wants that could not be taken out
 
@@ -191,19 +194,21 @@ def plan(
         return PublicationChanges(
             is_new=True, added=tuple(table.table for table in tables),
             statements=(create_statement(name, tables, operations),),
+            settings=(create_statement(name, (), operations),), apart=_apart(name, tables),
         )  # fmt: skip
     _check_members(current, tables)
     wanted = {table.relation.oid for table in (*tables, *left)}
     missing = [table for table in tables if not current.covers(table)]
     unwanted = [member for member in current.members if member.oid not in wanted]
-    statements = [*_settings(current, operations)]
+    settings = _settings(current, operations)
+    statements = [*settings]
     alter = f"ALTER PUBLICATION {sql.identifier(name)}"
     if missing:
         statements.append(f"{alter} ADD TABLE {', '.join(_clause(table) for table in missing)};")
     tidying = [f"{alter} DROP TABLE ONLY {sql.qualified(member.table)};" for member in unwanted]
     return PublicationChanges(
         added=tuple(table.table for table in missing), dropped=tuple(member.table for member in unwanted),
-        statements=tuple(statements), tidying=tuple(tidying),
+        statements=tuple(statements), settings=tuple(settings), apart=_apart(name, missing), tidying=tuple(tidying),
     )  # fmt: skip
 
 
@@ -242,7 +247,7 @@ def reconcile(
     """Make the publication publish exactly these tables; touch nothing that is right already.
 
     What is missing is added in one transaction, before what nobody wants is taken out. Lack of the privilege to
-    take a table out is no error: it is named in `PublicationChanges.left`.
+    take a table out, or a lock of somebody else on it, is no error: it is named in `PublicationChanges.left`.
 
     Args:
         connection: In autocommit.
@@ -255,22 +260,55 @@ def reconcile(
 
     Raises:
         SourceRefused: A privilege or a table's identity is missing; the hint has the SQL.
-        SourceError: The server failed, or a table is locked.
+        SourceLocked: Somebody has locked a table; the others were added.
+        SourceError: The server failed.
     """
-    return carry_out(connection, name, plan(load(connection, name), name, tables, operations))
+    done = carry_out(connection, name, plan(load(connection, name), name, tables, operations))
+    for table in done.locked:
+        raise locked_out(name, table)
+    return done
 
 
 def carry_out(connection: psycopg.Connection[Any], name: str, changes: PublicationChanges) -> PublicationChanges:
-    """Do what was planned, see `reconcile`."""
+    """Do what was planned, see `reconcile`; what somebody has locked is named in `PublicationChanges.locked`.
+
+    Each table that is added is locked for that, in SHARE UPDATE EXCLUSIVE mode. If one cannot be, all are added one
+    by one.
+    """
     doing = f"{'create' if changes.is_new else 'alter'} publication {name}"
-    role = connection.info.user
-    with (
-        failure.translated(place(connection), doing, mend=_by_owner(changes.statements), role=role),
-        connection.transaction(),
-    ):
-        for statement in changes.statements:
-            connection.execute(statement)
+    try:
+        _execute(connection, doing, changes.statements)
+    except SourceLocked:
+        if not changes.apart:
+            raise
+        changes = _carry_out_apart(connection, doing, changes)
     return _tidy(connection, changes, doing)
+
+
+def _carry_out_apart(
+    connection: psycopg.Connection[Any], doing: str, changes: PublicationChanges
+) -> PublicationChanges:
+    _execute(connection, doing, changes.settings)
+    done, locked = [], []
+    for table, statement in zip(changes.added, changes.apart, strict=True):
+        try:
+            _execute(connection, doing, [statement])
+        except SourceLocked:
+            locked.append(table)
+        else:
+            done.append(statement)
+    added = tuple(table for table in changes.added if table not in locked)
+    return dataclasses.replace(
+        changes, statements=(*changes.settings, *done), added=added, locked=tuple(locked)
+    )  # fmt: skip
+
+
+def _execute(connection: psycopg.Connection[Any], doing: str, statements: Sequence[str]) -> None:
+    mend, role = _by_owner(statements), connection.info.user
+    with failure.translated(place(connection), doing, mend=mend, role=role), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
+        for statement in statements:
+            connection.execute(statement)
 
 
 def drop(connection: psycopg.Connection[Any], name: str) -> bool:
@@ -295,8 +333,10 @@ def _tidy(connection: psycopg.Connection[Any], changes: PublicationChanges, doin
     with failure.translated(place(connection), doing):
         for statement, table in zip(changes.tidying, changes.dropped, strict=True):
             try:
-                connection.execute(statement)
-            except errors.InsufficientPrivilege:
+                with connection.transaction():
+                    connection.execute(conninfo.LOCK_WAIT)
+                    connection.execute(statement)
+            except (errors.InsufficientPrivilege, errors.LockNotAvailable):
                 left.append(table)
             else:
                 done.append(statement)
@@ -345,6 +385,19 @@ def partial(name: str, table: SourceTable, what: str) -> SourceRefused:
     return SourceRefused(
         f"publication {name} has table {table.table} {what}, so copy and stream would differ",
         hint=f"{alter} DROP TABLE ONLY {sql.qualified(table.table)}; {alter} ADD TABLE {_clause(table)};",
+    )
+
+
+def locked_out(name: str, table: TableName) -> SourceLocked:
+    """Return the error of a table that is not published yet because somebody has locked it.
+
+    Args:
+        name: Of the publication.
+        table: It.
+    """
+    return SourceLocked(
+        f"table {table} is locked by another session, so publication {name} cannot have it yet",
+        hint="see pg_locks for who that is; it is tried again by itself",
     )
 
 
@@ -411,6 +464,11 @@ def _clause(table: SourceTable) -> str:
     return f"{only}{sql.qualified(table.table)}"
 
 
+def _apart(name: str, tables: Iterable[SourceTable]) -> tuple[str, ...]:
+    alter = f"ALTER PUBLICATION {sql.identifier(name)}"
+    return tuple(f"{alter} ADD TABLE {_clause(table)};" for table in tables)
+
+
 def _by_owner(statements: Sequence[str]) -> str:
     return f"let the tables' owner, or a superuser, run: {' '.join(statements)}"
 
@@ -424,6 +482,7 @@ __all__ = [
     "create_statement",
     "drop",
     "load",
+    "locked_out",
     "object_name",
     "partial",
     "plan",

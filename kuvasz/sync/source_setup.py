@@ -12,10 +12,10 @@ from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import OtherRule, SourceRefused, place_of
+from kuvasz.errors import OtherRule, SourceError, SourceLocked, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
-from kuvasz.source.catalog import introspect, look
-from kuvasz.source.catalog.table import SourceTable
+from kuvasz.source.catalog import introspect, look, sizes
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -113,11 +113,12 @@ class SourceSetup:
             ):  # without any, members of a collapse may come
                 self._publications.withdraw(connection, usable)
                 raise self._none_usable()
-            self._partitions.check(connection, prepared)
+            prepared = self._check_partitions(connection, prepared)
             self._resets.is_replaced = False
             self._members.forget_gone()
             partial = self._publications.fit(connection, usable, specs)
             prepared = self._without_refused(prepared)
+            self._size(connection, prepared)
             # After the publications: they must be there at the slot's first LSN.
             taken = None if has_slot else self._slot.create(facts)
             is_named = bool(partial) and self._publications.may_name_inserts(connection, taken)
@@ -162,6 +163,38 @@ class SourceSetup:
         self._looks.begin(prepared, seen_at)
         return usable, prepared
 
+    def _size(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Find out how large the tables are that are to be copied: many small ones are at a time."""
+        source_tables = self._source_tables
+        due = {spec.key: table for spec, table in tables if source_tables.position(spec) is None}
+        found = sizes.sized_unless_locked(connection, list(due.values()))
+        source_tables.tables |= dict(zip(due, found, strict=True))
+
+    def _check_partitions(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        prepared: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> Sequence[tuple[SourceTableSpec, SourceTable]]:
+        """Look at partitions; returns the tables without those of which a new partition is locked.
+
+        Into such a one has to be looked, so its table is tried again later, by itself.
+        """
+        parted = [(spec, table) for spec, table in prepared if table.kind is TableKind.PARTITIONED]
+        whole = [(spec, table) for spec, table in prepared if table.kind is not TableKind.PARTITIONED]
+        self._partitions.check(connection, whole)
+        locked: set[str] = set()
+        for spec, table in parted:
+            try:
+                self._partitions.check(connection, [(spec, table)])
+            except SourceLocked as error:
+                locked.add(spec.key)
+                self._context.troubles.refuse(spec, error)
+        return [(spec, table) for spec, table in prepared if spec.key not in locked]
+
     def _without_refused(
         self, prepared: Sequence[tuple[SourceTableSpec, SourceTable]]
     ) -> list[tuple[SourceTableSpec, SourceTable]]:
@@ -172,9 +205,9 @@ class SourceSetup:
                 self._context.troubles.refuse(spec, self._refusal(spec))
         return [(spec, table) for spec, table in prepared if spec.key not in refused]
 
-    def _refusal(self, spec: SourceTableSpec) -> SourceRefused:
+    def _refusal(self, spec: SourceTableSpec) -> SourceError:
         error = self._publications.refused[spec.key]
-        return SourceRefused(f"{place_of(self._source)}: {error.message}", hint=error.hint)
+        return type(error)(f"{place_of(self._source)}: {error.message}", hint=error.hint)
 
     def _none_usable(self) -> SourceRefused:
         told = [
@@ -216,6 +249,8 @@ class SourceSetup:
             self._publications.fit(connection, source_tables.usable(), [spec] if is_ready else [])
             if spec.key in self._publications.refused:
                 raise self._refusal(spec)
+            if is_ready and table is not None:
+                self._size(connection, [(spec, table)])
             return is_ready
 
 

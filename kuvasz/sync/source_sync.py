@@ -18,7 +18,16 @@ from collections.abc import Sequence
 from kuvasz.backoff import FIRST_S, LAST_S, Backoff
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ConfigError, KuvaszError, SlotLost, SourceError, SourceReplaced, ours_in, place_of
+from kuvasz.errors import (
+    ConfigError,
+    KuvaszError,
+    SlotLost,
+    SourceError,
+    SourceLocked,
+    SourceReplaced,
+    ours_in,
+    place_of,
+)
 from kuvasz.events import Event, EventLog
 from kuvasz.source import slots
 from kuvasz.source.reading.reader import Reader
@@ -192,8 +201,7 @@ class SourceSync:
             if source_tables.position(spec) is None and not source_tables.is_paused(spec)
         ]
         if start.snapshot is not None:
-            await self._copy_first(new, start.snapshot, start.system_id)
-            new = []
+            new = await self._copy_first(new, start.snapshot, start.system_id)
         streamed = {spec.key for spec, _ in start.tables}
         for spec in source_tables.source.tables:
             self._parts.stream.begin(spec, is_streamed=spec.key in streamed)
@@ -209,11 +217,23 @@ class SourceSync:
 
     async def _copy_first(
         self, new: Sequence[SourceTableSpec], snapshot: slots.ExportedSnapshot, system_id: str
-    ) -> None:
-        """Copy tables with the snapshot of the slot that was created just now."""
+    ) -> list[SourceTableSpec]:
+        """Copy tables with the snapshot of the slot that was created just now.
+
+        Returns:
+            Those that somebody has locked: they are copied beside the stream.
+        """
+        locked = []
         with snapshot:
             for spec in new:
-                await self._parts.copies.first(spec, snapshot, system_id)
+                try:
+                    await self._parts.copies.first(spec, snapshot, system_id)
+                except SourceLocked as error:
+                    name = self._source_tables.name(spec)
+                    _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
+                    self._source_tables.set(spec, State.NEW)
+                    locked.append(spec)
+        return locked
 
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""

@@ -17,7 +17,7 @@ from kuvasz.evolve.changes import compare
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check.preflight import check_source
 from kuvasz.sync.rules import eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
@@ -31,7 +31,7 @@ from kuvasz.verbs.lakeview import LakeView
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
-    from kuvasz.model import Relation
+    from kuvasz.model import Relation, TableName
     from kuvasz.source.catalog.table import SourceTable
     from kuvasz.source.check.finding import Finding
     from kuvasz.verbs.lakeview import LakeTableView
@@ -59,7 +59,7 @@ class TablePlan:
     target: str
     action: str  #: copy, follow, or error
     is_new_target: bool = False  #: the lake has no such table
-    bytes: int = 0  #: at the source, to copy
+    bytes: int | None = 0  #: at the source, to copy; None: somebody has locked it, so nobody can say
     rows: int | None = None  #: as the source estimates them; None: never analysed
     columns: tuple[ColumnPlan, ...] = ()
     error: str | None = None
@@ -128,6 +128,7 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
                 _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of, secret)
                 for spec in source.tables
             ]
+            tables = _with_sizes(connection, source, tables, found)
             tables = [_with_name(table, spec, mapped) for table, spec in zip(tables, source.tables, strict=True)]
             usable = [
                 dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
@@ -163,6 +164,22 @@ def _renamed(
     """Return a source with its tables by the names that they have now."""
     views = {spec.key: (view, source.name_of(spec)) for spec in source.tables if (view := lake[spec.identifier])}
     return renames.renamed(connection, source, {key: view.oids.get(name, 0) for key, (view, name) in views.items()})
+
+
+def _with_sizes(
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    source: Source,
+    tables: Sequence[TablePlan],
+    found: Mapping[TableName, SourceTable],
+) -> list[TablePlan]:
+    """Note how large the tables are that would be copied."""
+    pairs = list(zip(source.tables, tables, strict=True))
+    copied = [found[spec.table] for spec, table in pairs if table.action == "copy"]
+    known = {table.table: table.bytes for table in sizes.sized_unless_locked(connection, copied)}
+    return [
+        dataclasses.replace(table, bytes=known[spec.table]) if table.action == "copy" else table
+        for spec, table in pairs
+    ]
 
 
 def _with_name(table: TablePlan, spec: SourceTableSpec, source: Source) -> TablePlan:
@@ -328,7 +345,9 @@ def render(found: Sequence[SourcePlan]) -> str:
     lines += _render_targets(found)
     copies = [table for plan in found for table in plan.tables if table.action == "copy"]
     due = sum(plan.is_due for plan in found)
-    total = text.size(sum(table.bytes for table in copies))
+    total = text.size(sum(table.bytes or 0 for table in copies))
+    if any(table.bytes is None for table in copies):
+        total = f"at least {total}"
     lines.append(
         f"{due} of {len(found)} sources with changes due; {len(copies)} tables to copy, {total} at the sources"
     )

@@ -62,7 +62,7 @@ from kuvasz.lake.executors.comparison_tasks import Fetched
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import PgType, TableType
 from kuvasz.source import conninfo, failure, inserts, slots, snapshot
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.source.window import Window, split
 from kuvasz.sync.context.alignment import Alignment
@@ -330,6 +330,7 @@ class Verification:
             found = introspect.load_relation(connection, spec.table)
             seen = eligibility.checked(self._source.name, spec, found)
             names = snapshot.Names.of(connection, seen)
+            seen = sizes.sized(connection, seen)
         seen = dataclasses.replace(seen, relation=narrowed(spec, seen.relation))
         ranges = copy_ranges(seen, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
         return seen, ranges, names

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceLocked
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
-from kuvasz.source.catalog import look
+from kuvasz.source.catalog import look, sizes
 from kuvasz.source.catalog.look import Look
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.watch import schema_watch
@@ -49,13 +49,25 @@ def test_a_transaction_that_is_not_over_is_named_however_new_it_is(source: Datab
         assert xid % (1 << 32) not in seen.running
 
 
-def test_a_look_waits_for_a_lock_no_longer_than_it_may(source: Database) -> None:
+def test_a_look_waits_for_no_lock_of_somebody_else_but_a_size_does(source: Database) -> None:
+    source.execute("CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    source.execute("CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10)")
+    source.execute("INSERT INTO items SELECT i, i FROM generate_series(1, 9) i")
+    names = [ITEMS, OTHERS, TableName(schema="public", name="parted")]
     with source.connect() as other, conninfo.connect(source.url) as connection:
-        other.execute("LOCK TABLE others IN ACCESS EXCLUSIVE MODE")
-        connection.execute("SET lock_timeout = 0")
-        with pytest.raises(SourceError, match="lock timeout"):
-            look.tables(connection, [ITEMS, OTHERS], lock_timeout_ms=50)
-        assert set(look.tables(connection, [ITEMS], lock_timeout_ms=50)) == {ITEMS}
+        other.execute("LOCK TABLE others, parted_1 IN ACCESS EXCLUSIVE MODE")
+        connection.execute("SET lock_timeout = '50ms'")
+        found = look.tables(connection, names, ["p"])
+        assert set(found) == set(names)
+        assert [found[name].bytes for name in names] == [None, None, None]
+        for name in names[1:]:
+            with pytest.raises(SourceLocked, match="lock timeout"):
+                sizes.sized(connection, found[name])
+        now = sizes.sized_unless_locked(connection, list(found.values()))
+        assert {table.table: table.bytes for table in now} == dict(zip(names, [8192, None, None], strict=True))
+        other.rollback()
+        now = sizes.sized_unless_locked(connection, list(found.values()))
+        assert {table.table: table.bytes for table in now} == dict(zip(names, [8192, 0, 0], strict=True))
 
 
 @pytest.mark.spark

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 import psycopg
 import pytest
 
+from kuvasz.errors import SourceLocked
 from kuvasz.model import TableName
+from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect, partitions
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
@@ -95,6 +97,20 @@ def test_rows_from_before_are_told_from_later_ones(
         fresh = [part for part in partitions.load(session, [oid])[oid] if part.links not in before]
         assert len(fresh) == 1
         assert partitions.has_earlier_rows(session, fresh[0]) is has_rows
+
+
+def test_a_partition_that_somebody_has_locked_is_asked_for_its_rows_only_if_it_was_attached(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conninfo, "LOCK_WAIT", "SET LOCAL lock_timeout = '50ms'")
+    run(database, EVENTS, STANDALONE.format("p"), FILL, ATTACH, f"CREATE TABLE later PARTITION OF events {APRIL}")
+    with conninfo.connect(database.url) as session, database.connect() as other:
+        other.execute("LOCK TABLE p, later IN ACCESS EXCLUSIVE MODE")
+        oid = introspect.load_relation(session, TableName(schema="public", name="events")).relation.oid
+        parts = {part.table.name: part for part in partitions.load(session, [oid])[oid]}
+        assert not partitions.has_earlier_rows(session, parts["later"])
+        with pytest.raises(SourceLocked, match=r"cannot look into partition public\.p: canceling statement"):
+            partitions.has_earlier_rows(session, parts["p"])
 
 
 @pytest.mark.parametrize("steps", [

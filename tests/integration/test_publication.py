@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication
 from kuvasz.source.catalog import introspect
@@ -125,3 +125,35 @@ def test_drop(connection, reader):
         publication.drop(reader, NAME)
     assert publication.drop(connection, NAME)
     assert publication.load(connection, NAME) is None
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(conninfo, "LOCK_WAIT", "SET LOCAL lock_timeout = '100ms'")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_locked_table_keeps_no_other_out(source, connection, impatient, is_new):
+    wanted = tables(connection, "a", "B c", "p")
+    if not is_new:
+        publication.reconcile(connection, NAME, [])
+    with source.connect() as other:
+        other.execute("LOCK TABLE a IN ACCESS EXCLUSIVE MODE")
+        planned = publication.plan(publication.load(connection, NAME), NAME, wanted)
+        done = publication.carry_out(connection, NAME, planned)
+        assert ([t.name for t in done.locked], [t.name for t in done.added]) == (["a"], ["B c", "p"])
+        assert len(done.statements) == 2 + is_new
+        assert published(connection) == ["B c", "p"]
+        with pytest.raises(SourceLocked, match=r"^table public\.a is locked by another session, so publication"):
+            publication.reconcile(connection, NAME, wanted)
+    publication.reconcile(connection, NAME, wanted)
+    assert published(connection) == ["B c", "a", "p"]
+
+
+def test_a_locked_table_that_nobody_wants_is_left(source, connection, impatient):
+    publication.reconcile(connection, NAME, tables(connection, "a", "B c"))
+    with source.connect() as other:
+        other.execute("LOCK TABLE a IN ACCESS EXCLUSIVE MODE")
+        done = publication.reconcile(connection, NAME, tables(connection, "p"))
+        assert ([t.name for t in done.left], [t.name for t in done.dropped]) == (["a"], ["B c"])
+    assert [t.name for t in publication.reconcile(connection, NAME, tables(connection, "p")).dropped] == ["a"]

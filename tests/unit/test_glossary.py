@@ -22,10 +22,10 @@ ORDINARY = frozenset(
     fetched field fields file files filled filter finding flat float flush folded folder foreign form formatter full
     gathered gatherer gathering globals gone group handle handover handshake held history iceberg index input int
     internal interruption job jobs json jvm keepalive kernel key keys kind kuvasz lake large last late layout
-    lifetime limit line list listing live load loaded lock log logical logs loop lost maintainer maintenance
-    manifest map mapped mask membership memory message messages metrics mismatch move name needed neighbours
-    node not number numbered observer of offset offsets on one only open operations option options order ordering
-    origin orphans other out outcome output own ownership page park parking part partition partitions parts pause pg
+    lifetime limit line list listing live load loaded lock locked log logical logs loop lost maintainer maintenance
+    manifest map mapped mask membership memory message messages metrics mismatch move name needed neighbours node
+    not number numbered observer of offset offsets on one only open operations option options order ordering origin
+    orphans other out outcome output own ownership page park parking part partition partitions parts pause pg
     pipeline plain plan planning policy position postgres preflight preparation problem progress projecting
     projection publication publications range rates read reader readers reading recovery redactor refused rejoin
     relation relax removed rename renames repair replaced replay replaying replica replication report request

@@ -1,7 +1,8 @@
 """Catalog queries with names, each answering for any number of tables at once, and the values made of them.
 
 `load_relations` takes seven queries at most, for one table or a thousand. Nothing but SELECT on the system catalogs
-is needed, which every role has. See the manual, chapter 53 "System Catalogs".
+is needed, which every role has. None takes a lock on a table, so one that somebody has locked is looked at as any
+other: what would is left to `kuvasz.source.catalog.sizes`. See the manual, chapter 53 "System Catalogs".
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ _RELATION_FIELDS = """
 c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS relkind,
 c.relpersistence::text AS persistence, c.relreplident::text AS identity, c.relispartition AS is_partition,
 c.reltuples::float8 AS tuples, row_security_active(c.oid) AS has_policies,
-CASE WHEN c.relkind = 'r' THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END AS main_bytes,
-CASE WHEN c.reltoastrelid <> 0 THEN coalesce(pg_relation_size(c.reltoastrelid), 0) ELSE 0 END AS toast_bytes,
 current_setting('block_size')::int AS page_bytes,
 c.relfilenode::bigint AS file, c.relnatts::int AS attributes,
 ARRAY(SELECT a.attnum::int FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attisdropped
@@ -268,8 +267,7 @@ def load_relations(
 ) -> dict[TableName, SourceTable]:
     """Return those of the tables that exist.
 
-    In a transaction with an exported snapshot this gives the tables as that snapshot knows them, but for their
-    sizes, which are today's.
+    In a transaction with an exported snapshot this gives the tables as that snapshot knows them.
 
     Args:
         connection: An ordinary session.
@@ -277,7 +275,7 @@ def load_relations(
         publications: Names of those that a stream of them names: what messages have of them is asked for.
 
     Raises:
-        SourceError: A query failed, for instance because a table is locked exclusively.
+        SourceError: A query failed.
     """
     wanted = list(dict.fromkeys(tables))
     doing = "read the catalog"
@@ -350,8 +348,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
             generated=_columns(row.oid, catalog, chosen, are_generated=True), sent=_sent(row.oid, catalog),
             list_version=catalog.lists[row.oid].version if row.oid in catalog.lists else 0,
         ),
-        kind=_kind(row), pages=sum(_pages(part) for part in rows), page_bytes=row.page_bytes,
-        toast_bytes=sum(part.toast_bytes for part in rows), row_estimate=_estimate(leaves or (row,)),
+        kind=_kind(row), page_bytes=row.page_bytes, row_estimate=_estimate(leaves or (row,)),
         primary_key=next((index.columns for index in indexes if index.is_primary), ()),
         identity_index=next((index.columns for index in indexes if index.is_identity), ()),
         generated=tuple(column.name for column in catalog.columns.get(row.oid, ()) if column.is_generated),
@@ -459,8 +456,8 @@ def _why_unsupported(row: Row, leaves: Sequence[Row]) -> str:
 
 def _leaf(row: Row) -> Leaf:
     return Leaf(
-        oid=row.oid, table=TableName(schema=row.schema, name=row.name), pages=_pages(row),
-        page_bytes=row.page_bytes, toast_bytes=row.toast_bytes, row_estimate=_estimate((row,)),
+        oid=row.oid, table=TableName(schema=row.schema, name=row.name), page_bytes=row.page_bytes,
+        row_estimate=_estimate((row,)),
         has_policies=row.has_policies, identity=ReplicaIdentity(row.identity), file=row.file,
         is_logged=row.persistence == "p",
     )  # fmt: skip
@@ -468,10 +465,6 @@ def _leaf(row: Row) -> Leaf:
 
 def _leaf_files(leaves: Sequence[Row]) -> int:
     return zlib.crc32(repr(sorted((leaf.oid, leaf.file) for leaf in leaves)).encode()) if leaves else 0
-
-
-def _pages(row: Row) -> int:
-    return int(row.main_bytes // row.page_bytes)
 
 
 def _estimate(rows: Sequence[Row]) -> int | None:

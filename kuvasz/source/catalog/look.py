@@ -77,16 +77,15 @@ def tables(
     connection: psycopg.Connection[Any],
     names: Iterable[TableName],
     publications: Sequence[str] = (),
-    *,
-    lock_timeout_ms: int | None = None,
 ) -> dict[TableName, SourceTable]:
     """Return those of the tables that exist, as one snapshot of the catalog shows them, with `Relation.seen`.
+
+    It waits for no lock that somebody has on a table; sizes, for which it would have to, are not asked.
 
     Args:
         connection: An ordinary session, in no transaction.
         names: Of the tables.
         publications: Names of those that a stream of them names.
-        lock_timeout_ms: How long a table may be locked by somebody else before the look fails; None: as the session.
 
     Raises:
         SourceError: A query failed.
@@ -95,8 +94,6 @@ def tables(
     running = _running(connection)
     with failure.translated(place(connection), "look at the catalog"), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        if lock_timeout_ms is not None:
-            connection.execute(f"SET LOCAL lock_timeout = {int(lock_timeout_ms)}")
         found = introspect.load_relations(connection, names, publications)
     seen = Seen(lsn=at, until=wal_end(connection), running=running)
     return {name: as_seen(table, seen) for name, table in found.items()}

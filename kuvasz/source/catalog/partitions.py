@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.model import TableName
-from kuvasz.source import failure, sql
+from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
@@ -153,15 +153,21 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
     the safe side.
 
     Raises:
+        SourceLocked: Somebody has locked it, and for longer than is waited.
         SourceError: The partition is gone, or cannot be read.
     """
+    is_attached = f"SELECT EXISTS (SELECT FROM unnest(%s::oid[]) AS t (oid) WHERE NOT {_IS_MADE})"
     query = (
-        f"SELECT EXISTS (SELECT FROM unnest(%s::oid[]) AS t (oid) WHERE NOT {_IS_MADE}) AND"
-        f" EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
+        f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
         " OR cmin::text::bigint < %s)"
     )
     with failure.translated(place(connection), f"look into partition {partition.table}"):
-        row = connection.execute(query, (partition.newest, partition.xid, partition.command)).fetchone()
+        row = connection.execute(is_attached, (partition.newest,)).fetchone()
+        if not (row and row[0]):
+            return False  # without a look into it, for which somebody may have locked it
+        with connection.transaction():
+            connection.execute(conninfo.LOCK_WAIT)
+            row = connection.execute(query, (partition.xid, partition.command)).fetchone()
     return bool(row and row[0])
 
 

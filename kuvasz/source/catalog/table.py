@@ -23,10 +23,10 @@ class Leaf:
 
     oid: int
     table: TableName
-    pages: int  #: of the main fork
     page_bytes: int
-    toast_bytes: int
     row_estimate: int | None  #: None where the table was never analysed
+    pages: int | None = None  #: of the main fork; None: not asked, see `kuvasz.source.catalog.sizes`
+    toast_bytes: int | None = None
     has_policies: bool = False  #: row security hides rows from the session's role
     identity: ReplicaIdentity = ReplicaIdentity.DEFAULT
     file: int = 0  #: pg_relation_filenode: another one after a rewrite or a TRUNCATE
@@ -52,14 +52,14 @@ class SourceTable:
 
     relation: Relation
     kind: TableKind
-    pages: int  #: of the main forks, with all partitions
     page_bytes: int
-    toast_bytes: int  #: with all partitions
     row_estimate: int | None  #: with all partitions; None where one was never analysed
     primary_key: tuple[str, ...]  #: in the index's order, whether or not it is the effective key
     identity_index: tuple[str, ...]  #: columns of the index named by REPLICA IDENTITY USING INDEX, else empty
     generated: tuple[str, ...]
     leaves: tuple[Leaf, ...]  #: of a partitioned table, by name; otherwise empty
+    pages: int | None = None  #: of the main forks, with all partitions; None: not asked
+    toast_bytes: int | None = None  #: with all partitions
     ancestors: tuple[Ancestor, ...] = ()  #: of a partition, up to the root
     why_no_key: str = ""  #: empty if there is a key; ends with the SQL that mends it
     mend: str = ""  #: that SQL alone; empty if a person has to choose columns
@@ -82,6 +82,8 @@ class SourceTable:
         return not self.relation.key and self.can_update and self.relation.identity is ReplicaIdentity.FULL
 
     @property
-    def bytes(self) -> int:
-        """What it takes on the source's disk, without indexes."""
+    def bytes(self) -> int | None:
+        """What it takes on the source's disk, without indexes; None: not asked."""
+        if self.pages is None or self.toast_bytes is None:
+            return None
         return self.pages * self.page_bytes + self.toast_bytes

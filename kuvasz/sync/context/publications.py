@@ -52,7 +52,7 @@ class Publications:
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
         self._forget = forget
-        self.refused: dict[str, SourceRefused] = {}  #: why tables cannot be published, by `SourceTableSpec.key`
+        self.refused: dict[str, SourceError] = {}  #: why tables are not published, by `SourceTableSpec.key`
         self._troubles = context.troubles
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
 
@@ -245,6 +245,11 @@ class Publications:
         tables = [table for table in tables if table.table not in refused]
         planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
         done = publication.carry_out(connection, name, planned)
+        self.refused |= {
+            spec.key: publication.locked_out(name, spec.table)
+            for spec in self._source_tables.source.tables
+            if spec.table in done.locked
+        }
         if done.statements or done.tidying:
             _log.tell(Event.PUBLICATION, source=self._source, statements=[*done.statements, *done.tidying])
 

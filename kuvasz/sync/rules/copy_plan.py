@@ -44,8 +44,8 @@ def plan_ranges(
 
 
 def is_small(table: SourceTable) -> bool:
-    """Whether a table is one of those of which many are copied at a time."""
-    return table.pages * table.page_bytes + table.toast_bytes <= SMALL_COPY_BYTES
+    """Whether a table is one of those of which many are copied at a time: one of unknown size is none."""
+    return table.bytes is not None and table.bytes <= SMALL_COPY_BYTES
 
 
 def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int) -> list[CopyRange]:
@@ -54,13 +54,13 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
     A partitioned table is read leaf by leaf, with the columns in the order of the root.
 
     Args:
-        table: As the catalog had it; best read under the same snapshot.
+        table: As the catalog had it, with its sizes; best read under the same snapshot.
         conninfo: Of an ordinary session at the server that exported the snapshot.
         snapshot_name: The exported snapshot.
         target_bytes: Size of a range at the source, more than 0.
 
     Raises:
-        ValueError: `target_bytes` is not positive.
+        ValueError: `target_bytes` is not positive, or a size is not known.
     """
     columns = tuple(column.name for column in table.relation.columns)
     ranges = [
@@ -68,17 +68,25 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
             conninfo=conninfo, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
             end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
         )
-        for name, pages, toast_bytes in _heaps(table)
+        for name, pages, toast_bytes in map(_known, _heaps(table))
         for first, end in plan_ranges(pages, toast_bytes, target_bytes, page_bytes=table.page_bytes)
     ]  # fmt: skip
     # Largest first, so that the last to end is a small one; equal ones in order of the file.
     return sorted(ranges, key=lambda part: -part.size)
 
 
-def _heaps(table: SourceTable) -> Iterable[tuple[TableName, int, int]]:
+def _heaps(table: SourceTable) -> Iterable[tuple[TableName, int | None, int | None]]:
     if table.leaves:
         return [(leaf.table, leaf.pages, leaf.toast_bytes) for leaf in table.leaves]
     return [(table.table, table.pages, table.toast_bytes)]
+
+
+def _known(heap: tuple[TableName, int | None, int | None]) -> tuple[TableName, int, int]:
+    name, pages, toast_bytes = heap
+    if pages is None or toast_bytes is None:
+        msg = f"no sizes: {name}: {pages=} {toast_bytes=}"
+        raise ValueError(msg)
+    return name, pages, toast_bytes
 
 
 def _share(first: int, end: int | None, pages: int, size_bytes: int) -> int:

@@ -21,7 +21,7 @@ from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, St
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Seen, SourcePosition
 from kuvasz.source import conninfo, slots, snapshot
-from kuvasz.source.catalog import introspect, partitions
+from kuvasz.source.catalog import introspect, partitions, sizes
 from kuvasz.source.catalog.look import as_seen
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
@@ -239,6 +239,7 @@ class Copies:
                 found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
             now = eligibility.checked(self._source.name, spec, found)
             names = snapshot.Names.of(connection, now)
+            now = sizes.sized(connection, now)  # last: it waits for whoever has locked the table
         self._follow(spec, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.

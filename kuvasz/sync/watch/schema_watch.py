@@ -47,10 +47,9 @@ from kuvasz.sync.watch.last_looks import LastLooks
 
 _log = EventLog(__name__)
 
-#: Tables that a look at one of them looks at besides, how often that is done, and how long a lock is waited for.
+#: Tables that a look at one of them looks at besides, and how often that is done.
 _AHEAD = 100
 _AHEAD_EVERY_S = 1.0
-_AHEAD_LOCK_MS = 100
 
 
 class SchemaWatch:
@@ -267,7 +266,7 @@ class SchemaWatch:
         if not others:
             return
         names = [other.table for other in others]
-        found = tables(connection, names, self._publications, lock_timeout_ms=_AHEAD_LOCK_MS)
+        found = tables(connection, names, self._publications)
         for other in others:
             self._renew(other, found.get(other.table), stale[other.key])
 

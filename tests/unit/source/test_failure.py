@@ -3,7 +3,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from kuvasz.errors import SlotLost, SourceError, SourceRefused
+from kuvasz.errors import SlotLost, SourceError, SourceLocked, SourceRefused
 from kuvasz.source import failure
 
 
@@ -30,7 +30,7 @@ from kuvasz.source import failure
         ("42704", 'ERROR: replication slot "s" does not exist', SlotLost, "copy the source again"),
         ("55006", 'ERROR: replication slot "s" is active for PID 7', SourceError, "other session"),
         ("XX000", "ERROR: unexpected duplicate for tablespace 0, relfilenumber 7", SourceError, "drop the slot"),
-        ("55P03", "ERROR: canceling statement due to lock timeout", SourceError, "lock"),
+        ("55P03", "ERROR: canceling statement due to lock timeout", SourceLocked, "lock"),
         ("57P01", "FATAL: terminating connection due to administrator command", SourceError, "tried again"),
         (None, 'FATAL:  password authentication failed for user "u"', SourceRefused, "pg_hba.conf"),
         (None, 'FATAL:  database "nix" does not exist', SourceRefused, "database's name"),

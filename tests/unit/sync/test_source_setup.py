@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import LakeError, SchemaHeld, SourceRefused, TableError
+from kuvasz.errors import LakeError, SchemaHeld, SourceError, SourceLocked, SourceRefused, TableError
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
-from kuvasz.source.catalog import introspect, look
-from kuvasz.source.catalog.table import SourceTable
+from kuvasz.source.catalog import introspect, look, sizes
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.source_setup import SourceSetup
@@ -33,7 +33,7 @@ class Publications:
 
     def __init__(self, done: list[str]) -> None:
         self._done = done
-        self.refused: dict[str, SourceRefused] = {}
+        self.refused: dict[str, SourceError] = {}
         self.fitted: list[tuple[list[str], list[str]]] = []
         self.withdrawn: list[str] = []
         self.may_name = False
@@ -78,6 +78,7 @@ class World(Scene):
         self.found = {spec.table: self.table(spec) for spec in self.source.tables}
         self.wal_level = "logical"
         self.split: list[str] = []
+        self.locked: list[str] = []
         self.looks = LastLooks(self.source_tables)
         members: Any = SimpleNamespace(
             note=lambda *_: None, refresh=lambda _: self.done.append("members"), forget_gone=lambda: None
@@ -98,13 +99,19 @@ class World(Scene):
         monkeypatch.setattr(look, "wal_end", lambda _: WAL_END)
         monkeypatch.setattr(look, "tables", self._tables)
         monkeypatch.setattr(introspect, "names_of", lambda *_: {})
+        monkeypatch.setattr(sizes, "sized_unless_locked", self._sized)
 
     def _tables(self, _: object, names: list[TableName], __: object) -> dict[TableName, SourceTable]:
         self.done.append("tables")
         return {name: self.found[name] for name in names if name in self.found}
 
+    def _sized(self, _: object, tables: Any) -> list[SourceTable]:
+        return [dataclasses.replace(table, pages=200) for table in tables]
+
     def _check_partitions(self, _: object, prepared: Any) -> None:
         for spec, _table in prepared:
+            if spec.identifier in self.locked:
+                raise SourceLocked("cannot look into partition public.items_9")
             if spec.identifier in self.split:
                 self.context.troubles.refuse(spec, TableError("its partitions are not what they were"))
 
@@ -226,6 +233,33 @@ def test_a_table_that_cannot_be_published_is_in_error_alone(world: World) -> Non
     assert [spec.identifier for spec, _ in start.tables] == ["shop.others"]
     told = "source shop: must be owner of table items\nhint: ALTER TABLE items OWNER TO kuvasz"
     assert world.error(world.items) == told
+
+
+def test_a_table_that_somebody_has_locked_is_published_later_and_keeps_no_other_from_it(world: World) -> None:
+    world.publications.refused["shop.items"] = SourceLocked("table public.items is locked", hint="see pg_locks")
+    start = world.setup.start()
+    assert [spec.identifier for spec, _ in start.tables] == ["shop.others"]
+    assert isinstance(world.source_tables.look(world.items).error, SourceLocked)
+    assert world.source_tables.look(world.items).retry_at is not None
+    assert world.error(world.items) == "source shop: table public.items is locked\nhint: see pg_locks"
+
+
+def test_a_table_of_which_a_partition_is_locked_keeps_no_other_from_the_stream(world: World) -> None:
+    for spec in world.source.tables:
+        world.found[spec.table] = dataclasses.replace(world.found[spec.table], kind=TableKind.PARTITIONED)
+    world.locked = ["shop.items"]
+    start = world.setup.start()
+    assert [spec.identifier for spec, _ in start.tables] == ["shop.others"]
+    assert world.publications.fitted == [(["shop.items", "shop.others"], ["shop.items", "shop.others"])]
+    assert world.error(world.items) == "cannot look into partition public.items_9"
+    assert world.source_tables.look(world.items).retry_at is not None
+
+
+def test_only_of_tables_that_are_to_be_copied_is_asked_how_large_they_are(world: World) -> None:
+    world.copy(world.others)
+    world.setup.start()
+    tables = world.source_tables.tables
+    assert [tables[key].pages for key in ("shop.items", "shop.others")] == [200, 1]
 
 
 @pytest.fixture

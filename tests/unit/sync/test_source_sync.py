@@ -18,6 +18,7 @@ from kuvasz.errors import (
     LakeError,
     SlotLost,
     SourceError,
+    SourceLocked,
     SourceReplaced,
     TableError,
 )
@@ -62,6 +63,7 @@ class Parts:
         self.endings: list[BaseException | None] = []
         self.starts: list[BaseException] = []
         self.snapshot: Any = None
+        self.locked: list[str] = []
         self.is_reading = asyncio.Event()
         self.begun: dict[str, bool] = {}
         self.new: list[list[str]] = []
@@ -86,6 +88,8 @@ class Parts:
         return Start(tables=tables, snapshot=self.snapshot, publications=("p",), is_waiting=False, system_id="7")
 
     async def _copy(self, spec: SourceTableSpec, *_: object) -> None:
+        if spec.identifier in self.locked:
+            raise SourceLocked("somebody has locked it")
         self.done.append(f"copied {spec.identifier}")
         self.world.copy(spec)
 
@@ -182,6 +186,14 @@ def test_a_new_slot_s_snapshot_is_copied_before_anything_streams(world: World) -
     world.live()
     assert world.done[2:5] == ["copied shop.items", "copied shop.others", "read"]
     assert world.parts.new == [[]], "no table is left for a copy of its own"
+
+
+def test_a_locked_table_is_copied_beside_the_stream_and_the_others_with_the_slot_s_snapshot(world: World) -> None:
+    world.parts.snapshot, world.parts.locked = contextlib.nullcontext(), ["shop.items"]
+    world.live()
+    assert world.done[2:4] == ["copied shop.others", "read"]
+    assert world.parts.new == [["shop.items"]]
+    assert world.source_tables.state(world.items) is State.NEW
 
 
 def test_what_fails_is_tried_again_and_shown_meanwhile(world: World) -> None:

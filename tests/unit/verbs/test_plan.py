@@ -12,6 +12,7 @@ from kuvasz.config.load import load
 from kuvasz.config.sources import Source
 from kuvasz.errors import SlotLost
 from kuvasz.model import Column, SourcePosition
+from kuvasz.source.catalog import sizes
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.source.slots import SlotState
 from kuvasz.typemap import BUILTIN
@@ -83,6 +84,24 @@ def test_a_table_without_a_position_is_copied(tmp_path: Path) -> None:
     there = LakeTableView(columns=COLUMNS, positions={"shop_us": SourcePosition(lsn=5)})
     found = planned(tmp_path, there)
     assert (found.action, found.is_new_target) == ("copy", False)
+
+
+def test_what_is_copied_is_as_large_as_the_source_says_unless_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[int | None] = [2, None]
+
+    def sized(_: object, tables: list[SourceTable]) -> list[SourceTable]:
+        return [dataclasses.replace(table, pages=known.pop(0)) for table in tables]
+
+    monkeypatch.setattr(sizes, "sized_unless_locked", sized)
+    one, found = source(tmp_path), {CATALOG.table: CATALOG}
+    now = [plan._with_sizes(None, one, [table], found)[0] for table in (COPY, COPY, FOLLOW)]
+    assert [table.bytes for table in now] == [16384, None, 0]
+    unknown = dataclasses.replace(COPY, bytes=None)
+    told = plan.render([dataclasses.replace(SOURCE, tables=(COPY, unknown))]).splitlines()
+    assert "  copy public.items into shop.items (to be made): ?, about 1,200 rows" in told
+    assert told[-1] == "1 of 1 sources with changes due; 2 tables to copy, at least 3.0 MB at the sources"
 
 
 def test_a_table_with_a_position_is_followed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def named(schema: str = "public", name: str = "items", oid: int = 1, **facts: An
     """A row of pg_class."""
     found = {
         "oid": oid, "schema": schema, "name": name, "relkind": "r", "persistence": "p", "identity": "d",
-        "is_partition": False, "tuples": 10.0, "has_policies": False, "main_bytes": 8192 * 3, "toast_bytes": 100,
+        "is_partition": False, "tuples": 10.0, "has_policies": False,
         "page_bytes": 8192, "file": 50 + oid, "attributes": 2, "dropped": [], "is_owned": True, "can_select": True,
         "ancestors": None, "root": 0,
     }  # fmt: skip
@@ -96,7 +96,8 @@ def test_a_table_is_what_its_rows_say(server: Server) -> None:
         TableKind.TABLE,
         ("id",),
     )
-    assert (found.pages, found.toast_bytes, found.row_estimate, found.bytes) == (3, 100, 10, 3 * 8192 + 100)
+    assert found.row_estimate == 10
+    assert (found.pages, found.toast_bytes, found.bytes) == (None, None, None), "that takes a lock"
     assert [one.is_nullable for one in found.relation.columns] == [False, True]
     assert (found.relation.file, found.relation.uniqueness) == (51, (72, 70, 71))
     assert (found.why_unsupported, found.is_logged, found.can_update) == ("", True, True)
@@ -168,7 +169,7 @@ def partitioned(monkeypatch: pytest.MonkeyPatch) -> Partitioned:
 
 def test_a_partitioned_table_is_all_of_its_partitions(partitioned: Partitioned) -> None:
     found = partitioned.load()
-    assert (found.kind, found.pages, found.row_estimate, found.relation.file) == (TableKind.PARTITIONED, 6, 20, 0)
+    assert (found.kind, found.row_estimate, found.relation.file) == (TableKind.PARTITIONED, 20, 0)
     assert [leaf.table.name for leaf in found.leaves] == ["items_2", "items_3"]
     files = found.relation.leaf_files
     partitioned.leaves[0].file = 99

@@ -18,6 +18,7 @@ def table(*, key: tuple[str, ...], identity: ReplicaIdentity, can_update: bool =
 
 def test_its_bytes_are_those_of_its_pages_and_of_what_lies_beside_them() -> None:
     assert dataclasses.replace(CATALOG, pages=3, page_bytes=8192, toast_bytes=100).bytes == 3 * 8192 + 100
+    assert dataclasses.replace(CATALOG, pages=None).bytes is None, "not asked"
 
 
 def test_its_name_is_that_of_its_relation() -> None:

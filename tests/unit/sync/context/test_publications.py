@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.membership import Membership
@@ -30,6 +31,7 @@ class World(Scene):
         self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
         self.forgotten: list[str] = []
         self.refused: dict[Any, SourceRefused] = {}
+        self.locked: tuple[Any, ...] = ()
         self.left: list[str] = []
         resets = PositionReset(self.context, drop_parked=self.forgotten.append)
         self.interrupted: list[str] = []
@@ -60,8 +62,10 @@ class World(Scene):
         return {table.table: self.refused[table.table] for table in tables if table.table in self.refused}
 
     def _carry_out(self, _: object, name: str, planned: PublicationChanges) -> PublicationChanges:
-        self.there[name] = [*self.there.get(name, ()), *planned.added]
-        return planned
+        added = tuple(table for table in planned.added if table not in self.locked)
+        self.there[name] = [*self.there.get(name, ()), *added]
+        locked = tuple(table for table in planned.added if table in self.locked)
+        return dataclasses.replace(planned, added=added, locked=locked)
 
 
 @pytest.fixture
@@ -108,6 +112,24 @@ def test_nothing_is_withdrawn_where_nothing_was_published(world: World) -> None:
     world.there[world.publications.name] = [world.items.table]
     world.publications.withdraw(None, [])
     assert world.fitted == [(world.publications.name, [], publication.ALL_OPERATIONS)]
+
+
+def test_a_table_that_is_locked_is_refused_until_it_can_be_published(world: World) -> None:
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    world.locked = (world.items.table,)
+    world.publications.fit(None, usable, world.source.tables)
+    (error,) = world.publications.refused.values()
+    assert isinstance(error, SourceLocked)
+    name = world.publications.name
+    assert str(error) == (
+        f"table public.items is locked by another session, so publication {name} cannot have it yet\n"
+        "hint: see pg_locks for who that is; it is tried again by itself"
+    )
+    assert world.there[name] == [world.others.table]
+    world.locked = ()
+    world.publications.fit(None, usable, world.source.tables)
+    assert world.publications.refused == {}
+    assert world.there[name] == [world.others.table, world.items.table]
 
 
 def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:

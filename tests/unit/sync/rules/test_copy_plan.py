@@ -88,3 +88,10 @@ def test_a_small_table_is_one_of_few_bytes_with_all_that_hangs_on_it():
     assert copy_plan.is_small(source_table(128))
     assert not copy_plan.is_small(source_table(129))
     assert not copy_plan.is_small(dataclasses.replace(source_table(128), toast_bytes=1))
+    assert not copy_plan.is_small(dataclasses.replace(source_table(128), pages=None)), "nobody knows"
+
+
+def test_a_table_of_unknown_size_is_not_cut():
+    table = dataclasses.replace(source_table(4), toast_bytes=None)
+    with pytest.raises(ValueError, match=r"^no sizes: s.root: pages=4 toast_bytes=None$"):
+        copy_plan.copy_ranges(table, conninfo="", snapshot_name="1", target_bytes=8192)

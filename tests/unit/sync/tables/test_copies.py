@@ -16,7 +16,7 @@ from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.lake.memory.table import MemoryTable
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.source import snapshot
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
@@ -76,6 +76,7 @@ class World(Scene):
         names = SimpleNamespace(check=self._check)
         monkeypatch.setattr(snapshot, "Names", SimpleNamespace(of=lambda *_: names))
         monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
+        monkeypatch.setattr(sizes, "sized", lambda _, table: table)
         monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
         monkeypatch.setattr(copies, "FIRST_S", 0.01)
 

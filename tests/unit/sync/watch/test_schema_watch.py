@@ -436,8 +436,7 @@ class Ahead(Scene):
         self.looked.append(table.name)
         return Look(lsn=self.wal_lsn, table=self.seen(SimpleNamespace(table=table), self.wal_lsn))
 
-    def _tables(self, _: object, names: Any, __: object, *, lock_timeout_ms: int) -> dict[Any, Any]:
-        assert lock_timeout_ms > 0
+    def _tables(self, _: object, names: Any, __: object) -> dict[Any, Any]:
         if self.broken is not None:
             raise self.broken
         self.besides += [name.name for name in names]
