@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, failure
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def take(url: str) -> Inventory:
         return Inventory(
             location=conninfo.location(url),
             database=connection.info.dbname,
-            tables=tuple(found[table] for table in owners if table in found),
+            tables=tuple(sizes.sized_unless_locked(connection, [found[one] for one in owners if one in found])),
             extensions={table: extension for table, extension in owners.items() if extension},
         )
 

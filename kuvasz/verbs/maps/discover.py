@@ -61,7 +61,7 @@ class TableListing:
     kind: str  #: table, partitioned or other
     partitions: int  #: below it, with rows
     rows: int | None  #: as the source estimates them; None: never analysed
-    bytes: int  #: at the source, without indexes
+    bytes: int | None  #: at the source, without indexes; None: somebody has locked it
     key: tuple[str, ...]
     key_from: str  #: "primary key", "replica identity index", "a row is matched as a whole"; empty without any
     type: TableType | None  #: what a map should have of it; None: nothing
