@@ -109,15 +109,20 @@ class StoredFeeds(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFile:
-    """The file of a table (its relfilenode) when all of its rows were known to have come by the stream."""
+    """The file of a table (its relfilenode) when all of its rows were known to have come by the stream.
+
+    Versions before knew neither TOAST tables nor what names a table, and kept no file of a named one.
+    """
 
     file: int
     horizon: int  #: each transaction below was over then; above 48 bits its timeline
+    toast: int = 0  #: OID of its TOAST table; 0: none, or unknown
+    named: tuple[int, ...] = ()  #: OIDs of the entries by which publications named it at the last look
     truncated: tuple[int, ...] = ()  #: transactions whose TRUNCATE of it the stream brought since
 
 
 class StoredFiles(Protocol):
-    """The files of one source's tables that may be written without WAL while they are published. Nothing raises.
+    """The files of one source's tables, which may be written without WAL while they are published. Nothing raises.
 
     Without it a table is believed to have come by the stream so far.
     """

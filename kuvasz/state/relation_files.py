@@ -1,7 +1,4 @@
-"""The files that one source's tables had when all of their rows were known, in `files/<source>.json`.
-
-There is none for a source whose publication names each table: PostgreSQL lets no such table be without WAL.
-"""
+"""The files that one source's tables had when all of their rows were known, in `files/<source>.json`."""
 
 from __future__ import annotations
 
@@ -38,7 +35,11 @@ class RelationFiles(StoredFiles):
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return {
                 int(oid): KnownFile(
-                    file=int(one["file"]), horizon=int(one["horizon"]), truncated=tuple(map(int, one["truncated"]))
+                    file=int(one["file"]),
+                    horizon=int(one["horizon"]),
+                    toast=int(one.get("toast", 0)),
+                    named=tuple(map(int, one.get("named", ()))),
+                    truncated=tuple(map(int, one["truncated"])),
                 )
                 for oid, one in found.items()
             }  # fmt: skip

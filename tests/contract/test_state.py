@@ -108,7 +108,12 @@ def test_files_of_tables_are_found_by_the_next_process(place: Place) -> None:
     assert place.open().files("eu").all() == {}
     place.open().files("eu").put({5: KnownFile(file=5, horizon=100), 6: KnownFile(file=6, horizon=100)})
     place.open().files("eu").put({5: KnownFile(file=7, horizon=1 << 40, truncated=(3, 4))})
-    expected = {5: KnownFile(file=7, horizon=1 << 40, truncated=(3, 4)), 6: KnownFile(file=6, horizon=100)}
+    place.open().files("eu").put({8: KnownFile(file=8, horizon=100, toast=9, named=(1, 2))})
+    expected = {
+        5: KnownFile(file=7, horizon=1 << 40, truncated=(3, 4)),
+        6: KnownFile(file=6, horizon=100),
+        8: KnownFile(file=8, horizon=100, toast=9, named=(1, 2)),
+    }
     assert place.open().files("eu").all() == expected, "others stay as they are"
     assert place.open().files("us").all() == {}, "OIDs are of one source"
 

@@ -323,19 +323,80 @@ def test_a_table_that_was_unlogged_between_two_looks_is_made_right(
         assert_same(pipeline, database, "items", "items")
 
 
+def unlogged_load(before: str = "") -> str:
+    return (
+        f"{before}; ALTER TABLE items SET UNLOGGED; INSERT INTO items SELECT i, 7 FROM generate_series(1000, 1099) i;"
+        " ALTER TABLE items SET LOGGED; UPDATE items SET n = 8 WHERE id = 1099"
+    )
+
+
+@pytest.mark.parametrize("has_toast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "toast"])
+@pytest.mark.parametrize("when", ["streaming", "stopped"])
+def test_a_table_that_was_truncated_and_loaded_without_wal_by_one_transaction_is_made_right(
+    database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch, *, has_toast: bool
+) -> None:
+    """The stream has the TRUNCATE and the last row, under the transaction that gave the table its file."""
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    fill(database)
+    publish_all(database)
+    if has_toast:
+        database.execute("ALTER TABLE items ADD note text")
+    tables = {"items": None, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        if when == "streaming":
+            database.execute(unlogged_load("TRUNCATE items"))
+            wait_until(lambda: lake_counts(pipeline, "items", "n = 7") == 99, "rows that no stream carried are there")
+    if when == "stopped":
+        database.execute(unlogged_load("TRUNCATE items"))
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 7") == 99, "rows that no stream carried are there")
+        assert_same(pipeline, database, "items", "items")
+
+
+@pytest.mark.parametrize("when", ["streaming", "stopped"])
+def test_a_table_that_is_unlogged_once_another_publication_names_it_no_more_is_made_right(
+    database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never looked at without that name, under which nobody could make it unlogged."""
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    fill(database)
+    publish_all(database)
+    database.execute("CREATE PUBLICATION another FOR TABLE items")
+    tables = {"items": None, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        if when == "streaming":
+            database.execute(unlogged_load("DROP PUBLICATION another"))
+            wait_until(lambda: lake_counts(pipeline, "items", "n = 7") == 99, "rows that no stream carried are there")
+            assert_same(pipeline, database, "items", "items")
+    if when == "stopped":
+        database.execute(unlogged_load("DROP PUBLICATION another"))
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        wait_until(lambda: lake_counts(pipeline, "items", "n = 7") == 99, "rows that no stream carried are there")
+        assert_same(pipeline, database, "items", "items")
+
+
+@pytest.mark.parametrize(
+    ("first", "has_toast"),
+    [("", False), ("UPDATE items SET n = 1 WHERE id = 1;", False), ("SAVEPOINT one;", True)],
+    ids=["at once", "behind another command", "with TOAST in a savepoint"],
+)  # fmt: skip
 def test_a_table_that_was_truncated_or_packed_is_not_compared(
-    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, first: str, *, has_toast: bool
 ) -> None:
     monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
     fill(database)
     publish_all(database)
+    if has_toast:
+        database.execute("ALTER TABLE others ADD note text")
     repaired: list[object] = []
     monkeypatch.setattr("kuvasz.sync.context.troubles.Troubles.miss_rows", lambda _, spec: repaired.append(spec))
     with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
         pipeline.wait_streaming()
         with database.connect(autocommit=True) as session:
             session.execute("VACUUM FULL items")
-        database.execute("TRUNCATE others; INSERT INTO others VALUES (1, 1)")
+        database.execute(f"{first} TRUNCATE others; INSERT INTO others (id, n) VALUES (1, 1)")
         query = "SELECT relfilenode FROM pg_class WHERE relname IN ('items', 'others')"
         now, state = {file for (file,) in database.execute(query)}, state_of(pipeline.config)
         wait_until(lambda: {one.file for one in state.files(EU).all().values()} == now, "both files are known")

@@ -1,7 +1,8 @@
 """Looks now and then whether tables were written anew, perhaps while they had no WAL: no stream has such rows.
 
-Only tables that are published with their schema, or with all tables, can be made unlogged. What a look finds is
-mended by a comparison, as every gap is; a TRUNCATE of the stream gives a table another file as well, and is no gap.
+Only tables that are published with their schema, or with all tables, can be made unlogged. The file of one that a
+publication names is kept as well: it may be named no more at the next look. What a look finds is mended by a
+comparison, as every gap is; a TRUNCATE of the stream gives a table another file as well, and is no gap.
 
 Called in threads, never on the event loop.
 """
@@ -9,7 +10,7 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -109,8 +110,12 @@ class RewriteWatch:
         end: int,
     ) -> bool:
         """Compare a table's file with the known one; returns whether its rows are known to be the stream's."""
-        known = self._files.all().get(oid)
-        if known is not None and known.file == now.file:
+        with self._lock:
+            known = self._files.all().get(oid)
+            was_always_logged = known is not None and rewrites.was_always_logged(known, now)
+            if known is not None and was_always_logged:
+                self._files.put({oid: rewrites.looked_at(known, now)})
+        if was_always_logged:
             self._horizons[oid] = now.horizon
             self._source_tables.gap_starts.prove(Evidence.FILE, spec, end)
             return True
@@ -118,8 +123,14 @@ class RewriteWatch:
             return False
         with self._lock:
             known = self._files.all().get(oid)  # what the stream has told by now
-            is_explained = known is None or rewrites.is_explained(spec, known, now)
-        if known is None or is_explained or self._has_rows_from_before(connection, spec, oid, known.horizon):
+            is_truncated = known is not None and rewrites.is_explained(spec, known, now)
+        if known is None:
+            has_all = True
+        elif is_truncated:
+            has_all = not rewrites.is_doubtful(spec, now) or self._begins_with_an_insert(connection, spec, oid, now)
+        else:
+            has_all = self._has_rows_from_before(connection, spec, oid, known.horizon)
+        if has_all:
             with self._lock:
                 self._files.put({oid: rewrites.known(now)})
             return True
@@ -145,6 +156,15 @@ class RewriteWatch:
         del self._suspected[oid]
         return False
 
+    def _begins_with_an_insert(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        oid: int,
+        now: RelationFile,
+    ) -> bool:
+        return _answered(lambda: relation_files.begins_with_an_insert(connection, spec.table, oid, now))
+
     def _has_rows_from_before(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -152,10 +172,16 @@ class RewriteWatch:
         oid: int,
         horizon: int,
     ) -> bool:
-        try:
-            return partitions.has_rows_from_before(connection, spec.table, self._horizons.get(oid, horizon))
-        except SourceError:  # it may not be read, or not within the time of an answer: that proves nothing
-            return False
+        since = self._horizons.get(oid, horizon)
+        return _answered(lambda: partitions.has_rows_from_before(connection, spec.table, since))
+
+
+def _answered(look: Callable[[], bool]) -> bool:
+    """Return what a look into a table's rows proves."""
+    try:
+        return look()
+    except SourceError:  # it may not be read, or not within the time of an answer: that proves nothing
+        return False
 
 
 __all__ = ["RewriteWatch"]

@@ -7,7 +7,10 @@ import pytest
 from kuvasz.state.ports import KnownFile
 from kuvasz.state.relation_files import FOLDER, RelationFiles
 
-FILES = {16384: KnownFile(file=16390, horizon=1 << 33, truncated=(5, 7)), 16400: KnownFile(file=16400, horizon=9)}
+FILES = {
+    16384: KnownFile(file=16390, horizon=1 << 33, truncated=(5, 7)),
+    16400: KnownFile(file=16400, horizon=9, toast=16402, named=(16500, 16501)),
+}
 
 
 def test_there_is_one_file_of_each_source(tmp_path: Path) -> None:
@@ -15,6 +18,13 @@ def test_there_is_one_file_of_each_source(tmp_path: Path) -> None:
     (file,) = (tmp_path / "made" / FOLDER).iterdir()
     assert file.name == "shop_eu.json"
     assert RelationFiles(tmp_path / "made", "shop_us").all() == {}
+
+
+def test_what_an_earlier_version_kept_is_known(tmp_path: Path) -> None:
+    """It knew neither TOAST tables nor names."""
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "eu.json").write_text('{"16384": {"file": 16390, "horizon": 9, "truncated": [5]}}')
+    assert RelationFiles(tmp_path, "eu").all() == {16384: KnownFile(file=16390, horizon=9, truncated=(5,))}
 
 
 def test_a_file_that_says_so_already_is_left_alone(tmp_path: Path) -> None:

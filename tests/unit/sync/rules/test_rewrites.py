@@ -29,6 +29,52 @@ def test_all_truncates_are_not_remembered_for_ever() -> None:
     assert known.truncated == (12, 13, 14, 15, 16, 17, 18, 19)
 
 
+def test_truncates_of_a_table_that_its_toast_table_explains_are_not_remembered() -> None:
+    known = KnownFile(file=5, horizon=4, toast=6)
+    assert rewrites.truncated(known, 7) is known
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "is_sure"),
+    [
+        (KnownFile(file=5, horizon=4), RelationFile(file=5, file_xid=9, horizon=8), True),
+        (KnownFile(file=5, horizon=4), RelationFile(file=6, file_xid=9, horizon=8), False),
+        (KnownFile(file=5, horizon=4, toast=7), RelationFile(file=6, file_xid=9, horizon=8, toast=7), True),
+        (KnownFile(file=5, horizon=4, toast=7), RelationFile(file=6, file_xid=9, horizon=8, toast=8), False),
+        (KnownFile(file=5, horizon=4, toast=7), RelationFile(file=6, file_xid=9, horizon=8), False),
+        (KnownFile(file=5, horizon=4, named=(1, 2)), RelationFile(file=6, file_xid=9, horizon=8, named=(2,)), True),
+        (KnownFile(file=5, horizon=4, named=(1, 2)), RelationFile(file=6, file_xid=9, horizon=8, named=(3,)), False),
+        (KnownFile(file=5, horizon=4), RelationFile(file=6, file_xid=9, horizon=8, named=(3,)), False),
+    ],
+)
+def test_a_table_was_always_logged_if_it_has_its_file_its_toast_table_or_a_name(
+    known: KnownFile, now: RelationFile, *, is_sure: bool
+) -> None:
+    assert rewrites.was_always_logged(known, now) == is_sure
+
+
+def test_what_was_always_logged_is_known_as_it_is_now() -> None:
+    known = KnownFile(file=5, horizon=4, truncated=(3,))
+    now = RelationFile(file=5, file_xid=2, horizon=8, toast=7, named=(1,))
+    assert rewrites.looked_at(known, now) == KnownFile(file=5, horizon=4, toast=7, named=(1,), truncated=(3,))
+    now = RelationFile(file=6, file_xid=2, horizon=8, toast=7, named=(1,))
+    assert rewrites.looked_at(known, now) == KnownFile(file=6, horizon=8, toast=7, named=(1,))
+
+
+@pytest.mark.parametrize("kind", list(TableType))
+def test_no_truncate_explains_another_toast_table(kind: TableType) -> None:
+    known = KnownFile(file=5, horizon=100, toast=7, truncated=(120,))
+    assert not rewrites.is_explained(spec_of(kind), known, RelationFile(file=6, file_xid=120, horizon=150, toast=8))
+
+
+@pytest.mark.parametrize("kind", list(TableType))
+@pytest.mark.parametrize("command", [0, 1, None])
+def test_the_first_command_of_a_transaction_is_sure_to_be_its_truncate(kind: TableType, command: int | None) -> None:
+    now = RelationFile(file=6, file_xid=120, horizon=150, command=command)
+    is_comparable = kind in {TableType.CLONE, TableType.HISTORY}
+    assert rewrites.is_doubtful(spec_of(kind), now) == (is_comparable and command != 0)
+
+
 @pytest.mark.parametrize("kind", list(TableType))
 def test_a_truncate_of_the_stream_explains_its_own_file(kind: TableType) -> None:
     known = KnownFile(file=5, horizon=100, truncated=(90, 120))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ class World(Scene):
         super().__init__(folder)
         self.now = {ITEMS.oid: RelationFile(file=1, file_xid=50, horizon=HORIZON)}
         self.wal_lsn, self.asked = 8000, list[int]()
-        self.has_rows_from_before = False
+        self.has_rows_from_before = self.begins_with_an_insert = False
         self.is_proved = False  #: as the last look said
         self.usable = [(self.items, self.table(self.items))]
         self.source_tables.tables[self.items.key] = self.usable[0][1]
@@ -46,9 +47,13 @@ class World(Scene):
         reader: Any = SimpleNamespace(received_lsn=lsn)
         self.context.current.reader = reader
 
-    def write_anew(self, xid: int = 120, horizon: int = HORIZON + 50) -> None:
-        file = self.now[ITEMS.oid].file + 1
-        self.now = {ITEMS.oid: RelationFile(file=file, file_xid=xid, horizon=horizon)}
+    def write_anew(self, xid: int = 120, horizon: int = HORIZON + 50, **facts: Any) -> None:
+        before = self.now[ITEMS.oid]
+        now = dataclasses.replace(before, file=before.file + 1, file_xid=xid, horizon=horizon)
+        self.become(dataclasses.replace(now, **facts))
+
+    def become(self, now: RelationFile) -> None:
+        self.now = {ITEMS.oid: now}
 
     def look(self, times: int = 1) -> None:
         connection: Any = self
@@ -72,6 +77,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         relation_files, "load", lambda world, oids: {oid: one for oid, one in world.now.items() if oid in oids}
     )
     monkeypatch.setattr(partitions, "has_rows_from_before", rows_from_before)
+    monkeypatch.setattr(relation_files, "begins_with_an_insert", lambda world, *_: world.begins_with_an_insert)
     monkeypatch.setattr(rewrite_watch, "wal_end", lambda world: world.wal_lsn)
     return World(tmp_path)
 
@@ -110,6 +116,68 @@ def test_what_the_stream_truncated_is_none(world: World) -> None:
     world.write_anew(xid=130)
     world.look(2)
     assert world.has_gap, "an earlier one explains nothing"
+
+
+@pytest.mark.parametrize("command", [12, None])
+def test_what_came_behind_a_truncate_may_have_been_written_without_wal(world: World, command: int | None) -> None:
+    """Unless its first row was inserted into the truncated table: TRUNCATE and a load are compared by nobody."""
+    for begins_with_an_insert in (True, False):
+        world.begins_with_an_insert = begins_with_an_insert
+        world.write_anew(xid=120, command=command)
+        world.watch.truncated(ITEMS, 120)
+        world.look(2)
+        assert world.has_gap != begins_with_an_insert
+    assert world.asked == [], "a TRUNCATE leaves no row from before"
+
+
+@pytest.mark.parametrize("known", [0, 7])
+def test_a_table_with_the_same_toast_table_was_not_unlogged(world: World, known: int) -> None:
+    """Whatever gave it another file, also if it got its TOAST table, or was first seen by this version, since."""
+    world.become(dataclasses.replace(world.now[ITEMS.oid], toast=known))
+    world.look()
+    world.become(dataclasses.replace(world.now[ITEMS.oid], toast=7))
+    world.look()
+    world.write_anew(command=12)
+    world.look()
+    assert world.is_proved
+    world.write_anew(xid=130, toast=8)
+    world.watch.truncated(ITEMS, 130)
+    world.look(2)
+    assert world.has_gap, "TRUNCATE would have left the TOAST table"
+    assert len(world.asked) == 1
+
+
+def test_a_table_that_is_named_was_not_unlogged_unless_its_name_came_meanwhile(world: World) -> None:
+    world.become(dataclasses.replace(world.now[ITEMS.oid], named=(5, 6)))
+    world.look()
+    world.write_anew(named=(6, 7))
+    world.look()
+    assert world.is_proved, "it was named all the time"
+    assert not world.has_gap
+    world.write_anew(named=(8,))
+    world.look(2)
+    assert world.has_gap, "it was out of all publications in between"
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_table_that_is_named_no_more_is_compared_with_the_file_of_the_last_look(
+    world: World, *, is_restarted: bool
+) -> None:
+    world.become(dataclasses.replace(world.now[ITEMS.oid], named=(5,)))
+    world.look()
+    world.write_anew(xid=110, named=(5,))
+    world.look()
+    world.become(dataclasses.replace(world.now[ITEMS.oid], named=()))
+    if not is_restarted:
+        world.look()
+        assert world.is_proved
+        assert not world.has_gap
+    world.write_anew(named=())
+    if is_restarted:
+        world.watch = RewriteWatch(world.context)
+        world.begin()
+    world.look(2)
+    assert world.has_gap
 
 
 def test_rows_that_kept_their_transactions_prove_that_none_is_missing(world: World) -> None:
