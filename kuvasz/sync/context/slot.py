@@ -248,7 +248,7 @@ class Slot:
         point = taken.consistent_point
         self._progress.begin_anew(self._source, point)
         self.history += 1
-        self._source_tables.gap_starts.fall_back(0)
+        self._source_tables.gap_starts.looked_lsn = 0  # what this process proved a moment ago stays true
         self._standing.update(
             SourceRecord(
                 system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceRefused, TableError
+from kuvasz.errors import SourceError, SourceLocked, SourceRefused, TableError
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableType
 from kuvasz.source import conninfo
@@ -220,7 +220,7 @@ class PartitionWatch:
         else:
             self._forget(spec)
 
-    def _tell_unread(self, spec: SourceTableSpec, unread: dict[Partition, SourceRefused]) -> None:
+    def _tell_unread(self, spec: SourceTableSpec, unread: dict[Partition, SourceError]) -> None:
         """Say once which new partitions cannot be read; they are asked again."""
         for partition, error in unread.items():
             if partition.links not in self._unread:
@@ -269,13 +269,13 @@ class _Look:
         self._is_changelog = is_changelog
         self._known = known
         self._horizon = horizon
-        self.unread: dict[Partition, SourceRefused] = {}  #: new ones that the role may not read
+        self.unread: dict[Partition, SourceError] = {}  #: new ones that the role may not read
 
     def is_filled(self, partition: Partition) -> bool:
         """Say whether a new partition was attached with rows in it, as far as it can be read."""
         try:
             return partitions.has_earlier_rows(self._connection, partition)
-        except SourceRefused as error:
+        except (SourceRefused, SourceLocked) as error:
             self.unread[partition] = error
             return False
 
@@ -292,7 +292,7 @@ class _Look:
             return False
         try:
             return partitions.has_rows_from_before(self._connection, partition.table, self._horizon)
-        except SourceRefused:
+        except (SourceRefused, SourceLocked):
             return False
 
 

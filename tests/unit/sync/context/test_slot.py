@@ -179,8 +179,13 @@ def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.Monkey
     world.progress.received(name, 5000)
     taken: Any = SimpleNamespace(consistent_point=800, started_us=77)
     monkeypatch.setattr(slots, "create", lambda *_, **__: taken)
+    starts = world.source_tables.gap_starts
+    starts.looked_lsn = 600
+    starts.prove(Evidence.PUBLICATION, world.items, 790)  # the publication was made before it
     world.slot.create(SimpleNamespace(system_identifier=OURS, timeline=3, version=160000, is_in_recovery=False))
     assert world.progress.confirmable(name) == world.progress.received_lsn(name) == 800
+    starts.note(Evidence.PUBLICATION, world.items)
+    assert (starts.looked_lsn, starts.get(world.items)) == (0, 790)
     assert world.progress.routed_lsn(name) == 0
     assert not world.progress.pending(name)
     assert world.standing.standing == SourceRecord(
