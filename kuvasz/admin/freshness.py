@@ -22,6 +22,7 @@ class Freshness:
         self._marks: list[tuple[int, float]] = []  # (LSN, unix time), in order of the LSN
         self._spacing_s = 0.0  # of marks, but for the last
         self._fresh_at: float | None = None
+        self._passed = 0  # LSN before which everything is in the lake
 
     def mark(self, lsn: int, at: float) -> None:
         """Note that everything committed by `at` (unix seconds) ends at or before `lsn`."""
@@ -39,7 +40,10 @@ class Freshness:
             self._marks = [*self._marks[:-1:2], self._marks[-1]]
 
     def passed(self, lsn: int) -> None:
-        """Note that everything before `lsn` is in the lake."""
+        """Note that everything before `lsn` is in the lake; less than before means another past of the source."""
+        if lsn < self._passed:
+            self._marks, self._spacing_s = [], 0.0
+        self._passed = lsn
         done = [at for end, at in self._marks if end <= lsn]
         if done:
             self._marks = self._marks[len(done) :]

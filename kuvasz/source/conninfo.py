@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import select
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -335,6 +336,14 @@ def secrets_of(url: str) -> dict[str, str]:
         ConfigError: The url cannot be read.
     """
     return {name: str(value) for name, value in _parse(url).items() if name in _SECRETS and value}
+
+
+def repeats_secrets(url: str) -> bool:
+    """Return whether a url has a secret more than once: libpq takes the last one, and says nothing of the others."""
+    account, has_account, _ = url.partition("://")[2].partition("@")
+    found = ["password"] if has_account and ":" in account else []
+    found += [name for name in re.findall(r"(\w+)\s*=", url) if name in _SECRETS]
+    return len(found) != len(set(found))
 
 
 def _url(given: Mapping[str, Any], instead: Mapping[str, str]) -> str:

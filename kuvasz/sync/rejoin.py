@@ -76,8 +76,9 @@ class Rejoin:
         source_tables = self._source_tables
         while True:
             spec = await self._due.get()
-            await self._copies.beside(spec, system_id)
-            if source_tables.look(spec).is_resync_due:
+            if await self._copies.beside(spec, system_id):
+                self._due.put_nowait(spec)
+            elif source_tables.look(spec).is_resync_due:
                 if source_tables.state(spec) is State.COPYING:
                     source_tables.set(spec, State.NEW)
                 self._requests.add(spec.key)

@@ -101,7 +101,7 @@ class SourceSetup:
                 self._preparation.attach(spec)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
             has_slot = self._slot.check(connection, facts)
-            self._looks.drop_all()  # another server may answer
+            self._looks.distrust()  # another server may answer
             self._resets.is_replaced |= self._slot.is_replaced
             self._resets.strangers = self._slot.stale
             usable, prepared = self._admit_all(connection)

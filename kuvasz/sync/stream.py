@@ -162,7 +162,7 @@ class Stream:
     def _fall_back(self, to_lsn: int) -> None:
         """Forget what was seen of an old primary: the standby that took over may lack it, and go on otherwise."""
         self._source_tables.gap_starts.fall_back(to_lsn)
-        self._looks.drop_all()
+        self._looks.distrust()
 
     def close(self, reader: Reader) -> None:
         """Take note that a reader has ended."""

@@ -64,20 +64,20 @@ class Watches:
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
             try:
-                is_whole = not self._publications.are_any_away()
+                is_whole, falls = not self._publications.are_any_away(), self._source_tables.gap_starts.falls
                 due = await self._context.ask(self._patrol.look, lambda spec: spec.key in self._preparation.unfit)
                 for key in due:  # at once: what was seen is not told twice, and the next look may fail
                     self._requests.add(key)
                 if await self._context.ask(self._publications.patrol) and is_whole:
-                    self._note_look()
+                    self._note_look(falls)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
 
-    def _note_look(self) -> None:
-        """Note up to where no table missed changes, whatever is looked at."""
+    def _note_look(self, falls: int) -> None:
+        """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""
         in_partitions = self._partitions.proved_lsn
         at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
-        if at_lsn:
+        if at_lsn and falls == self._source_tables.gap_starts.falls:
             self._slot.looked(at_lsn)
 
     async def partitions(self) -> None:

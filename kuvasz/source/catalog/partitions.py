@@ -130,6 +130,7 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
     timeline that was left.
 
     Raises:
+        SourceLocked: Somebody has locked it.
         SourceError: The table is gone, or cannot be read.
     """
     timeline, xid = horizon >> _XID_BITS, horizon % (1 << _XID_BITS)
@@ -138,7 +139,8 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
         " AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31"
         f" AND EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
     )
-    with failure.translated(place(connection), f"look into table {table}"):
+    with failure.translated(place(connection), f"look into table {table}"), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
         row = connection.execute(query, (timeline, xid, xid)).fetchone()
     return bool(row and row[0])
 

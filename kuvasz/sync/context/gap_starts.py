@@ -26,6 +26,7 @@ class GapStarts:
     def __init__(self) -> None:
         #: where the WAL ended when an earlier process last knew that no table had missed anything; 0: unknown
         self.looked_lsn = 0
+        self.falls = 0  #: how often `fall_back` was called: what was looked at before proves nothing behind it
         self._is_begun = False
         #: by `SourceTableSpec.key`: where the WAL ended before the last look of this process that found none missing
         self._proved: dict[tuple[Evidence, str], int] = {}
@@ -50,8 +51,9 @@ class GapStarts:
         Args:
             to_lsn: The place; 0: it is another source.
         """
+        self.falls += 1
         self.looked_lsn = min(self.looked_lsn, to_lsn)
-        self._proved = {look: min(at_lsn, to_lsn) for look, at_lsn in self._proved.items()}
+        self._proved = {look: min(at_lsn, to_lsn) for look, at_lsn in tuple(self._proved.items())}
 
     def prove(self, evidence: Evidence, spec: SourceTableSpec, at_lsn: int) -> None:
         """Note that a table missed nothing.

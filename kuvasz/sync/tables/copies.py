@@ -17,7 +17,16 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.backoff import FIRST_S, Backoff
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import InternalError, KuvaszError, LakeError, SourceError, StateError, TableError, place_of
+from kuvasz.errors import (
+    InternalError,
+    KuvaszError,
+    LakeError,
+    SourceError,
+    SourceLocked,
+    StateError,
+    TableError,
+    place_of,
+)
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Seen, SourcePosition
 from kuvasz.source import conninfo, slots, snapshot
@@ -94,10 +103,13 @@ class Copies:
         async with self._permits(spec):
             await self._copy(spec, taken, system_id, published)
 
-    async def beside(self, spec: SourceTableSpec, system_id: str) -> None:
+    async def beside(self, spec: SourceTableSpec, system_id: str) -> bool:
         """Copy a table beside the running stream, with a snapshot of its own.
 
         Not if it has its rows, is paused or in error; connections that fail are tried again.
+
+        Returns:
+            Whether it is to be tried again when others have had their turn: somebody has locked it.
         """
         source_tables = self._source_tables
         backoff = Backoff(FIRST_S)
@@ -118,8 +130,11 @@ class Copies:
                 await asyncio.sleep(wait)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await self._context.ask(self._look, spec)
+                if isinstance(error, SourceLocked):
+                    return True
         if source_tables.position(spec) is None and not await self._context.ask(self._may_have_rows, spec):
             source_tables.release(spec)
+        return False
 
     def _permits(self, spec: SourceTableSpec) -> asyncio.Semaphore:
         table, shared = self._source_tables.tables.get(spec.key), self._context.shared

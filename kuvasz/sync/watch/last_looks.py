@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from kuvasz.config.sources import Source, SourceTableSpec
@@ -58,9 +59,9 @@ class LastLooks:
                 self._looks.pop(other, None)
         self._looks[oid], self._spec_of[oid] = seen, spec
 
-    def drop_all(self) -> None:
-        """Have the next message of each table be followed by a look."""
-        self._looks.clear()
+    def distrust(self) -> None:
+        """Have the next message of each table be followed by a look, and the patrol compare with what was seen."""
+        self._looks = {oid: dataclasses.replace(seen, lsn=0) for oid, seen in tuple(self._looks.items())}
 
     def drop(self, oid: int) -> None:
         """Have the next message be followed by a look, whatever it says."""

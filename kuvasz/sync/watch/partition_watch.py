@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError, SourceLocked, SourceRefused, TableError
+from kuvasz.errors import SourceLocked, SourceRefused, TableError
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableType
 from kuvasz.source import conninfo
@@ -123,6 +123,7 @@ class PartitionWatch:
             is_following: Whether they follow the stream now; else nothing of them is under way.
 
         Raises:
+            SourceLocked: Somebody has locked a partition that has to be looked into, of a table that does not follow.
             SourceError: The catalog cannot be read.
             LakeError: The lake cannot remember the partitions.
         """
@@ -146,7 +147,13 @@ class PartitionWatch:
         trees = partitions.load(connection, roots)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
         for oid, found in trees.items():
-            self._check(connection, roots[oid], found, moment, is_following=is_following)
+            try:
+                self._check(connection, roots[oid], found, moment, is_following=is_following)
+            except SourceLocked as error:
+                if not is_following:
+                    raise
+                # The next look says what became of it: nothing was noted of this one.
+                _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
 
     def _check(
         self,
@@ -197,7 +204,7 @@ class PartitionWatch:
         has_kept = known.has_kept or bool(change.gone)
         self._notes.looked(spec, known, dataclasses.replace(now, has_kept=has_kept))
         self._horizons[spec.key] = moment.horizon
-        if not waits:
+        if not waits and not look.unread:
             self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, moment.lsn)
 
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
@@ -220,7 +227,7 @@ class PartitionWatch:
         else:
             self._forget(spec)
 
-    def _tell_unread(self, spec: SourceTableSpec, unread: dict[Partition, SourceError]) -> None:
+    def _tell_unread(self, spec: SourceTableSpec, unread: dict[Partition, SourceRefused]) -> None:
         """Say once which new partitions cannot be read; they are asked again."""
         for partition, error in unread.items():
             if partition.links not in self._unread:
@@ -269,13 +276,13 @@ class _Look:
         self._is_changelog = is_changelog
         self._known = known
         self._horizon = horizon
-        self.unread: dict[Partition, SourceError] = {}  #: new ones that the role may not read
+        self.unread: dict[Partition, SourceRefused] = {}  #: new ones that the role may not read
 
     def is_filled(self, partition: Partition) -> bool:
         """Say whether a new partition was attached with rows in it, as far as it can be read."""
         try:
             return partitions.has_earlier_rows(self._connection, partition)
-        except (SourceRefused, SourceLocked) as error:
+        except SourceRefused as error:
             self.unread[partition] = error
             return False
 
@@ -292,7 +299,7 @@ class _Look:
             return False
         try:
             return partitions.has_rows_from_before(self._connection, partition.table, self._horizon)
-        except (SourceRefused, SourceLocked):
+        except SourceRefused:
             return False
 
 

@@ -168,7 +168,8 @@ def _refuse_secrets(parts: Template) -> None:
     defaults = [part for part in parts if isinstance(part, template.Variable) and part.default is not None]
     if marked.partition("?")[0] == _MARK:  # a variable holds the url
         marked = marked.replace(_MARK, "postgresql://", 1)
-    if defaults or any(value != _MARK for value in conninfo.secrets_of(marked).values()):
+    is_repeated = conninfo.repeats_secrets(marked)  # of which only the last one counts, and all would be written
+    if defaults or is_repeated or any(value != _MARK for value in conninfo.secrets_of(marked).values()):
         raise ConfigError(
             "--url: something secret may stand beside its references",
             hint="have ${VAR} or ${file:…} be the whole password, without a default",

@@ -50,3 +50,13 @@ def test_a_backlog_of_any_length_takes_bounded_memory_and_is_never_called_freshe
     assert freshness.is_behind
     freshness.passed(10_000)
     assert (freshness.at, freshness.is_behind) == (10_000.0, False)
+
+
+def test_marks_of_a_past_that_is_gone_are_forgotten() -> None:
+    freshness = Freshness()
+    freshness.passed(900)
+    freshness.mark(1000, 10.0)
+    freshness.passed(400)
+    freshness.mark(500, 20.0)
+    freshness.passed(500)
+    assert (freshness.at, freshness.is_behind) == (20.0, False)

@@ -72,3 +72,11 @@ def test_the_last_look_counts_until_it_is_dropped(scene: Scene) -> None:
     looks.drop(oid)
     assert looks.get(oid) is None
     assert looks.spec(table.relation) == scene.items
+
+
+def test_what_another_server_showed_is_compared_with_but_proves_nothing(scene: Scene) -> None:
+    looks = LastLooks(scene.source_tables)
+    table = scene.table(scene.items)
+    looks.begin([(scene.items, table)], 500)
+    looks.distrust()
+    assert looks.get(table.relation.oid) == Look(lsn=0, table=table)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost
+from kuvasz.errors import ChangesLost, SourceError, SourceLocked, SourceRefused
 from kuvasz.model import Relation, TableName, TableType
 from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.partitions import Partition
@@ -258,3 +258,30 @@ def test_a_look_before_a_copy_proves_nothing_of_its_rows(world: World) -> None:
     world.lake.forget("shop.items", world.source.name)
     world.look(is_following=False)
     assert world.watch.proved_lsn == 0
+
+
+def test_a_partition_that_is_locked_or_may_not_be_read_proves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(error: type[SourceError]) -> None:
+        def look(*_: object) -> bool:
+            raise error("it is not for us")
+
+        monkeypatch.setattr(partitions, "has_earlier_rows", look)
+
+    world.source_tables.tables = {world.items.key: world.root}
+    world.look()
+    world.hang(10, 11, 12)
+    for wal_lsn, error in ((8600, SourceLocked), (8700, SourceRefused)):
+        world.wal_lsn = wal_lsn
+        cannot(error)
+        world.look()
+        assert world.watch.proved_lsn == 8000
+        assert not is_compared(world)
+    cannot(SourceLocked)
+    with pytest.raises(SourceLocked):
+        world.look(is_following=False)
+    monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: True)
+    world.look()
+    assert is_compared(world)
+    assert world.source_tables.gap_starts.get(world.items) == 8000

@@ -117,6 +117,8 @@ def test_a_file_may_hold_the_password(tmp_path: Path) -> None:
     [
         "postgresql://k:geheim@${HOST}/d", "postgresql://k:${A}geheim@h/d", "postgresql://k:${A:-geheim}@h/d",
         "postgresql://k:${A}@h/d?sslpassword=geheim", "${A}?password=geheim", "${A:-postgresql://k:geheim@h/d}",
+        "postgresql://k:geheim@h/d?password=${A}", "host=h user=k password=geheim password=${A}",
+        "postgresql://k@h/d?sslpassword=geheim&sslpassword=${A}",
     ],
 )  # fmt: skip
 def test_a_secret_beside_references_is_refused(url: str) -> None:
