@@ -6,7 +6,7 @@ import pytest
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication, slots
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check import preflight, privileges, transport
 from kuvasz.source.check.finding import Severity
 from kuvasz.sync.rules import copy_plan
@@ -138,7 +138,11 @@ def test_the_least_privileges_are_enough_for_everything(source, connection):
             with slots.create(conninfo.replication_conninfo(url), name) as exported:
                 pinned = exported.pinned(conninfo.conninfo(url))
                 given = {"conninfo": pinned, "snapshot_name": exported.snapshot_name, "target_bytes": 1 << 20}
-                parts = [part for table in own.values() for part in copy_plan.copy_ranges(table, **given)]
+                parts = [
+                    part
+                    for table in own.values()
+                    for part in copy_plan.copy_ranges(sizes.sized(session, table), **given)
+                ]
                 assert sorted(b"".join(map(bytes, part.read())) for part in parts) == [b"1\tx\n", b"1\ty\n"]
             assert introspect.server(session).system_identifier > 0
             assert slots.drop(session, name)

@@ -12,7 +12,7 @@ import pytest
 from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, copy_out, slots, snapshot
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, sizes
 from kuvasz.sync.rules import copy_plan
 from tests.support.postgres import create_database, drop_database
 from tests.support.waiting import wait_until
@@ -46,7 +46,7 @@ def exported(source):
 
 
 def ranges(connection, exported, name="t", target_bytes=8192 * 8):
-    table = introspect.load_relation(connection, TableName(schema="public", name=name))
+    table = sizes.sized(connection, introspect.load_relation(connection, TableName(schema="public", name=name)))
     pinned = exported.pinned(conninfo.conninfo(connection_url(connection)))
     return copy_plan.copy_ranges(
         table, conninfo=pinned, snapshot_name=exported.snapshot_name, target_bytes=target_bytes
