@@ -12,10 +12,10 @@ from typing import Any
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import OtherRule, SourceError, SourceLocked, SourceRefused, place_of
+from kuvasz.errors import OtherRule, SourceError, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look, sizes
-from kuvasz.source.catalog.table import SourceTable, TableKind
+from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -113,7 +113,8 @@ class SourceSetup:
             ):  # without any, members of a collapse may come
                 self._publications.withdraw(connection, usable)
                 raise self._none_usable()
-            prepared = self._check_partitions(connection, prepared)
+            locked = self._partitions.check(connection, prepared)
+            prepared = [(spec, table) for spec, table in prepared if spec.key not in locked]
             self._resets.is_replaced = False
             self._members.forget_gone()
             partial = self._publications.fit(connection, usable, specs)
@@ -173,27 +174,6 @@ class SourceSetup:
         due = {spec.key: table for spec, table in tables if source_tables.position(spec) is None}
         found = sizes.sized_unless_locked(connection, list(due.values()))
         source_tables.tables |= dict(zip(due, found, strict=True))
-
-    def _check_partitions(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        prepared: Sequence[tuple[SourceTableSpec, SourceTable]],
-    ) -> Sequence[tuple[SourceTableSpec, SourceTable]]:
-        """Look at partitions; returns the tables without those of which a new partition is locked.
-
-        Into such a one has to be looked, so its table is tried again later, by itself.
-        """
-        parted = [(spec, table) for spec, table in prepared if table.kind is TableKind.PARTITIONED]
-        whole = [(spec, table) for spec, table in prepared if table.kind is not TableKind.PARTITIONED]
-        self._partitions.check(connection, whole)
-        locked: set[str] = set()
-        for spec, table in parted:
-            try:
-                self._partitions.check(connection, [(spec, table)])
-            except SourceLocked as error:
-                locked.add(spec.key)
-                self._context.troubles.refuse(spec, error)
-        return [(spec, table) for spec, table in prepared if spec.key not in locked]
 
     def _without_refused(
         self, prepared: Sequence[tuple[SourceTableSpec, SourceTable]]

@@ -64,14 +64,19 @@ class Watches:
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
             try:
-                is_whole, falls = not self._publications.are_any_away(), self._source_tables.gap_starts.falls
-                due = await self._context.ask(self._patrol.look, lambda spec: spec.key in self._preparation.unfit)
+                falls = self._source_tables.gap_starts.falls
+                is_whole, due = await self._context.ask(self._look)
                 for key in due:  # at once: what was seen is not told twice, and the next look may fail
                     self._requests.add(key)
                 if await self._context.ask(self._publications.patrol) and is_whole:
                     self._note_look(falls)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
+
+    def _look(self) -> tuple[bool, list[str]]:
+        """Return whether no table was away when the patrol began, and what it found due. In a thread."""
+        is_whole = not self._publications.are_any_away()
+        return is_whole, self._patrol.look(lambda spec: spec.key in self._preparation.unfit)
 
     def _note_look(self, falls: int) -> None:
         """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""

@@ -59,6 +59,14 @@ def assert_same(pipeline: Pipeline, source: Database, *tables: str) -> None:
         pipeline.assert_equal(table, rows_of(source, table))
 
 
+def wait_until_it_stops_alone(pipeline: Pipeline, source: Database, locked: str) -> None:
+    """Wait until a table is in error, and a row of another one comes."""
+    pipeline.wait_state(EU, "shop.items", State.STREAMING)
+    pipeline.wait_state(EU, f"shop.{locked}", State.ERROR)
+    source.execute("INSERT INTO items VALUES (10, 1)")
+    wait_until(lambda: len(pipeline.rows("items")) == 10, "the other one's row is there")
+
+
 def test_all_tables_stream_and_are_looked_at_while_one_is_locked(source: Database, lake_folder: LakeFolder) -> None:
     with pipeline_of(lake_folder, source, "items", "others") as pipeline:
         assert_same(pipeline, source, "items", "others")
@@ -88,10 +96,7 @@ def test_a_new_table_that_is_locked_says_so_and_is_taken_up_later(source: Databa
     with source.connect() as session:
         session.execute("LOCK TABLE others IN ACCESS EXCLUSIVE MODE")
         with pipeline_of(lake_folder, source, "items", "others") as pipeline:
-            pipeline.wait_state(EU, "shop.items", State.STREAMING)
-            pipeline.wait_state(EU, "shop.others", State.ERROR)
-            source.execute("INSERT INTO items VALUES (10, 1)")
-            wait_until(lambda: len(pipeline.rows("items")) == 10, "the other one's row is there")
+            wait_until_it_stops_alone(pipeline, source, "others")
             told = (
                 f"source {EU}: table public.others is locked by another session, so publication kuvasz_{EU} cannot"
                 " have it yet\nhint: see pg_locks for who that is; it is tried again by itself"
@@ -115,10 +120,7 @@ def test_a_new_partition_that_is_locked_keeps_its_table_alone(source: Database, 
     with source.connect() as session:
         session.execute("LOCK TABLE events_2 IN ACCESS EXCLUSIVE MODE")
         with pipeline_of(lake_folder, source, "items", "events") as pipeline:
-            pipeline.wait_state(EU, "shop.items", State.STREAMING)
-            pipeline.wait_state(EU, "shop.events", State.ERROR)
-            source.execute("INSERT INTO items VALUES (10, 1)")
-            wait_until(lambda: len(pipeline.rows("items")) == 10, "the other one's row is there")
+            wait_until_it_stops_alone(pipeline, source, "events")
             told = "cannot look into partition public.events_2: canceling statement due to lock timeout"
             wait_until(lambda: told in "".join(pipeline.errors()), lambda: f"it says so: {pipeline.errors()}")
             session.rollback()

@@ -141,7 +141,7 @@ class Publications:
         return any(
             tables.state(spec) is State.COPYING
             or tables.look(spec).is_resync_due
-            or (tables.position(spec) is not None and not (spec.key in usable and tables.is_streaming(spec)))
+            or (not (spec.key in usable and tables.is_streaming(spec)) and tables.position(spec) is not None)
             for spec in tables.source.tables
         )
 

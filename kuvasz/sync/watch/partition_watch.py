@@ -114,7 +114,7 @@ class PartitionWatch:
         tables: Sequence[tuple[SourceTableSpec, SourceTable]],
         *,
         is_following: bool = False,
-    ) -> None:
+    ) -> set[str]:
         """Have tables follow what became of their partitions and is in no stream.
 
         Args:
@@ -122,8 +122,11 @@ class PartitionWatch:
             tables: Those that are looked at.
             is_following: Whether they follow the stream now; else nothing of them is under way.
 
+        Returns:
+            The tables that cannot follow yet, by `SourceTableSpec.key`: somebody has locked a partition that has to
+            be looked into. They are in error; one that follows is left to the next look.
+
         Raises:
-            SourceLocked: Somebody has locked a partition that has to be looked into, of a table that does not follow.
             SourceError: The catalog cannot be read.
             LakeError: The lake cannot remember the partitions.
         """
@@ -141,32 +144,35 @@ class PartitionWatch:
             if source_tables.position(spec) is not None
             and (source_tables.is_streaming(spec) if is_following else source_tables.state(spec) not in _SPARED)
         }
+        locked: set[str] = set()
         if not roots:
-            return
-        moment = _Moment(lsn=wal_end(connection), horizon=partitions.horizon(connection))  # before the look
+            return locked
+        start = _LookStart(lsn=wal_end(connection), horizon=partitions.horizon(connection))  # before the look
         trees = partitions.load(connection, roots)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
         for oid, found in trees.items():
             try:
-                self._check(connection, roots[oid], found, moment, is_following=is_following)
+                self._check(connection, roots[oid], found, start, is_following=is_following)
             except SourceLocked as error:
-                if not is_following:
-                    raise
-                # The next look says what became of it: nothing was noted of this one.
-                _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
+                if is_following:
+                    _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
+                else:
+                    self._context.troubles.refuse(roots[oid], error)
+                    locked.add(roots[oid].key)
+        return locked
 
     def _check(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         spec: SourceTableSpec,
         found: Sequence[Partition],
-        moment: _Moment,
+        start: _LookStart,
         *,
         is_following: bool,
     ) -> None:
         known = self._notes.known(spec)
         if known is None:
-            self._notes.looked(spec, None, KnownPartitions().looked(found, moment.horizon))
+            self._notes.looked(spec, None, KnownPartitions().looked(found, start.horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
         is_changelog = spec.config.type is TableType.CHANGELOG
@@ -200,12 +206,12 @@ class PartitionWatch:
             )
         if change.emptied:
             self._approvals.closed(spec)
-        now = known.looked((part for part in found if part not in look.unread), moment.horizon, waits=waits)
+        now = known.looked((part for part in found if part not in look.unread), start.horizon, waits=waits)
         has_kept = known.has_kept or bool(change.gone)
         self._notes.looked(spec, known, dataclasses.replace(now, has_kept=has_kept))
-        self._horizons[spec.key] = moment.horizon
+        self._horizons[spec.key] = start.horizon
         if not waits and not look.unread:
-            self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, moment.lsn)
+            self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, start.lsn)
 
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
         """Have a table compared with its source: no row of it says which partition it is from."""
@@ -247,7 +253,7 @@ class PartitionWatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Moment:
+class _LookStart:
     """When a look began."""
 
     lsn: int  #: where the WAL ended

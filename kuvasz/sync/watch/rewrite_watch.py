@@ -10,7 +10,7 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -98,8 +98,24 @@ class RewriteWatch:
             if self._source_tables.is_streaming(spec) and not self._is_to_come(spec)
         }
         found = relation_files.load(connection, tables)
-        proved = [self._compare(connection, tables[oid], oid, now, end) for oid, now in found.items()]
+        logged = self._note_logged(found)
+        for oid in logged:
+            self._horizons[oid] = found[oid].horizon
+            self._source_tables.gap_starts.prove(Evidence.FILE, tables[oid], end)
+        proved = [self._compare(connection, tables[oid], oid, now) for oid, now in found.items() if oid not in logged]
         return all(proved)
+
+    def _note_logged(self, found: Mapping[int, RelationFile]) -> set[int]:
+        """Return the tables that were always logged, by OID, and note all of them at once."""
+        with self._lock:
+            known = self._files.all()
+            logged = {
+                oid: rewrites.looked_at(known[oid], now)
+                for oid, now in found.items()
+                if oid in known and rewrites.was_always_logged(known[oid], now)
+            }
+            self._files.put(logged)
+        return set(logged)
 
     def _compare(
         self,
@@ -107,19 +123,9 @@ class RewriteWatch:
         spec: SourceTableSpec,
         oid: int,
         now: RelationFile,
-        end: int,
     ) -> bool:
-        """Compare a table's file with the known one; returns whether its rows are known to be the stream's."""
-        with self._lock:
-            known = self._files.all().get(oid)
-            was_always_logged = known is not None and rewrites.was_always_logged(known, now)
-            if known is not None and was_always_logged:
-                self._files.put({oid: rewrites.looked_at(known, now)})
-        if was_always_logged:
-            self._horizons[oid] = now.horizon
-            self._source_tables.gap_starts.prove(Evidence.FILE, spec, end)
-            return True
-        if known is not None and self._may_be_told(connection, oid, now):
+        """Compare a table's file with another known one; returns whether its rows are known to be the stream's."""
+        if oid in self._files.all() and self._may_be_told(connection, oid, now):
             return False
         with self._lock:
             known = self._files.all().get(oid)  # what the stream has told by now

@@ -108,12 +108,14 @@ class World(Scene):
     def _sized(self, _: object, tables: Any) -> list[SourceTable]:
         return [dataclasses.replace(table, pages=200) for table in tables]
 
-    def _check_partitions(self, _: object, prepared: Any) -> None:
+    def _check_partitions(self, _: object, prepared: Any) -> set[str]:
+        locked = {spec.key for spec, _table in prepared if spec.identifier in self.locked}
         for spec, _table in prepared:
-            if spec.identifier in self.locked:
-                raise SourceLocked("cannot look into partition public.items_9")
+            if spec.key in locked:
+                self.context.troubles.refuse(spec, SourceLocked("cannot look into partition public.items_9"))
             if spec.identifier in self.split:
                 self.context.troubles.refuse(spec, TableError("its partitions are not what they were"))
+        return locked
 
     # A connection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ class World(Scene):
         publications: Any = SimpleNamespace(
             patrol=self._look_at_publications,
             inserts_since=lambda: self.inserts_since,
-            are_any_away=lambda: self.are_any_away,
+            are_any_away=self._are_any_away,
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
         slot: Any = SimpleNamespace(looked=self.noted.append)
@@ -50,6 +51,12 @@ class World(Scene):
         if self.failures:
             self.failures -= 1
             raise SourceError("the server does not answer")
+
+    def _are_any_away(self) -> bool:
+        assert threading.current_thread() is not threading.main_thread(), (
+            "the lake may be asked, which takes its time"
+        )
+        return self.are_any_away
 
     def _look_at_publications(self) -> bool:
         self._note("publications")

@@ -67,9 +67,9 @@ class World(Scene):
             for oid in oids
         ]  # fmt: skip
 
-    def look(self, *, is_following: bool = True) -> None:
+    def look(self, *, is_following: bool = True) -> set[str]:
         connection: Any = self
-        self.watch.check(connection, [(self.items, self.root)], is_following=is_following)
+        return self.watch.check(connection, [(self.items, self.root)], is_following=is_following)
 
     def describe(self, oid: int, commit_lsn: int = 5000) -> None:
         """Have the stream describe the root and then a partition."""
@@ -279,8 +279,10 @@ def test_a_partition_that_is_locked_or_may_not_be_read_proves_nothing(
         assert world.watch.proved_lsn == 8000
         assert not is_compared(world)
     cannot(SourceLocked)
-    with pytest.raises(SourceLocked):
-        world.look(is_following=False)
+    assert world.look(is_following=False) == {"shop.items"}
+    look = world.source_tables.look(world.items)
+    assert (look.state, str(look.error), look.retry_at is not None) == (State.ERROR, "it is not for us", True)
+    world.source_tables.set(world.items, State.STREAMING)
     monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: True)
     world.look()
     assert is_compared(world)
