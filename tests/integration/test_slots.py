@@ -225,13 +225,13 @@ def test_a_slot_whose_wal_was_removed_is_lost(tmp_path):
 def test_a_server_tells_its_clock_and_what_it_had_by_then(source):
     """A transaction with `synchronous_commit = off` counts before it is written."""
     with source.connect(autocommit=True) as session:
-        session.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+        session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name_of(source),))
         session.execute("CREATE TABLE items (id int)")
         session.execute("SET synchronous_commit = off")
         session.execute("INSERT INTO items VALUES (1)")
         ((at, end),) = session.execute(
             "SELECT extract(epoch FROM clock_timestamp())::float8, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
         ).fetchall()
-        clock = slots.describe(session, "s").clock
+        clock = slots.describe(session, name_of(source)).clock
     assert at <= clock.at < at + 60
     assert clock.insert_lsn >= end
