@@ -167,7 +167,7 @@ class Rewrite:
         self._sequence = sequence
         self._properties = job.properties
         self._outputs: list[_Output] = []
-        self._is_there = False  #: in the table, whatever failed behind that
+        self._may_be_there = False  #: in the table, whatever failed behind that
 
     @classmethod
     def plan(
@@ -265,17 +265,15 @@ class Rewrite:
 
         Raises:
             ForeignChange: Another process changed the table again and again; nothing was done.
-            LakeError: Catalog or store failed. Nobody knows whether it was done, so the new files stay.
+            LakeError: Catalog or store failed. Where nobody knows whether it was done, the new files stay.
         """
         try:
             for _ in range(_ATTEMPTS - 1):
                 with contextlib.suppress(ForeignChange):
                     return self._commit(summary)
             return self._commit(summary)
-        except LakeError:
-            raise
         except BaseException:
-            if not self._is_there:
+            if not self._may_be_there:
                 self.abandon()
             raise
 
@@ -313,7 +311,7 @@ class Rewrite:
         except BaseException as error:
             self._take_back(changeset, error)
             raise
-        self._is_there = True
+        self._may_be_there = True
         self._move_open(old, numbers)
         taken = set(numbers)
         remove(
@@ -389,7 +387,7 @@ class Rewrite:
         table = self._table
         table.index.undo()
         changeset.is_outcome_unknown = may_be_there(changeset, error)
-        self._is_there |= changeset.is_there
+        self._may_be_there |= changeset.is_outcome_unknown
         table.commits.discard(changeset, keep=self.paths)
 
     def _move_open(self, old: Mapping[str, FileEntry], numbers: Mapping[str, int]) -> None:

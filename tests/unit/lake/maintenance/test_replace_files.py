@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
+from kuvasz.errors import ForeignChange, LakeError, LakeRewound, OutcomeUnknown
 from kuvasz.lake.maintenance.compaction_policy import FileGroup, Policy
 from kuvasz.lake.maintenance.replace_files import Rewrite, Swapped, facts, read_ahead, shares_files
 from kuvasz.model import TableType
@@ -165,6 +165,24 @@ def test_whatever_fails_behind_the_commit_takes_no_file_away(bench: Bench, monke
     assert bench.world.rows() == before, "it was made"
     bench.world.applied(work(bench.eu.one(update(4, 44, SAME), delete(1))))
     assert (bench.world.of("eu")[4], 1 in bench.world.of("eu")) == ((44, "x4"), False)
+
+
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_whatever_the_answer_to_the_commit_is_takes_no_file_away(bench: Bench, is_set_back: bool) -> None:
+    """A table that someone sets back at the same time can be set forth again."""
+    stored, rewrite, before = bench.world.stored(), bench.begin(), bench.world.rows()
+
+    def answer() -> None:
+        if is_set_back:
+            stored.roll_back(stored.now.snapshots[0].number)
+            raise OutcomeUnknown("the answer was lost")
+        raise RuntimeError("nobody foresaw it")
+
+    stored.after_commit.append(answer)
+    with pytest.raises(LakeRewound if is_set_back else RuntimeError):
+        bench.end(rewrite)
+    stored.roll_back(stored.now.snapshots[-1].number)
+    assert (bench.world.rows(), bench.world.files()) == (before, 1)
 
 
 def test_a_job_that_failed_leaves_what_is_to_be_abandoned(bench: Bench) -> None:
