@@ -6,6 +6,7 @@ An RDD job costs half the CPU of createDataFrame(...).mapInArrow(...) and, once 
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +26,9 @@ Result = TypeVar("Result")
 
 #: Seconds between two warnings that no executor has come.
 _TELL_S = 15.0
+
+#: A line of Java's stack: its class may be called an error.
+_FRAME = re.compile(r"at [\w$./<>]+\(")
 
 #: Scheduler pool and job group of maintenance.
 _BACKGROUND = "maintenance"
@@ -164,6 +168,6 @@ def balance(tasks: Sequence[Task], sizes: Sequence[int], count: int) -> list[lis
 
 def _cause(error: Exception) -> str:
     text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not _FRAME.match(line)]
     telling = [line for line in lines if "Error" in line or "Exception" in line]
     return " | ".join(telling[-3:] or lines[-3:])[:1500]
