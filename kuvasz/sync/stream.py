@@ -79,6 +79,8 @@ class Stream:
                     self._source_tables.set(spec, State.NEW)
                 else:
                     self._shared.states.go_on(spec.identifier, self._source_tables.name(spec), self._epoch + 1)
+            elif self._source_tables.state(spec) is State.COPYING:  # its copy ended with the connection
+                self._source_tables.set(spec, State.NEW)
             await self._shared.settle(spec.identifier)
 
     def begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:

@@ -132,6 +132,16 @@ def test_leaving_a_connection_cuts_it_off(world: World) -> None:
     assert world.source_tables.state(world.others) is State.NEW, "what is parked is to be replayed first"
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_table_whose_copy_ended_with_its_connection_is_not_called_copied(world: World, is_paused: bool) -> None:
+    """Whoever is asked for it again would leave it to a copy that nobody makes."""
+    world.source_tables.set(world.items, State.COPYING)
+    if is_paused:
+        world.states.pause("shop.items", world.source.name)
+    asyncio.run(world.stream.leave())
+    assert world.source_tables.state(world.items) is (State.PAUSED if is_paused else State.NEW)
+
+
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_table_is_let_go_when_the_reader_has_gone_back(world: World, is_replaced: bool) -> None:
     async def run() -> None:
