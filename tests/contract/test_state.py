@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import StateTaken
-from kuvasz.model import SourcePosition
+from kuvasz.model import Applied, SourcePosition
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
 from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, StateStore
@@ -17,8 +17,9 @@ from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, Sta
 ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
 KNOWN = SourceRecord(
-    system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5, looked_lsn=0x1_0000_0007
-)
+    system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5, proved_lsn=0x1_0000_0003,
+    witness=Applied(0x1_0000_0005, 700, 9), looked_lsn=0x1_0000_0007,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

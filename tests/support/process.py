@@ -31,6 +31,9 @@ from tests.support.waiting import wait_until
 #: A start of Spark on a busy machine, and then some.
 START_PATIENCE_S = 240.0
 
+#: kuvasz, without the facts that `tests.support.mutations` leaves out of this process.
+KUVASZ = [sys.executable, "-m", "tests.support.mutations" if os.environ.get("MUTATION") else "kuvasz"]
+
 
 class Process:
     """One folder with a map, a lake and a state folder, and at most one running kuvasz.
@@ -94,7 +97,7 @@ class Process:
         self.events, self.output = [], []
         surroundings = {**os.environ, "KUVASZ_FAILPOINTS": failpoints, **(environment or {})}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kuvasz", "--config", str(self.map), "--log", "json", *arguments],
+            [*KUVASZ, "--config", str(self.map), "--log", "json", *arguments],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True, env=surroundings,
             start_new_session=True,
         )  # fmt: skip
@@ -147,7 +150,7 @@ class Process:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command with the same map, to its end: a verb, beside the process or while there is none."""
-        command = [sys.executable, "-m", "kuvasz", "--config", str(self.map), *arguments]
+        command = [*KUVASZ, "--config", str(self.map), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def kill(self) -> None:

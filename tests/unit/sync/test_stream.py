@@ -12,7 +12,9 @@ import pytest
 from kuvasz.errors import TableError
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.route.row_limit import RowLimit
+from kuvasz.source.catalog.look import Look
 from kuvasz.state.tables import State, TableStates
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.watch.last_looks import LastLooks
 from tests.support.scene import Scene
@@ -33,9 +35,8 @@ class World(Scene):
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
         limit = RowLimit(1000, lambda *_: None)
-        self.stream = Stream(
-            self.context, parking, slot, record, messages, rows, limit, preparation, LastLooks(self.source_tables)
-        )
+        self.looks = LastLooks(self.source_tables)
+        self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation, self.looks)
 
     @property
     def held(self) -> frozenset[str]:
@@ -293,3 +294,16 @@ def test_a_source_that_ends_keeps_the_hold_of_a_table_that_was_to_rejoin(world: 
 
     asyncio.run(run())
     assert (world.held, world.progress.confirmable(name)) == ({"shop.items"}, 100)
+
+
+def test_what_was_seen_of_an_old_primary_proves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby took over, and went on otherwise behind LSN 100."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("kuvasz.sync.stream.Reader", lambda *_, **named: given.update(named) or SimpleNamespace())
+    table, starts = world.table(world.items), world.source_tables.gap_starts
+    world.looks.begin([(world.items, table)], 500)
+    starts.prove(Evidence.FILE, world.items, 490)
+    world.stream.open(["kuvasz_shop"], "7")
+    given["on_rewound"](100)
+    assert world.looks.get(table.relation.oid) == Look(lsn=0, table=table)
+    assert starts.proved_lsn(Evidence.FILE, [world.items]) == 100

@@ -8,7 +8,7 @@ import pytest
 
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import gaps, source_positions
-from kuvasz.lake.table.notes import Notes
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX, Notes
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
@@ -22,7 +22,15 @@ class Table:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
+        self.summary: dict[str, str] = {}  #: of the current snapshot, and of those it descends from
         self.commits = 0
+
+    @property
+    def snapshots(self) -> Table:
+        return self
+
+    def newest_of_summaries(self, name: str) -> tuple[str | None, bool]:
+        return self.summary.get(name), True
 
     def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
         self.properties |= properties
@@ -98,6 +106,24 @@ def test_a_gap_opens_where_the_position_was(table: Table) -> None:
     assert source_positions.parse(table.properties, "t") == {"us": HERE}
     notes.drop_position("eu", to_repair=True)
     assert notes.gaps("eu") == (gap,), "without a position no other gap opens"
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+@pytest.mark.parametrize(
+    ("shown", "begin"), [({"lsn": 0x1000}, 0x1000), ({"lsn": 0x1000, "history": 1}, 0), (None, 0)]
+)
+def test_the_gap_of_a_table_that_was_set_back_begins_behind_its_rows(
+    table: Table, shown: dict[str, int] | None, begin: int, is_noticed: bool
+) -> None:
+    """The position is that of rows which are gone; 0/0 where nothing says which are there."""
+    table.properties |= {REWOUND_PREFIX + "eu": "why"} if is_noticed else {ANCHOR_PROPERTY: "a2"}
+    table.summary = {ANCHOR_PROPERTY: "a1"}
+    if shown is not None:
+        table.summary[source_positions.PREFIX + "eu"] = source_positions.render(SourcePosition(**shown))
+    notes = Notes(table)
+    notes.drop_position("eu", to_repair=True)
+    (gap,) = notes.gaps("eu")
+    assert gap.from_lsn == begin
 
 
 def test_the_open_gap_is_closed_with_a_commit(table: Table) -> None:

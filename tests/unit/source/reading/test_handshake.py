@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kuvasz.errors import SlotLost, SourceReplaced
-from kuvasz.model import Applied
+from kuvasz.model import Applied, SourcePosition
 from kuvasz.source.reading.connection import SystemIdentity
 from kuvasz.source.reading.ends import Upstream
 from kuvasz.source.reading.facts import ReaderFacts
 from kuvasz.source.reading.handshake import Handshake
 from kuvasz.source.slots import SlotState
 from kuvasz.state.memory import MemoryState
-from kuvasz.state.ports import SourceRecord
+from kuvasz.state.ports import SourceRecord, StoredRecord
 from kuvasz.state.progress import Progress
+from kuvasz.state.source_record_file import SourceRecordFile
 
 UPSTREAM = Upstream(source="eu", conninfo="", slot="kuvasz_eu", publications=["p"], system_id="7")
 SLOT = SlotState(
@@ -41,7 +43,8 @@ class World:
         self.expected: list[Applied] = []
         self.applied: list[Applied] = []
         self.applied_lsn = 1200
-        self.record = None if standing is None else MemoryState().record("eu")
+        self.copied: list[SourcePosition] = []
+        self.record: StoredRecord | None = None if standing is None else MemoryState().record("eu")
         if self.record is not None and standing is not None:
             self.record.update(standing)
 
@@ -61,7 +64,7 @@ class World:
         handshake = Handshake(
             UPSTREAM, self.progress, assembler, self.facts, self.record, applied_lsn=lambda: self.applied_lsn,
             on_rewound=self.fallen_back.append,
-            copied=list, applied=lambda: self.applied,
+            copied=lambda: self.copied, applied=lambda: self.applied,
         )  # fmt: skip
         asyncio.run(handshake.check(connection))
 
@@ -139,6 +142,21 @@ def test_a_standby_that_took_over_goes_on_from_its_own_slot(world: World) -> Non
     assert (standing.timeline, standing.confirmed_lsn, standing.proved_lsn) == (2, 1300, 1200)
     assert world.facts.confirmed_lsn == 1300
     assert world.progress.confirmable("eu") == 1300
+
+
+def test_a_copy_of_the_old_primary_stays_proved_for_the_next_process(world: World, tmp_path: Path) -> None:
+    world.record = SourceRecordFile(tmp_path, "eu", "boot")
+    world.record.update(dataclasses.replace(KNOWN, started_us=1))
+    world.copied = [SourcePosition(lsn=1200, started_us=1)]
+    world.identity = dataclasses.replace(world.identity, timeline=2)
+    world.history = {1: 1450}
+    world.slot = dataclasses.replace(SLOT, confirmed_flush_lsn=1100)
+    world.check()
+    world.record = SourceRecordFile(tmp_path, "eu", "boot")
+    world.check()
+    world.copied = [SourcePosition(lsn=1201, started_us=1)]
+    with pytest.raises(SourceReplaced, match="nothing proves"):
+        world.check()
 
 
 def test_one_that_lacks_what_the_lake_has_is_refused(world: World) -> None:
