@@ -17,6 +17,7 @@ from kuvasz.errors import (
 from kuvasz.events import Event, EventLog
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.source_tables import SourceTables
 
@@ -88,9 +89,15 @@ class Troubles:
         self._requests.send(spec.key)
 
     def miss_rows(self, spec: SourceTableSpec) -> None:
-        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there."""
+        """Note that a table's rows in the lake lack something that no stream will bring, if it has any there.
+
+        They may lack it from the last look at the table's file on: changes that came behind have moved its position.
+        """
         source_tables = self._source_tables
-        if source_tables.position(spec) is not None and not source_tables.look(spec).is_resync_due:
+        if source_tables.position(spec) is None:
+            return
+        source_tables.gap_starts.note(Evidence.FILE, spec)
+        if not source_tables.look(spec).is_resync_due:
             source_tables.resync(spec, is_due=True, is_repair=True)
 
 

@@ -141,7 +141,6 @@ class RewriteWatch:
                 self._files.put({oid: rewrites.known(now)})
             return True
         _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
-        self._source_tables.gap_starts.note(Evidence.FILE, spec)
         self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
         self._troubles.interrupt(spec)
         return False

@@ -16,6 +16,7 @@ from kuvasz.errors import (
     TableError,
 )
 from kuvasz.state.tables import State
+from kuvasz.sync.context.gap_starts import Evidence
 from tests.support.scene import Scene
 
 
@@ -89,6 +90,20 @@ def test_rows_that_no_stream_brings_are_found_by_a_comparison(scene: World) -> N
     scene.troubles.stop(scene.items, RowsUnlogged("it is UNLOGGED"))
     look = scene.source_tables.look(scene.items)
     assert (look.is_resync_due, look.is_repair) == (True, True)
+
+
+@pytest.mark.parametrize("is_due", [True, False])
+def test_rows_without_wal_are_missed_from_the_last_look_at_their_file_on(scene: World, *, is_due: bool) -> None:
+    """Also where another gap is known already: what came since has moved the position."""
+    starts = scene.source_tables.gap_starts
+    for spec in (scene.items, scene.others):
+        starts.prove(Evidence.FILE, spec, 500)
+    scene.copy(scene.items)
+    scene.source_tables.resync(scene.items, is_due=is_due, is_repair=True)
+    for spec in (scene.items, scene.others):
+        scene.troubles.stop(spec, RowsUnlogged("it is UNLOGGED"))
+    assert starts.get(scene.items) == 500
+    assert starts.get(scene.others) is None, "it has no rows"
 
 
 def test_a_table_that_was_not_published_all_the_time_begins_anew(scene: World) -> None:
