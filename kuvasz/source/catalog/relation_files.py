@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.model import TableName
-from kuvasz.source import failure, sql
+from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.catalog.partitions import HORIZON
 from kuvasz.source.conninfo import place
 
@@ -73,13 +73,15 @@ def begins_with_an_insert(
         now: The file.
 
     Raises:
+        SourceLocked: Somebody has locked it.
         SourceError: The table is gone, or cannot be read.
     """
     query = (
         f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE ctid = '(0,1)' AND tableoid = %s::oid"
         " AND xmin::text::bigint = %s AND xmax::text = '0' AND cmin::text::bigint > %s::bigint)"
     )
-    with failure.translated(place(connection), f"look into table {table}"):
+    with failure.translated(place(connection), f"look into table {table}"), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
         row = connection.execute(query, (oid, now.file_xid, now.command)).fetchone()
     return bool(row and row[0])
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceLocked
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Relation
 from kuvasz.source.catalog import partitions, relation_files
@@ -102,7 +102,7 @@ class RewriteWatch:
         for oid in logged:
             self._horizons[oid] = found[oid].horizon
             self._source_tables.gap_starts.prove(Evidence.FILE, tables[oid], end)
-        proved = [self._compare(connection, tables[oid], oid, now) for oid, now in found.items() if oid not in logged]
+        proved = [self._has_all(connection, tables[oid], oid, now) for oid, now in found.items() if oid not in logged]
         return all(proved)
 
     def _note_logged(self, found: Mapping[int, RelationFile]) -> set[int]:
@@ -116,6 +116,19 @@ class RewriteWatch:
             }
             self._files.put(logged)
         return set(logged)
+
+    def _has_all(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        oid: int,
+        now: RelationFile,
+    ) -> bool:
+        """Whether a table's rows are known to be the stream's; a table that is locked is left to the next look."""
+        try:
+            return self._compare(connection, spec, oid, now)
+        except SourceLocked:
+            return False
 
     def _compare(
         self,
@@ -182,9 +195,15 @@ class RewriteWatch:
 
 
 def _answered(look: Callable[[], bool]) -> bool:
-    """Return what a look into a table's rows proves."""
+    """Return what a look into a table's rows proves.
+
+    Raises:
+        SourceLocked: Somebody has locked it, so that nobody can say yet.
+    """
     try:
         return look()
+    except SourceLocked:
+        raise
     except SourceError:  # it may not be read, or not within the time of an answer: that proves nothing
         return False
 

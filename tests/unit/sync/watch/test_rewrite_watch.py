@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceLocked
 from kuvasz.source.catalog import partitions, relation_files
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.state.tables import State
@@ -227,6 +227,24 @@ def test_a_table_that_cannot_be_read_through_proves_nothing(world: World, monkey
     world.write_anew()
     world.look(2)
     assert world.has_gap
+
+
+def test_a_table_that_is_locked_is_left_to_the_next_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one is that VACUUM FULL has not done with: its rows say later that nothing is missing."""
+
+    def locked(*_: object) -> bool:
+        raise SourceLocked("somebody has locked it")
+
+    world.write_anew()
+    with monkeypatch.context() as patch:
+        patch.setattr(partitions, "has_rows_from_before", locked)
+        world.look(3)
+    assert not world.has_gap
+    assert not world.is_proved
+    world.has_rows_from_before = True
+    world.look(2)
+    assert not world.has_gap
+    assert world.is_proved
 
 
 def test_a_gap_begins_with_the_last_look_since_the_copy(world: World) -> None:
