@@ -66,7 +66,7 @@ class Approvals:
         return spec.key in self._accepted
 
     def closed(self, spec: SourceTableSpec) -> None:
-        """Take note that a gap is closed: the next one is not agreed to."""
+        """Take note that a gap is closed, or that what it was is copied: the next one is not agreed to."""
         self._accepted.discard(spec.key)
 
 

@@ -232,6 +232,7 @@ class Copies:
         feed = feed_of(self._source, spec)
         receipt = self._lake.copy(feed, table.relation, ranges, position, progress, on_read=on_read)
         self._take_back(spec, taken, to_repair=False)
+        self._approvals.closed(spec)
         self._source_tables.note(spec, copies=1)
         _log.tell(
             Event.COPIED,

@@ -65,6 +65,7 @@ class PositionReset:
                     hold()
                     shared.states.set(target, other, State.ERROR, error, hold=hold)
         self._drop_parked(target)
+        self._context.approvals.closed(spec)  # of what it misses from here on nobody was told yet
         failpoints.hit("position_forgotten", SourceError)
         source_tables.resync(spec, is_due=False)
 

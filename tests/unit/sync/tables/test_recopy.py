@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.config.model import WhenParkedFull
-from kuvasz.errors import ParkedLost, TableGone
+from kuvasz.errors import ChangesLost, ParkedLost, TableGone
 from kuvasz.state.tables import State
 from kuvasz.sync.tables.recopy import PositionReset
 from tests.support.scene import Scene
@@ -39,6 +39,16 @@ def test_a_repair_leaves_a_gap(tmp_path: Path) -> None:
     Forgetful(scene).it.forget(scene.items)
     assert scene.source_tables.position(scene.items) is None
     assert scene.lake.notes.gap("shop.items", scene.source.name) is not None
+
+
+def test_who_agreed_to_a_gap_agreed_to_no_later_one(tmp_path: Path) -> None:
+    """Whatever made up his mind: a `resync` before the table went on has it copied."""
+    scene = Scene(tmp_path)
+    scene.copy(scene.items)
+    scene.context.approvals.give(scene.items.key, ChangesLost("its changes are lost"))
+    scene.source_tables.resync(scene.items, is_due=True)
+    Forgetful(scene).it.forget(scene.items)
+    assert not scene.context.approvals.is_gap_accepted(scene.items)
 
 
 def test_who_else_feeds_a_table_that_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
