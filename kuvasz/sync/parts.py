@@ -65,7 +65,7 @@ class Parts:
         resets = PositionReset(context, drop_parked=logs.drop)
         parking = Parking(context, logs, resets)
         slot = Slot(context, record, parked_lsn=logs.last_lsn)
-        publications = Publications(context, forget=resets.forget)
+        publications = Publications(context, forget=resets.forget, begin=rewrites.begin)
         partitions = PartitionWatch(context, members, messages, notes, approvals, rewrites, forget=resets.forget)
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)

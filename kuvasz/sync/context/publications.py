@@ -37,6 +37,7 @@ class Publications:
     Args:
         context: Of the source.
         forget: Has a table copied again.
+        begin: Takes note of the files of tables that are about to be copied or compared.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Publications:
         context: SourceContext,
         *,
         forget: Callable[[SourceTableSpec], None],
+        begin: Callable[[Any, Sequence[tuple[SourceTableSpec, SourceTable]]], None],
     ) -> None:
         self.name = context.source.object_name
         self.inserts_name = inserts.object_name(self.name)
@@ -52,6 +54,7 @@ class Publications:
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
         self._forget = forget
+        self._begin = begin
         self.refused: dict[str, SourceError] = {}  #: why tables are not published, by `SourceTableSpec.key`
         self._troubles = context.troubles
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
@@ -79,19 +82,20 @@ class Publications:
             SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
             SourceError: They cannot be changed.
         """
-        # A column list made by hand may leave out what the map does.
-        for spec in self._interrupted(connection, usable):
-            if spec in specs:
-                self._open_gap(spec)
-            elif self._source_tables.is_streaming(spec):
+        interrupted = self._interrupted(connection, usable)
+        looked_at = [(spec, table) for spec, table in usable if spec in specs]
+        self._open_gaps(connection, [(spec, table) for spec, table in looked_at if spec in interrupted])
+        for spec in interrupted:
+            if spec not in specs and self._source_tables.is_streaming(spec):
                 self._troubles.interrupt(spec)
+        # A column list made by hand may leave out what the map does.
         full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
         partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
         self._fit(connection, self.name, full)
         if partial or publication.load(connection, self.inserts_name) is not None:
             self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
-        self._see(connection, [(spec, table) for spec, table in usable if spec in specs])
+        self._see(connection, looked_at)
         return partial
 
     def _refuse(
@@ -211,12 +215,19 @@ class Publications:
             if spec.key in members and members[spec.key].above and spec.key not in self.refused
         }
 
-    def _open_gap(self, spec: SourceTableSpec) -> None:
-        """Have a table come over what it missed; the lake remembers the gap before it is published again."""
-        _log.tell(Event.GAP_FOUND, source=self._source, table=spec.identifier)
-        # After a crash nothing else would tell of the gap.
-        self._source_tables.resync(spec, is_due=True, is_repair=True)
-        self._forget(spec)
+    def _open_gaps(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Have tables come over what they missed; the lake remembers the gaps before they are published again."""
+        for spec, _ in tables:
+            _log.tell(Event.GAP_FOUND, source=self._source, table=spec.identifier)
+            # After a crash nothing else would tell of the gap.
+            self._source_tables.resync(spec, is_due=True, is_repair=True)
+            self._forget(spec)
+        if tables:  # what they are compared with is in the files of now, whatever became of those of before
+            self._begin(connection, tables)
 
     def withdraw(
         self,

@@ -33,9 +33,10 @@ class World(Scene):
         self.refused: dict[Any, SourceRefused] = {}
         self.locked: tuple[Any, ...] = ()
         self.left: list[str] = []
+        self.begun: list[tuple[str, bool]] = []  #: those whose files were noted, and whether the lake had them then
         resets = PositionReset(self.context, drop_parked=self.forgotten.append)
         self.interrupted: list[str] = []
-        self.publications = Publications(self.context, forget=resets.forget)
+        self.publications = Publications(self.context, forget=resets.forget, begin=self._begin)
         monkeypatch.setattr(self.context.troubles, "interrupt", lambda spec: self.interrupted.append(spec.identifier))
         monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
         monkeypatch.setattr(publication, "plan", self._plan)
@@ -44,6 +45,9 @@ class World(Scene):
         monkeypatch.setattr(membership, "load", self._members)
         self.wal_lsn = 500
         monkeypatch.setattr(publications, "wal_end", lambda _: self.wal_lsn)
+
+    def _begin(self, _: object, tables: Any) -> None:
+        self.begun += [(spec.identifier, self.source_tables.position(spec) is not None) for spec, _ in tables]
 
     def _members(self, _: object, name: str, oids: Any, __: object) -> dict[int, Membership]:
         tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
@@ -146,6 +150,7 @@ def test_a_table_that_is_not_published_has_a_gap(world: World) -> None:
     world.publications.fit(None, usable, [world.items])
     assert world.interrupted == ["shop.others"]
     assert world.lake.notes.gap("shop.items", world.source.name) is not None
+    assert world.begun == [("shop.items", False)], "it is compared with the file that it has now, once"
 
 
 def test_a_table_that_was_there_all_the_time_goes_on(world: World) -> None:
