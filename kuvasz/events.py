@@ -53,6 +53,16 @@ class Event(enum.Enum):
 
     # What a source's tables become.
     SCHEMA_CHANGED = "schema_changed", INFO, "a source table changed"
+    CHILDREN_UNMAPPED = (
+        "children_unmapped",
+        WARNING,
+        "tables that inherit from a table of the map are not in it: their rows are not replicated",
+    )
+    KEY_NOT_UNIQUE = (
+        "key_not_unique",
+        WARNING,
+        "nothing at the source keeps rows of one key apart: a later row of a key replaces the earlier",
+    )
     TABLE_RENAMED = (
         "table_renamed",
         WARNING,

@@ -158,6 +158,7 @@ class SourceSetup:
         self._renames.take(connection, known)
         tables = self._source_tables.source.tables
         found = look.tables(connection, [spec.table for spec in tables], publications_of(self._context.source))
+        self._context.caveats.tell(found)
         usable = [(spec, table) for spec in tables if (table := self._preparation.usable(spec, found)) is not None]
         self._source_tables.tables = {spec.key: table for spec, table in usable}
         prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at)]
@@ -213,9 +214,9 @@ class SourceSetup:
             seen_at = look.wal_end(connection)
             self._renames.take(connection, [spec])
             (spec,) = source_tables.known([spec.key]) or [spec]
-            table = self._preparation.usable(
-                spec, look.tables(connection, [spec.table], publications_of(self._context.source))
-            )
+            found = look.tables(connection, [spec.table], publications_of(self._context.source))
+            self._context.caveats.tell(found)
+            table = self._preparation.usable(spec, found)
             if table is None:
                 source_tables.tables.pop(spec.key, None)
             else:

@@ -20,7 +20,7 @@ from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import check_source
-from kuvasz.sync.rules import eligibility, identity, keyless, members
+from kuvasz.sync.rules import caveats, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
@@ -28,7 +28,8 @@ from kuvasz.verbs import lakeview, text
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source, SourceTableSpec
-    from kuvasz.model import SourcePosition
+    from kuvasz.model import SourcePosition, TableName
+    from kuvasz.source.catalog.table import SourceTable
     from kuvasz.verbs.lakeview import LakeTableView
 
 _MACHINE = "machine"
@@ -201,7 +202,10 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
 
 
 def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
-    """Return what in the map does not fit the tables that are there; what else is wrong, other checks say."""
+    """Return what in the map does not fit the tables that are there, or what of them it leaves out.
+
+    What else is wrong, other checks say.
+    """
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
             loaded = introspect.load_relations(connection, [spec.table for spec in source.tables])
@@ -211,13 +215,26 @@ def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
     def at(spec: SourceTableSpec, option: str) -> str:
         return place_of(source.database, names.render_table(spec.table), option) if option else ""
 
-    return [
+    unfit = [
         Finding(
             source=source.object_name, check="map", value=f"{at(spec, unfit.option)}{unfit.why}",
             needed="options that fit the table", ok=False, table=spec.table, fix=unfit.hint or "",
         )
         for spec in source.tables
         if (unfit := eligibility.why_unmapped(spec, loaded.get(spec.table))) is not None
+    ]  # fmt: skip
+    return [*unfit, *_caveats(source, loaded)]
+
+
+def _caveats(source: Source, loaded: Mapping[TableName, SourceTable]) -> list[Finding]:
+    """Return what tables may lack in the lake."""
+    return [
+        Finding(
+            source=source.object_name, check=one.check, value=one.found, needed=one.needed, ok=False,
+            severity=Severity.ADVICE, table=spec.table, fix=one.hint,
+        )
+        for spec in source.tables
+        for one in caveats.of(spec, loaded.get(spec.table), [source])
     ]  # fmt: skip
 
 

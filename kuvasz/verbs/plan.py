@@ -19,7 +19,7 @@ from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check.preflight import check_source
-from kuvasz.sync.rules import eligibility, identity, keyless
+from kuvasz.sync.rules import caveats, eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
@@ -66,6 +66,7 @@ class TablePlan:
     hint: str | None = None
     why: str = ""  #: it is copied again; empty if the lake has no rows of it
     mapped: str = ""  #: the name in the map, if the table has another one now
+    warnings: tuple[str, ...] = ()  #: what it may lack in the lake
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,9 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
             ]
             tables = _with_sizes(connection, source, tables, found)
             tables = [_with_name(table, spec, mapped) for table, spec in zip(tables, source.tables, strict=True)]
+            tables = [
+                _with_warnings(table, spec, source, found) for table, spec in zip(tables, source.tables, strict=True)
+            ]
             usable = [
                 dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
                 for spec, one in zip(source.tables, tables, strict=True)
@@ -186,6 +190,16 @@ def _with_name(table: TablePlan, spec: SourceTableSpec, source: Source) -> Table
     """Note the name that the map has of a table which is called otherwise."""
     mapped = next((one.table for one in source.tables if one.key == spec.key), spec.table)
     return table if mapped == spec.table else dataclasses.replace(table, mapped=str(mapped))
+
+
+def _with_warnings(
+    table: TablePlan, spec: SourceTableSpec, source: Source, found: Mapping[TableName, SourceTable]
+) -> TablePlan:
+    """Note what a table may lack in the lake, if it comes there."""
+    if table.action == "error":
+        return table
+    told = tuple(one.sentence() for one in caveats.of(spec, found.get(spec.table), [source]))
+    return dataclasses.replace(table, warnings=told)
 
 
 def _publications(
@@ -386,7 +400,7 @@ def _render_table(table: TablePlan) -> list[str]:
     added = [column.name for column in table.columns if column.is_new]
     if added:
         lines.append(f"  add to {table.target}: {', '.join(added)}")
-    return lines
+    return [*lines, *(f"  warning: table {table.table}: {warning}" for warning in table.warnings)]
 
 
 def _render_targets(found: Sequence[SourcePlan]) -> list[str]:

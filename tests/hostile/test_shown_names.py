@@ -112,7 +112,7 @@ RENDERED = {
             tables=(
                 TablePlan(table=NAME, target=NAME, action="error", error=NAME, hint=NAME),
                 TablePlan(
-                    table=NAME, target=NAME, action="copy", mapped=NAME,
+                    table=NAME, target=NAME, action="copy", mapped=NAME, warnings=(NAME,),
                     columns=(ColumnPlan(name=NAME, postgresql=NAME, iceberg="int", note=NAME, is_key=True,
                                         is_new=True),),
                 ),

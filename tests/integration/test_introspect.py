@@ -282,3 +282,22 @@ def test_row_security_and_privileges_are_those_of_the_session(source, connection
         assert not load(connection, "t").has_policies
     finally:
         connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_tables_that_inherit_and_are_no_partitions(connection):
+    connection.execute("""
+        CREATE TABLE parent (id int); CREATE TABLE other (n int); CREATE TABLE a () INHERITS (parent, other);
+        CREATE TABLE b () INHERITS (a); CREATE TABLE c () INHERITS (parent);
+        CREATE TABLE root (id int) PARTITION BY LIST (id); CREATE TABLE leaf PARTITION OF root DEFAULT""")
+    found = {name: load(connection, name).children for name in ("parent", "other", "b", "root", "leaf")}
+    assert {name: [one.name for one in children] for name, children in found.items()} == {
+        "parent": ["a", "b", "c"], "other": ["a", "b"], "b": [], "root": [], "leaf": [],
+    }  # fmt: skip
+
+
+def test_what_keeps_two_rows_apart(connection):
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, v int, UNIQUE (n) INCLUDE (v), UNIQUE (v),
+            UNIQUE (id, n) DEFERRABLE);
+        CREATE UNIQUE INDEX ON t (n) WHERE v > 0; CREATE UNIQUE INDEX ON t (abs(n))""")
+    assert set(load(connection, "t").unique) == {("id",), ("n",)}

@@ -45,7 +45,7 @@ has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, 'SELECT') O
 """
 
 _RELATIONS = f"""
-SELECT {_RELATION_FIELDS}, above.ancestors
+SELECT {_RELATION_FIELDS}, above.ancestors, below.children
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_namespace n ON n.nspname = wanted.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
@@ -54,6 +54,12 @@ CROSS JOIN LATERAL (
     FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, level)
     JOIN pg_class ac ON ac.oid = a.relid JOIN pg_namespace an ON an.oid = ac.relnamespace
     WHERE c.relispartition AND ac.oid <> c.oid) AS above
+CROSS JOIN LATERAL (
+    WITH RECURSIVE tree (oid) AS (
+        SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = c.oid AND c.relkind = 'r'
+        UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+    SELECT array_agg(ARRAY[tn.nspname::text, tc.relname::text] ORDER BY tn.nspname, tc.relname) AS children
+    FROM tree JOIN pg_class tc ON tc.oid = tree.oid JOIN pg_namespace tn ON tn.oid = tc.relnamespace) AS below
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 
@@ -357,6 +363,8 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
             Ancestor(oid=int(oid), table=TableName(schema=schema, name=name))
             for oid, schema, name in row.ancestors or ()
         ),
+        children=tuple(TableName(schema=schema, name=name) for schema, name in row.children or ()),
+        unique=tuple(index.columns for index in indexes if index.is_stable and index.is_not_null),
         why_no_key="" if why_unsupported else chosen.why_not, mend="" if why_unsupported else chosen.mend,
         can_update=chosen.can_update, why_unsupported=why_unsupported, is_owned=row.is_owned,
         is_logged=all(part.persistence == "p" for part in rows if part.relkind != "f"),

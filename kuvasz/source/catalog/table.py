@@ -61,6 +61,8 @@ class SourceTable:
     pages: int | None = None  #: of the main forks, with all partitions; None: not asked
     toast_bytes: int | None = None  #: with all partitions
     ancestors: tuple[Ancestor, ...] = ()  #: of a partition, up to the root
+    children: tuple[TableName, ...] = ()  #: that inherit from it, at any depth, and are no partitions; by name
+    unique: tuple[tuple[str, ...], ...] = ()  #: columns of which, at any moment, one value is one row; by index
     why_no_key: str = ""  #: empty if there is a key; ends with the SQL that mends it
     mend: str = ""  #: that SQL alone; empty if a person has to choose columns
     can_update: bool = True  #: whether UPDATE and DELETE at the source go on working when it is published

@@ -13,6 +13,7 @@ from kuvasz.errors import KuvaszError
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo
 from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.caveat_log import CaveatLog
 from kuvasz.sync.context.current_reader import CurrentReader
 from kuvasz.sync.context.lifetime import Lifetime, finished
 from kuvasz.sync.context.requests import Requests
@@ -36,6 +37,7 @@ class SourceContext:
     requests: Requests
     approvals: Approvals
     troubles: Troubles
+    caveats: CaveatLog
     current: CurrentReader
 
     @classmethod
@@ -47,7 +49,7 @@ class SourceContext:
         return cls(
             source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
             requests=requests, approvals=approvals, troubles=Troubles(source_tables, requests, approvals),
-            current=CurrentReader(),
+            caveats=CaveatLog(source, source_tables), current=CurrentReader(),
         )  # fmt: skip
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

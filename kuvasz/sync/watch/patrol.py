@@ -57,6 +57,7 @@ class Patrol:
         self._url = context.source.url
         self._source_tables = context.source_tables
         self._troubles = context.troubles
+        self._caveats = context.caveats
         self._lifetime = context.lifetime
         self._looks = looks
         self._watch = watch
@@ -91,6 +92,7 @@ class Patrol:
                 looks=looks,
                 connection=connection,
             )
+            self._caveats.tell(round_.found)
             # First: what is found due below is not found again, should this fail.
             self.proved_lsn = end if self._rewrites.look(connection, end) else 0
             return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]

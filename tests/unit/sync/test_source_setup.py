@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,21 @@ def test_a_start_has_every_table_ready_for_the_stream(world: World) -> None:
 def test_nothing_of_a_table_is_looked_at_before_it_is_known_who_answers(world: World) -> None:
     world.setup.start()
     assert world.done.index("members") < world.done.index("slot checked") < world.done.index("tables")
+
+
+@pytest.mark.parametrize("is_start", [True, False])
+def test_what_a_table_may_lack_is_told_at_its_look(
+    world: World, caplog: pytest.LogCaptureFixture, *, is_start: bool
+) -> None:
+    child = TableName(schema="public", name="child")
+    world.found[world.items.table] = world.table(world.items, children=(child,))
+    with caplog.at_level(logging.WARNING):
+        if is_start:
+            world.setup.start()
+        else:
+            world.setup.look(world.items)
+    told = [record for record in caplog.records if record.__dict__["event"] == "children_unmapped"]
+    assert [record.__dict__["table"] for record in told] == ["shop.items"]
 
 
 def test_a_new_slot_is_made_behind_its_publications(world: World) -> None:

@@ -73,6 +73,14 @@ def test_what_a_start_would_change_is_due(facts: dict[str, Any], is_due: bool) -
     assert plan.as_json([found])[0]["is_due"] is is_due
 
 
+def test_what_a_table_may_lack_is_told_and_is_no_change() -> None:
+    found = dataclasses.replace(FOLLOW, warnings=("the rows of public.child are not replicated; map them too",))
+    assert plan._render_table(found) == [
+        "  warning: table public.items: the rows of public.child are not replicated; map them too"
+    ]
+    assert plan.exit_code([dataclasses.replace(SOURCE, tables=(found,))]) == 0
+
+
 def test_the_worst_error_of_a_source_is_the_exit_code() -> None:
     failed = [dataclasses.replace(SOURCE, error="x", error_code=code, is_new_slot=True) for code in (1, 5, 3)]
     assert plan.exit_code([SOURCE, *failed]) == 5

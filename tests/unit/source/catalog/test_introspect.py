@@ -21,7 +21,7 @@ def named(schema: str = "public", name: str = "items", oid: int = 1, **facts: An
         "oid": oid, "schema": schema, "name": name, "relkind": "r", "persistence": "p", "identity": "d",
         "is_partition": False, "tuples": 10.0, "has_policies": False,
         "page_bytes": 8192, "file": 50 + oid, "attributes": 2, "dropped": [], "is_owned": True, "can_select": True,
-        "ancestors": None, "root": 0,
+        "ancestors": None, "children": None, "root": 0,
     }  # fmt: skip
     return SimpleNamespace(**(found | facts))
 
