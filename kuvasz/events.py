@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
+from collections.abc import Callable, Iterator, Mapping
 from logging import DEBUG, ERROR, INFO, WARNING
+from typing import TypeAlias
 
 _TRACEBACK = "traceback"
 
@@ -157,11 +160,32 @@ class Event(enum.Enum):
     CLEAN_BRANCH_LEFT = "clean_branch_left", INFO, "the branch was left where it is"
     MAINTENANCE_FAILED = "maintenance_failed", WARNING, "a table was not maintained; it is tried again"
 
+    # Tables about the lake.
+    ABOUT_FAILED = "about_failed", WARNING, "a table about the lake could not be written; it is tried again"
+    ABOUT_LOST = "about_lost", WARNING, "rows for a table about the lake found no room, and are lost"
+
     # Kuvasz itself.
     BUG_IN_COMMIT = "bug", ERROR, "a commit failed in our own code", _TRACEBACK
     BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK
     BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
     BUG_IN_OBSERVER = "bug", ERROR, "the observer died", _TRACEBACK
+
+
+#: Told of an event and its facts, in whichever thread tells it; it must neither fail nor wait.
+Listener: TypeAlias = Callable[[Event, Mapping[str, object]], None]
+
+_listeners: tuple[Listener, ...] = ()
+
+
+@contextlib.contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Have someone hear of all events while the body runs, whatever the log prints of them."""
+    global _listeners  # noqa: PLW0603 (one process has one log)
+    _listeners = (*_listeners, listener)
+    try:
+        yield
+    finally:
+        _listeners = tuple(one for one in _listeners if one is not listener)
 
 
 class EventLog:
@@ -181,6 +205,8 @@ class EventLog:
             extra={"event": event.code, **facts},
             stacklevel=2,
         )
+        for listener in _listeners:
+            listener(event, facts)
 
 
-__all__ = ["Event", "EventLog"]
+__all__ = ["Event", "EventLog", "Listener", "heard_by"]

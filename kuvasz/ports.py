@@ -249,11 +249,29 @@ class Maintenance(Protocol):
         """
 
 
+class About(Protocol):
+    """What a lake is told of kuvasz, for tables of its own (`lake.about`). Safe from any thread, and never waits."""
+
+    namespace: str | None  #: where they are; None: there are none, and whatever is told goes nowhere
+
+    def tell(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Take rows for one of the tables; what finds no room is counted and told, and lost.
+
+        Args:
+            table: Its name in the namespace.
+            rows: Column -> value; a column that is missing is NULL.
+        """
+
+    def committed(self, receipt: Receipt) -> None:
+        """Take what is known of a commit besides what its snapshot says."""
+
+
 class Lake(Protocol):
     """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
 
     notes: SourceNotes  #: what it remembers of sources' tables beside their rows
     maintenance: Maintenance  #: of its tables' files
+    about: About  #: is told what it keeps of kuvasz itself
 
     @property
     def commit_conflicts(self) -> int:

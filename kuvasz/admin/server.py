@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.admin import door, upkeep, views
+from kuvasz.admin.about import telling
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
@@ -31,6 +32,8 @@ from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import ServerAddress
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from kuvasz.app import App
     from kuvasz.config.model import ServerConfig
     from kuvasz.state.ports import StoredAddress
@@ -61,7 +64,7 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
     """
     server = AdminServer(app, secrets)
     if app.config.server.address is None or app.config.server.host is None:
-        async with _observing(server.observer):
+        async with _observing(server):
             yield server
         return
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S, **door.LIMITS)
@@ -72,7 +75,7 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
         server.url = _url(listening)
         with _announced(stored, ServerAddress(url=server.url, token=server.token)):
             _log.tell(Event.SERVING, url=server.url)
-            async with _observing(server.observer):
+            async with _observing(server):
                 yield server
     finally:
         if listening is not None:
@@ -81,15 +84,16 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
 
 
 @contextlib.asynccontextmanager
-async def _observing(observer: Observer) -> AsyncIterator[None]:
-    watching = asyncio.create_task(_watch(observer), name="observer")
+async def _observing(server: AdminServer) -> AsyncIterator[None]:
+    watching = asyncio.create_task(_watch(server.observer), name="observer")
     try:
-        yield
+        async with server.telling():
+            yield
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-        observer.close()
+        server.observer.close()
 
 
 async def _watch(observer: Observer) -> None:
@@ -117,6 +121,10 @@ class AdminServer:
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: self.observer.show(self.metrics.render))
         app.receipts.observe(self.metrics.note)
+
+    def telling(self) -> AbstractAsyncContextManager[None]:
+        """Return what tells the lake of the application for as long as it is entered."""
+        return telling(self._app, self.observer, self._redact)
 
     def application(self) -> web.Application:
         """Return the routes."""

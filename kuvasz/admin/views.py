@@ -26,7 +26,7 @@ SILENCE_S = 300.0
 STANDSTILL_S = 300.0
 
 #: In place of a message that may quote a row.
-_WITHHELD = "it may quote a row, so it is shown to those who have the token: kuvasz status"
+WITHHELD = "it may quote a row, so it is shown to those who have the token: kuvasz status"
 
 _NEWLINE = "\n"
 
@@ -46,7 +46,7 @@ class ErrorView:
 
     def row_text(self, text: str | None) -> str | None:
         """Return one that may."""
-        return self.text(text) if text is None or self.is_trusted else _WITHHELD
+        return self.text(text) if text is None or self.is_trusted else WITHHELD
 
     def of(self, error: KuvaszError | None) -> dict[str, Any] | None:
         """Return a table's error."""

@@ -84,6 +84,11 @@ def _lake(lake: LakeConfig) -> Iterator[Problem]:
         yield Problem(path=("lake", "warehouse"), message=message)
     if lake.type is CatalogType.GLUE and "." in lake.namespace:
         yield Problem(path=("lake", "namespace"), message="a glue catalog has namespaces of one level only")
+    if lake.type is CatalogType.GLUE and "." in (lake.about or ""):
+        yield Problem(path=("lake", "about"), message="a glue catalog has namespaces of one level only")
+    if lake.about is not None and lake.about.lower() == lake.namespace.lower():
+        message = "must not be that of the targets: choose another one, such as _kuvasz"
+        yield Problem(path=("lake", "about"), message=message)
     if not lake.warehouse.strip():
         yield Problem(path=("lake", "warehouse"), message="must not be empty")
 
@@ -275,6 +280,7 @@ def _targets(config: Config) -> Iterator[Problem]:
             feeds.setdefault(name, []).append(feed)
     yield from _names(feeds)
     yield from _cases(feeds)
+    yield from _strangers(feeds, config.lake.about)
     for (namespace, target), group_feeds in feeds.items():
         identifier = f"{namespace}.{target}"
         yield from _one_table_each(identifier, group_feeds)
@@ -288,6 +294,14 @@ def _names(feeds: _Feeds) -> Iterator[Problem]:
         if feed.table.target is None and (re.search(r"[/\\`\x00-\x1f]", target) or not target.strip()):
             message = "cannot be a table's name in the lake: give it another one with 'target'"
             yield Problem(path=feed.path, message=message, is_key=True)
+
+
+def _strangers(feeds: _Feeds, about: str | None) -> Iterator[Problem]:
+    """No target stands among the tables that kuvasz keeps about the lake."""
+    for (namespace, target), (feed, *_others) in feeds.items():
+        if about is not None and namespace.lower() == about.lower() and feed.table.target is not None:
+            message = f"the target {namespace}.{target} is in the namespace of `lake.about`: choose another one"
+            yield Problem(path=feed.place, message=message)
 
 
 def _cases(feeds: _Feeds) -> Iterator[Problem]:

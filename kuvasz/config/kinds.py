@@ -223,6 +223,11 @@ def _namespace(value: str) -> str:
     return value
 
 
+def _off(value: object) -> object:
+    """Take ``off`` for nothing; YAML has made False of it, the environment has not."""
+    return None if value in ("off", False) else value
+
+
 def _catalog(value: str) -> str:
     # Spark puts it into setting names (spark.sql.catalog.<name>.uri), where a dot would begin another name.
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value) is None:
@@ -337,6 +342,7 @@ Partition: TypeAlias = Annotated[str, AfterValidator(_partition)]
 Ordering: TypeAlias = Annotated[str, AfterValidator(_ordering)]
 Target: TypeAlias = Annotated[str, AfterValidator(_target)]
 Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
+OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]
 Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]
 Address: TypeAlias = Annotated[str, AfterValidator(_address)]
 Url: TypeAlias = Annotated[

@@ -128,6 +128,13 @@ class LakeConfig(Section):
     """When someone rolled a table back, replaced it, or restored an older catalog: stop the table with an error;
     repair: compare it with its sources and mend what differs."""
 
+    about: kinds.OffOrNamespace | None = None
+    """A namespace in which kuvasz keeps tables about the lake itself: its commits, what happened, how far each source
+    is (docs/about-the-lake.md), such as `_kuvasz`; `off` for none. No target may be in it."""
+
+    about_keep: Annotated[kinds.Duration, kinds.durations("1d", "3650d")] = 30 * 86400.0
+    """Rows of these tables go when they are older, whole days at a time."""
+
     properties: kinds.Texts = Field(default_factory=dict)
     """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""
 

@@ -171,7 +171,7 @@ class ReadOnlyLake:
                 raise ForeignChange(
                     f"{place_of(table=table.name)}: it changed meanwhile", hint="it is looked at again"
                 )
-            changeset.rows = len(difference)
+            changeset.summary = {"kuvasz.mend": str(len(difference))}
             writer = HistoryWriter(table, self._jobs, self._properties, changeset)
             sid = feed.sid if table.target.has_sid else None
             try:
@@ -262,7 +262,7 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
         OutcomeUnknown, LakeError: See `IcebergTable.commit`.
     """
     changeset = Changeset()
-    changeset.rows = len(difference)
+    changeset.summary = {"kuvasz.mend": str(len(difference))}
     changeset.delete(difference.files, difference.places)
     sid = feed.sid if table.target.has_sid else None
     for file, keys in pairs(fetched):
@@ -283,8 +283,9 @@ def _send(table: LakeTable, changeset: Changeset) -> None:
     The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
     """
     sent = CommitBuilder(table.definition, table.index, changeset).finish({})
-    summary = {"kuvasz.mend": str(changeset.rows)}
-    commit = dataclasses.replace(sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=summary)
+    commit = dataclasses.replace(
+        sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=changeset.summary
+    )
     try:
         table.index.snapshot_id, _ = table.table.commit(commit)
     except ForeignChange:

@@ -49,7 +49,11 @@ class LakeFolder:
         return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
 
     def config(
-        self, databases: list[dict], maintenance: Mapping[str, object] | None = None, **pipeline: Any
+        self,
+        databases: list[dict],
+        maintenance: Mapping[str, object] | None = None,
+        lake: Mapping[str, object] | None = None,
+        **pipeline: Any,
     ) -> Config:
         """Return a configuration; its catalog is made known to Spark."""
         document = {
@@ -59,6 +63,7 @@ class LakeFolder:
                 "warehouse": str(self.folder / "wh"),
                 "namespace": "shop",
                 "format_version": self.format_version,
+                **(lake or {}),
             },
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **pipeline},
             "maintenance": maintenance or {},

@@ -345,6 +345,13 @@ class _Snapshots:
         is_whole = not line or line[-1].parent is None
         return (found[0], True) if found else (None, is_whole)
 
+    def newer_than(self, sequence: int) -> list[dict[str, Any]]:
+        return [
+            {"snapshot-id": one.number, "sequence-number": one.sequence, "timestamp-ms": one.made_ms,
+             "summary": {"operation": "overwrite", **one.summary}}
+            for one in self._table.seen.snapshots if one.sequence > sequence
+        ]  # fmt: skip
+
     def set_branch(self, branch: str, commit: TableCommit) -> None:
         base = self._table.stored.now.find(commit.snapshot_id)
         assert base is not None

@@ -101,8 +101,10 @@ class LocalWorld(World):
 
     lake: IcebergLake
 
-    def __init__(self, folder: Path, maintenance: Mapping[str, object] | None = None, **pipeline: object) -> None:
-        self.config = _config(folder, maintenance or {"enabled": False}, pipeline)
+    def __init__(
+        self, folder: Path, maintenance: Mapping[str, object] | None = None, *, about: str = "off", **pipeline: object
+    ) -> None:
+        self.config = _config(folder, maintenance or {"enabled": False}, pipeline, about)
         self.lake = self.begin()
 
     def begin(self, catalog: LocalCatalog | None = None) -> IcebergLake:
@@ -178,9 +180,9 @@ class LocalWorld(World):
         return sorted(file.name for file in folder.glob("kvsz-*") if file.name not in known)
 
 
-def _config(folder: Path, maintenance: Mapping[str, object], pipeline: Mapping[str, object]) -> Config:
+def _config(folder: Path, maintenance: Mapping[str, object], pipeline: Mapping[str, object], about: str) -> Config:
     document = {
-        "lake": {"warehouse": str(folder / "wh"), "namespace": "shop"},
+        "lake": {"warehouse": str(folder / "wh"), "namespace": "shop", "about": about},
         "pipeline": {"state": str(folder / "state"), "commit_interval": "50ms", **pipeline},
         "maintenance": maintenance,
         "server": {"address": None},

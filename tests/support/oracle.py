@@ -300,14 +300,19 @@ def lake_rows_duckdb(
 
 
 def open_table(properties: Mapping[str, str], identifier: str, *, catalog: str = "kuvasz") -> Any:
-    """Return PyIceberg's table. Properties may be Spark's spelling of a SQL catalog (``jdbc:sqlite:FILE``)."""
+    """Return PyIceberg's table; see `open_catalog`."""
+    return open_catalog(properties, catalog=catalog).load_table(identifier)
+
+
+def open_catalog(properties: Mapping[str, str], *, catalog: str = "kuvasz") -> Any:
+    """Return PyIceberg's catalog. Properties may be Spark's spelling of a SQL catalog (``jdbc:sqlite:FILE``)."""
     from pyiceberg.catalog import load_catalog
 
     chosen = {"type": "sql", **properties}
     uri = chosen.get("uri", "")
     if uri.startswith("jdbc:sqlite:"):
         chosen |= {"type": "sql", "uri": f"sqlite:///{uri.removeprefix('jdbc:sqlite:')}"}
-    return load_catalog(catalog, **chosen).load_table(identifier)
+    return load_catalog(catalog, **chosen)
 
 
 def rows_of_arrow(table: pa.Table) -> Rows:

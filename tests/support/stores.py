@@ -55,17 +55,21 @@ class PostgresCatalogFolder(LakeFolder):
         }
 
     def config(
-        self, databases: list[dict], maintenance: Mapping[str, object] | None = None, **pipeline: Any
+        self,
+        databases: list[dict],
+        maintenance: Mapping[str, object] | None = None,
+        lake: Mapping[str, object] | None = None,
+        **pipeline: Any,
     ) -> Config:
-        config = super().config(databases, maintenance, **pipeline)
-        lake = config.lake.model_copy(
+        config = super().config(databases, maintenance, lake, **pipeline)
+        in_postgres = config.lake.model_copy(
             update={
                 "uri": f"jdbc:postgresql://{self._address}",
                 "properties": {"jdbc.user": CATALOG_USER, "jdbc.password": "any"},
             }
         )
-        config = config.model_copy(update={"lake": lake})
-        for name in list(spark.settings(super().config(databases, maintenance, **pipeline))):
+        config = config.model_copy(update={"lake": in_postgres})
+        for name in list(spark.settings(super().config(databases, maintenance, lake, **pipeline))):
             if name.startswith(f"spark.sql.catalog.{self.catalog}."):
                 self.session.conf.unset(name)
         for name, value in spark.settings(config).items():

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLog, heard_by
 from tests.support import event_list
 
 
@@ -44,3 +44,13 @@ def test_an_event_of_our_own_code_has_the_traceback(caplog: pytest.LogCaptureFix
     exc_info = caplog.records[0].exc_info
     assert exc_info is not None
     assert exc_info[1] is bug
+
+
+def test_whoever_listens_hears_all_that_is_told_meanwhile_printed_or_not() -> None:
+    heard: list[tuple[Event, dict]] = []
+    log = EventLog("kuvasz.some.part")
+    with heard_by(lambda event, facts: heard.append((event, dict(facts)))):
+        log.tell(Event.SLOT_WAITS, source="eu")
+        log.tell(Event.WRITTEN, worker=0)
+    log.tell(Event.CAUGHT_UP)
+    assert heard == [(Event.SLOT_WAITS, {"source": "eu"}), (Event.WRITTEN, {"worker": 0})]

@@ -26,10 +26,12 @@ from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.lake.commit.clone import CloneWriter
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
+from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
 from kuvasz.lake.table.commits import may_be_there
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import SourcePosition, TableType
+from kuvasz.model import SourcePosition, TableType, Truncation
 from kuvasz.ports import Failure, Pending, Receipt
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class CommitStage:
         feeds: What feeds them.
         properties: Of the FileIO.
         state: The folder with the indexes.
+        tells: Whether snapshots say how they came about; see `kuvasz.lake.files.snapshot_origin`.
     """
 
     def __init__(
@@ -76,12 +79,15 @@ class CommitStage:
         feeds: Feeds,
         properties: Mapping[str, str],
         state: Path,
+        *,
+        tells: bool = False,
     ) -> None:
         self._jobs = jobs
         self._tables = tables
         self._feeds = feeds
         self._properties = properties
         self._state = state
+        self._tells = tells
         self._lanes = Lanes(self._commit, self._hangs, answer, room_bytes)
         self._lock = threading.Lock()
         self.conflicts = 0  #: commits made again because another writer was faster
@@ -173,6 +179,8 @@ class CommitStage:
             reached.append(chunks.reached(written.cut, written.work.through, {**table.positions, **positions}))
             positions.update(reached[-1])
         begin = time.monotonic()
+        if self._tells:
+            changeset.summary |= _origin(changeset, head.written, begin).entry()
         snapshot_id = self._retried(table, head, lambda: table.commits.make(changeset, positions))
         seconds = time.monotonic() - begin
         return [
@@ -219,6 +227,11 @@ class CommitStage:
         writer = kind(table, self._jobs, self._properties, changeset)
         for step, result in zip(written.steps, written.results, strict=True):
             writer.take(step, result, self._sid_of(table, step))
+            if self._tells and not isinstance(result, Truncation):
+                pending = table.open.get(step.source)
+                layer = changeset if pending is None else pending.changeset
+                for counted in result.operations:
+                    layer.operations = layer.operations.plus(counted)
         writer.conclude(written.work.through.keys() - written.work.open_sources)
 
     def _sid_of(self, table: LakeTable, step: Step) -> str | None:
@@ -244,6 +257,15 @@ def _together(table: LakeTable, tickets: Sequence[Ticket]) -> list[Ticket]:
     era = tickets[0].written.era
     first = [*itertools.takewhile(lambda ticket: ticket.written.era is era and _is_plain(ticket.written), tickets)]
     return first if first and not table.open else [tickets[0]]
+
+
+def _origin(changeset: Changeset, written: WrittenTable, begin: float) -> SnapshotOrigin:
+    return SnapshotOrigin(
+        by=snapshot_origin.STREAM,
+        operations=changeset.operations,
+        writing_s=written.seconds,
+        waiting_s=begin - written.written_at,
+    )
 
 
 def _is_plain(written: WrittenTable) -> bool:

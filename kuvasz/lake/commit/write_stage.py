@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -78,11 +79,13 @@ class WriteStage:
         size = self._chunk_bytes(works)
         batch = _JobInput()
         plans = [plan for work in works if (plan := self._plan(work, size, batch)) is not None]
+        begin = time.monotonic()
         done = self._run(batch)
+        end = time.monotonic()
         for plan in plans:  # only now: a job that failed is run again with the same rows
             plan.era.accept(plan.work.through)
             plan.era.events = plan.cut.events
-        written = Written(tables=tuple(plan.written(done, batch) for plan in plans))
+        written = Written(tables=tuple(plan.written(done, batch, begin, end) for plan in plans))
         for table in written.tables:
             self._tables[table.work.target].commits.in_flight.update(table.paths())
         return written
@@ -222,8 +225,15 @@ class _TargetPlan:
     numbers: list[int | None] = dataclasses.field(default_factory=list)  #: per step: its number in the batch, if any
     error: KuvaszError | None = None
 
-    def written(self, done: Mapping[int, ChunkDone], batch: _JobInput) -> WrittenTable:
-        """Put the results in the order of the steps; the first error of them counts."""
+    def written(self, done: Mapping[int, ChunkDone], batch: _JobInput, begin: float, end: float) -> WrittenTable:
+        """Put the results in the order of the steps; the first error of them counts.
+
+        Args:
+            done: Number in the batch -> what came of it.
+            batch: It.
+            begin: When the job began, monotonic seconds.
+            end: When it ended.
+        """
         error = self.error
         results: list[ChunkDone | Truncation] = []
         for step, number in zip(self.steps, self.numbers, strict=False):  # fewer, if an error came between
@@ -242,6 +252,8 @@ class _TargetPlan:
             position_resets=self.position_resets,
             identities=self.identities,
             error=error,
+            seconds=end - begin,
+            written_at=end,
         )
 
 

@@ -33,6 +33,8 @@ class WrittenTable:
     position_resets: Mapping[str, int]  #: those of the era when it was written
     identities: int = 0  #: `Definition.identities` when it was written
     error: KuvaszError | None = None
+    seconds: float = 0.0  #: that the job took, for all targets together
+    written_at: float = 0.0  #: when it was done, monotonic seconds
 
     def paths(self) -> list[str]:
         """Return the files that were written."""

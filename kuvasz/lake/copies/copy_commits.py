@@ -16,9 +16,11 @@ from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.copies.recopy import Recopy
+from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
 from kuvasz.lake.table.commits import may_be_there
-from kuvasz.model import TableType
+from kuvasz.model import Operations, TableType
 from kuvasz.ports import Receipt
 
 if TYPE_CHECKING:
@@ -67,9 +69,14 @@ class CopiedTable:
 
 
 class CopyCommits:
-    """The commits of all copies. Safe to use from any thread."""
+    """The commits of all copies. Safe to use from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        tells: Whether snapshots say how they came about; see `kuvasz.lake.files.snapshot_origin`.
+    """
+
+    def __init__(self, *, tells: bool = False) -> None:
+        self._tells = tells
         self._waiting: list[CopiedTable] = []
         self._news = threading.Condition()
 
@@ -90,7 +97,7 @@ class CopyCommits:
             if not copied.is_over:
                 with table.lock:
                     if not copied.is_over:
-                        _commit(table, self._take(table))
+                        _commit(table, self._take(table), tells=self._tells)
         except TableStuck:
             if self._leave(copied):
                 raise
@@ -131,23 +138,23 @@ class CopyCommits:
             return False
 
 
-def _commit(table: LakeTable, copies: Sequence[CopiedTable]) -> None:
+def _commit(table: LakeTable, copies: Sequence[CopiedTable], *, tells: bool) -> None:
     """Commit copies of one table, whose lock is held; each one says how it went."""
     together = [one for one in copies if one.shape.copied_us is None]
     for group in (together, *([one] for one in copies if one.shape.copied_us is not None)):
         if group:
-            _commit_group(table, group)
+            _commit_group(table, group, tells=tells)
 
 
-def _commit_group(table: LakeTable, group: Sequence[CopiedTable]) -> None:
+def _commit_group(table: LakeTable, group: Sequence[CopiedTable], *, tells: bool) -> None:
     begin = time.monotonic()
     try:
-        committed, snapshot_id = _replace_repeatedly(table, group)
+        committed, snapshot_id = _replace_repeatedly(table, group, tells=tells)
     except BaseException as error:  # noqa: BLE001 (each of them raises it)
         here = _here(group)
         if len(group) > 1 and _is_of_one(error) and not any(one.files.is_kept for one in here):
             for one in here:
-                _commit_group(table, [one])
+                _commit_group(table, [one], tells=tells)
             return
         for one in group:
             one.error = error
@@ -173,12 +180,17 @@ def _here(group: Sequence[CopiedTable]) -> list[CopiedTable]:
     return [one for one in group if not one.has_left]
 
 
-def _replace_repeatedly(table: LakeTable, group: Sequence[CopiedTable]) -> tuple[list[CopiedTable], int | None]:
+def _replace_repeatedly(
+    table: LakeTable, group: Sequence[CopiedTable], *, tells: bool
+) -> tuple[list[CopiedTable], int | None]:
     """Return which copies became visible, and by which snapshot."""
     for attempt in range(_CONFLICT_ATTEMPTS):
         changeset, here = Changeset(), _here(group)
         if not here:
             return [], None
+        if tells:
+            copied = Operations(inserts=sum(one.files.rows for one in here))
+            changeset.summary = SnapshotOrigin(by=snapshot_origin.COPY, operations=copied).entry()
         try:
             return here, _replace(table, here, changeset)
         except BaseException as error:

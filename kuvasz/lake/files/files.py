@@ -19,7 +19,7 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, check_size, file_io
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.layout import Values
-from kuvasz.model import UInt32s
+from kuvasz.model import NO_OPERATIONS, UInt32s
 
 #: Reserved ids of position delete files (Iceberg spec, "Position Delete Files").
 _PATH_ID = 2147483546
@@ -241,7 +241,7 @@ class Changeset:
         self.deletes: dict[int, BitMap64] = {}  #: number -> positions deleted by this commit
         self.dropped: set[int] = set()  #: whole files
         self.obsolete: list[str] = []  #: new files that others took the place of, needed until the commit is there
-        self.rows = 0
+        self.operations = NO_OPERATIONS  #: of the sources' rows that it is made of
         self.sent: Sent | None = None  #: the commit, once it was sent
         self.is_there = False  #: it is committed, and the table knows
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there
@@ -274,7 +274,7 @@ class Changeset:
         self.added |= other.added
         self.dropped |= other.dropped
         self.obsolete += other.obsolete
-        self.rows += other.rows
+        self.operations = self.operations.plus(other.operations)
         for number, positions in other.deletes.items():
             if number in self.deletes:
                 self.deletes[number] |= positions

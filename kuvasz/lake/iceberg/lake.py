@@ -15,6 +15,7 @@ from typing_extensions import override
 from kuvasz.config import names
 from kuvasz.errors import KuvaszError, LakeRewound, TableGone
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.about.about import LakeAbout
 from kuvasz.lake.commit.commit_stage import CommitStage
 from kuvasz.lake.commit.write_stage import WriteStage
 from kuvasz.lake.copies.copy import CopyJob
@@ -65,7 +66,8 @@ class IcebergLake(Lake):
         self.engine = Engine(config, session)
         self._tables = Tables(config, self.engine, witness)
         self.notes = IcebergSourceNotes(self._tables)
-        self.maintenance = IcebergMaintenance(config, self.engine, self._tables)
+        self.about = LakeAbout(config.lake.about, config.lake.about_keep, self._tables.all)
+        self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None
         self._commit_stage: CommitStage | None = None
 
@@ -75,15 +77,17 @@ class IcebergLake(Lake):
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
         engine.open()
         self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
-        self._copy_commits = CopyCommits()
+        tells = self.about.namespace is not None
+        self._copy_commits = CopyCommits(tells=tells)
         self._write_stage = WriteStage(
             engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config
         )
         self._commit_stage = CommitStage(
             engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
-            self._config.lake.properties, pipeline.state_folder,
+            self._config.lake.properties, pipeline.state_folder, tells=tells,
         )  # fmt: skip
         engine.warm_up()
+        self.about.start(tables.about)
         self.maintenance.start()
 
     @override
@@ -92,6 +96,7 @@ class IcebergLake(Lake):
         if self._commit_stage is not None:
             self._commit_stage.close()
         self.maintenance.stop()
+        self.about.stop()
         self._tables.close()
         self.engine.close()
 

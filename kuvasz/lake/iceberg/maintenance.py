@@ -10,11 +10,12 @@ from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.ports import Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kuvasz.config.model import Config
     from kuvasz.lake.iceberg.engine import Engine
     from kuvasz.lake.iceberg.tables import Tables
+    from kuvasz.lake.table.table import LakeTable
     from kuvasz.ports import Upkeep
 
 
@@ -25,12 +26,16 @@ class IcebergMaintenance(Maintenance):
         config: The whole configuration.
         engine: Does the work, once it is open.
         tables: Those of the lake.
+        others: Gives further ones, which are nobody's targets: they are looked after, and not shown.
     """
 
-    def __init__(self, config: Config, engine: Engine, tables: Tables) -> None:
+    def __init__(
+        self, config: Config, engine: Engine, tables: Tables, others: Callable[[], Sequence[LakeTable]] = tuple
+    ) -> None:
         self._config = config
         self._engine = engine
         self._tables = tables
+        self._others = others
         self.maintainer: Maintainer | None = None  #: once it was started
 
     def start(self) -> None:
@@ -40,7 +45,7 @@ class IcebergMaintenance(Maintenance):
                 self._config.maintenance,
                 self._engine.catalog,
                 self._engine.jobs,
-                self._tables.all,
+                lambda: [*self._tables.all(), *self._others()],
                 self._engine.readers.job,
                 self._config.pipeline.state_folder,
             )
@@ -54,7 +59,8 @@ class IcebergMaintenance(Maintenance):
     @override
     def upkeep(self) -> Mapping[str, Upkeep]:
         """See `kuvasz.ports.Maintenance.upkeep`."""
-        return {} if self.maintainer is None else self.maintainer.upkeep()
+        found = {} if self.maintainer is None else self.maintainer.upkeep()
+        return {name: upkeep for name, upkeep in found.items() if self._tables.get(name) is not None}
 
     @override
     def run(self, target: str, *, full: bool) -> Upkeep:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kuvasz.config.model import Config
+    from kuvasz.lake.about.tables import AboutTable
     from kuvasz.lake.iceberg.engine import Engine
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
     from kuvasz.model import Relation, SourcePosition
@@ -33,6 +34,9 @@ _MISSING_S = 1.0
 
 #: How long a table that was refused may take to be tried.
 _TRIAL_S = 10.0
+
+#: Of tables about the lake: every reader knows it, and nothing of them is deleted row by row.
+_FORMAT_OF_ABOUT = "2"
 
 _TABLE_PROPERTIES = {
     "write.delete.mode": "merge-on-read",
@@ -144,7 +148,7 @@ class Tables:
             readers.keys,
             Expressions(self._engine.session),
             readers.versions,
-            self._witness,
+            None if target.name.rpartition(".")[0] == self._config.lake.about else self._witness,
         )
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
@@ -162,6 +166,25 @@ class Tables:
         catalog = self._engine.catalog
         catalog.ensure_namespace(target.name.rpartition(".")[0])
         return catalog.create(target.name, fields, identifiers, asked, properties)
+
+    def about(self, table: AboutTable) -> LakeTable:
+        """Return a table about the lake, made if it is missing; it is nobody's target, and not among those here.
+
+        Raises:
+            SchemaError: There is one of that name that kuvasz has not made.
+            LakeError: The catalog failed.
+        """
+        assert self._config.lake.about is not None
+        target, catalog = table.target(self._config.lake.about), self._engine.catalog
+        found = catalog.load(target.name)
+        if found is None:
+            fields = table.fields()
+            properties = {
+                **_TABLE_PROPERTIES, "format-version": _FORMAT_OF_ABOUT, **table_identity.render(target, ()),
+            }  # fmt: skip
+            catalog.ensure_namespace(self._config.lake.about)
+            found = catalog.create(target.name, fields, (), layout.wanted(target, fields), properties)
+        return self._table(found, target)
 
     # To try again
 

@@ -27,6 +27,7 @@ class IcebergClasses:
         self.calls: JvmCalls | PlainCalls = jvm_calls.install(jvm, direct) or self.plain
         self.new_list = jvm.java.util.ArrayList
         self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
+        self.snapshot_json = jvm.org.apache.iceberg.SnapshotParser.toJson
 
 
 __all__ = ["IcebergClasses"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kuvasz.lake.files.commit import TableCommit
     from kuvasz.lake.jvm.table_handle import TableHandle
 
@@ -102,6 +105,22 @@ class Snapshots:
                 if snapshot is None:
                     return None, False
             return None, True
+
+    def newer_than(self, sequence: int) -> list[Mapping[str, Any]]:
+        """Return the snapshots behind a sequence number, whatever became of them since, oldest first, as JSON.
+
+        Those of a table only grow, and so does the list of them but for what is expired (Iceberg spec, "Sequence
+        Numbers"); each is asked for by its place, for the end of a Java iterator costs as much as a commit.
+        """
+        with self._handle.asking():
+            known = self._handle.java.operations().current().snapshots()
+            found: list[Mapping[str, Any]] = []
+            for place in range(known.size() - 1, -1, -1):
+                snapshot = known.get(place)
+                if int(snapshot.sequenceNumber()) <= sequence:
+                    break
+                found.append(json.loads(str(self._handle.classes.snapshot_json(snapshot))))
+            return found[::-1]
 
     def set_branch(self, branch: str, commit: TableCommit) -> None:
         """Let a branch point at a snapshot with other files in it; made anew if it is there."""

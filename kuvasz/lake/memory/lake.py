@@ -18,7 +18,7 @@ from kuvasz.lake.memory.table import MemoryTable
 from kuvasz.lake.memory.write_stage import MemoryWriteStage
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
-from kuvasz.ports import Gap, Lake, Maintenance, Receipt
+from kuvasz.ports import About, Gap, Lake, Maintenance, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,6 +47,24 @@ class MemoryMaintenance(Maintenance):
         """See `kuvasz.ports.Maintenance.run`."""
 
 
+class MemoryAbout(About):
+    """See `kuvasz.ports.About`: what is told stays here, if there is a namespace."""
+
+    def __init__(self) -> None:
+        self.namespace: str | None = None
+        self.told: dict[str, list[Mapping[str, object]]] = {}
+
+    @override
+    def tell(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """See `kuvasz.ports.About.tell`."""
+        if self.namespace is not None:
+            self.told.setdefault(table, []).extend(rows)
+
+    @override
+    def committed(self, receipt: Receipt) -> None:
+        """See `kuvasz.ports.About.committed`."""
+
+
 class MemoryLake(Lake):
     """See the module.
 
@@ -65,6 +83,7 @@ class MemoryLake(Lake):
         self._commit_stage = MemoryCommitStage(self._tables, self._feeds)
         self.notes = MemorySourceNotes()
         self.maintenance = MemoryMaintenance()
+        self.about = MemoryAbout()
 
     @property
     @override

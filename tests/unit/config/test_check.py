@@ -30,6 +30,10 @@ A, B, C = ("{url: 'postgresql://a/x', sid: a}", "{url: 'postgresql://b/x', sid: 
          "1:7: lake.warehouse: a glue catalog needs a warehouse in a store, such as s3://bucket/folder"),
         ("lake: {type: glue, warehouse: 's3://b', namespace: a.b}",
          "1:52: lake.namespace: a glue catalog has namespaces of one level only"),
+        ("lake: {type: glue, warehouse: 's3://b', about: a.b}",
+         "1:48: lake.about: a glue catalog has namespaces of one level only"),
+        ("lake: {namespace: Shop, about: shop}",
+         "1:32: lake.about: must not be that of the targets: choose another one, such as _kuvasz"),
         ("lake: {warehouse: ''}", "1:19: lake.warehouse: must not be empty"),
         ("pipeline: {memory: 16MB, commit_bytes: 32MB}",
          "1:40: pipeline.commit_bytes: must not exceed pipeline.memory (16MB), but is 32MB"),
@@ -187,3 +191,9 @@ def test_a_target_takes_several_tables_of_each_source_or_of_none(tmp_path: Path)
         "map.yaml:2:69: databases[1].tables.t: databases[0] feeds the target kuvasz.t too: both need partitions_regex"
     )
     assert faults(tmp_path, groups(("x", A, regex), ("y", B, regex.replace("t_", "u_")))) == []
+
+
+def test_no_target_stands_among_the_tables_about_the_lake(tmp_path: Path) -> None:
+    text = SHOP.replace("orders:", "orders: {target: _Kuvasz.commits}", 1)
+    found = refusal(tmp_path, f"lake: {{about: _kuvasz}}\n{text}")
+    assert found.endswith("the target _Kuvasz.commits is in the namespace of `lake.about`: choose another one"), found

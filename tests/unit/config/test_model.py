@@ -136,6 +136,14 @@ def test_maintenance_is_switched_by_a_word(given: object, is_on: bool) -> None:
     assert Config(databases=[SHOP], maintenance=given).maintenance.enabled is is_on
 
 
+@pytest.mark.parametrize(
+    ("given", "about"), [("off", None), (False, None), (None, None), ("_kuvasz", "_kuvasz"), ("a.b", "a.b")]
+)
+def test_tables_about_the_lake_are_named_or_off(given: object, about: str | None) -> None:
+    assert Config(databases=[SHOP], lake={"about": given}).lake.about == about
+    assert Config(databases=[SHOP]).lake.about is None
+
+
 # Every option is read by something: one that nobody reads would silently do nothing.
 
 MODEL = PACKAGE / "config" / "model.py"

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kuvasz.lake.jvm.snapshots import Snapshots
+
+
+class JavaList(list):
+    """A list as py4j shows it."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def get(self, place: int) -> object:
+        return self[place]
 
 
 class Java:
@@ -31,15 +42,19 @@ class Java:
     def snapshot(self, number: int) -> object:
         return self.chain.get(number)
 
-    def snapshots(self) -> list[object]:
-        return list(self.chain.values())
+    def snapshots(self) -> JavaList:
+        return JavaList(self.chain.values())
+
+    def operations(self) -> object:
+        return SimpleNamespace(current=lambda: self)
 
     def refs(self) -> dict[str, object]:
         return {name: SimpleNamespace(snapshotId=lambda number=number: number) for name, number in self.named.items()}
 
 
 def snapshots(java: Java) -> Snapshots:
-    return Snapshots(cast("Any", SimpleNamespace(java=java, asking=contextlib.nullcontext)))
+    classes = SimpleNamespace(snapshot_json=lambda one: json.dumps({"snapshot-id": one.snapshotId()}))
+    return Snapshots(cast("Any", SimpleNamespace(java=java, asking=contextlib.nullcontext, classes=classes)))
 
 
 WHOLE = Java((10, None, 1, {"anchor": "a"}), (20, 10, 2, {}), (30, 20, 3, {}))
@@ -88,3 +103,8 @@ def test_the_oldest_one_is_of_those_without_a_name() -> None:
     assert snapshots(java).oldest_ms == 1000
     java.named = {"clean": 10, "main": 20}
     assert snapshots(java).oldest_ms is None
+
+
+@pytest.mark.parametrize(("sequence", "found"), [(0, [10, 20, 30]), (1, [20, 30]), (3, []), (9, [])])
+def test_those_behind_a_sequence_number_come_oldest_first(sequence: int, found: list[int]) -> None:
+    assert [one["snapshot-id"] for one in snapshots(WHOLE).newer_than(sequence)] == found

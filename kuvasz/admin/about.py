@@ -1,0 +1,207 @@
+"""What a running kuvasz tells its lake of itself (`lake.about`): what happens, and how far each source is.
+
+An event is told when it happens, without what the log alone may say of rows. How far a source's table is, is told
+when it is another thing than what was told last: its position and state at once, that the table is valid through a
+later time while nothing comes, once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import itertools
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kuvasz import lsn
+from kuvasz.admin.views import WITHHELD, ErrorView
+from kuvasz.events import Event, heard_by
+
+if TYPE_CHECKING:
+    from kuvasz.admin.observer import Observer, Snapshot
+    from kuvasz.app import App
+    from kuvasz.ports import About
+    from kuvasz.state.tables import TableState
+    from kuvasz.view import SourceView
+
+Row: TypeAlias = dict[str, object]
+
+#: Between two looks at the sources, and between two at whether it is time.
+_LOOK_S: Final = 10.0
+_STEP_S: Final = 1.0
+
+#: How long a row counts of which nothing but `valid_through` has changed.
+_VALID_S: Final = 60.0
+
+#: Columns that move by themselves: no row is told for them alone.
+_MOVING = frozenset({"seen_at", "lag_seconds", "wal_held_bytes"})
+
+#: Commits have a table of their own; and what an engine says may be anything.
+_ELSEWHERE = frozenset({Event.COMMITTED, Event.SPARK_SAID})
+
+#: Told also of the tables about the lake.
+_ABOUT = frozenset({Event.ABOUT_FAILED, Event.ABOUT_LOST})
+
+#: Their `error` quotes no value of any row: it is of connections, slots and files.
+_PUBLIC = _ABOUT | {
+    Event.SOURCE_FAILED, Event.SOURCE_STOPPED, Event.SLOT_LOST, Event.SLOT_LOST_REPAIRED, Event.LAKE_REWOUND_MENDED,
+    Event.COPIED_AGAIN_LOST, Event.STANDING_FAILED, Event.NOTE_FAILED, Event.FEEDS_FAILED,
+    Event.RELATION_FILES_FAILED, Event.WITNESS_FAILED, Event.INDEX_UNSAVED,
+}  # fmt: skip
+
+
+class EventRows:
+    """Makes rows of events; one for a run of kuvasz, whose events it counts, so that one that is missing is seen.
+
+    Args:
+        namespace: Of the tables about the lake: what is done to them is nobody's concern.
+        redact: Takes secrets out.
+        wall: Unix seconds.
+    """
+
+    def __init__(
+        self, namespace: str, redact: Callable[[str], str] = str, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._own = f"{namespace}."
+        self._redact = redact
+        self._wall = wall
+        self._run = uuid.uuid4().hex[:12]
+        self._numbers = itertools.count(1)
+
+    def of(self, event: Event, facts: Mapping[str, object]) -> Iterator[Row]:
+        """Yield the row of an event, if it has one."""
+        table = facts.get("table")
+        is_own = isinstance(table, str) and table.startswith(self._own) and event not in _ABOUT
+        if event.level < logging.INFO or event in _ELSEWHERE or is_own:
+            return
+        others = {name: self._shown(event, name, value) for name, value in facts.items()
+                  if name not in {"source", "table"}}  # fmt: skip
+        yield {
+            "happened_at": datetime.datetime.fromtimestamp(self._wall(), datetime.UTC),
+            "run": self._run,
+            "number": next(self._numbers),
+            "severity": logging.getLevelName(event.level).lower(),
+            "event": event.code,
+            "text": event.message,
+            "source": self._clean(facts.get("source")),
+            "table_name": self._clean(table),
+            "fields": json.dumps(others, ensure_ascii=False),
+        }
+
+    def _shown(self, event: Event, name: str, value: object) -> object:
+        return WITHHELD if name == "error" and event not in _PUBLIC else self._clean(value)
+
+    def _clean(self, value: object) -> object:
+        """Return a value as JSON has it, without secrets."""
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {self._redact(str(key)): self._clean(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._clean(entry) for entry in value]
+        return self._redact(str(value))
+
+
+class SourceRows:
+    """Makes rows of what is seen of the sources' tables, and remembers which were told.
+
+    Args:
+        sid_of: The sid of a source.
+        errors: How errors look.
+    """
+
+    def __init__(self, sid_of: Callable[[str], str | None], errors: ErrorView) -> None:
+        self._sid_of = sid_of
+        self._errors = errors
+        self._told: dict[tuple[str, str], Row] = {}
+
+    def of(self, snapshot: Snapshot) -> list[Row]:
+        """Return the rows that say something new."""
+        found = []
+        tables_of = snapshot.view.tables_of()
+        for source in snapshot.view.sources:
+            for table in tables_of[source.name]:
+                row = self._row(snapshot, source, table)
+                key = (source.name, table.key)
+                if is_news(row, self._told.get(key)):
+                    self._told[key] = row
+                    found.append(row)
+        return found
+
+    def _row(self, snapshot: Snapshot, source: SourceView, table: TableState) -> Row:
+        position = snapshot.durable_lsn(source, table)
+        slot = snapshot.facts[source.name].slot
+        error = self._errors.of(table.error)
+        return {
+            "seen_at": _instant(snapshot.now),
+            "source": source.name,
+            "source_sid": self._sid_of(source.name),
+            "target": table.target,
+            "table_name": table.table,
+            "state": table.state.value,
+            "lsn": None if position is None else lsn.render(position),
+            "valid_through": _instant(snapshot.valid_through(source, position)),
+            "rows_applied": table.rows,
+            "rows_copied": table.copied_rows,
+            "lag_seconds": snapshot.lag_seconds(source),
+            "wal_held_bytes": None if slot is None else slot.retained_bytes,
+            "error": self._errors.text(source.error) if error is None else error["message"],
+        }
+
+
+def is_news(row: Row, told: Row | None) -> bool:
+    """Whether a row says something that the last one of its source's table did not."""
+    if told is None:
+        return True
+    changed = {name for name in row.keys() - _MOVING if row[name] != told[name]}
+    if changed == {"valid_through"}:
+        return (row["seen_at"] - told["seen_at"]).total_seconds() >= _VALID_S  # type: ignore[operator, no-any-return]
+    return bool(changed)
+
+
+def _instant(unix_s: float | None) -> datetime.datetime | None:
+    return None if unix_s is None else datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
+
+
+@contextlib.asynccontextmanager
+async def telling(app: App, observer: Observer, redact: Callable[[str], str]) -> AsyncIterator[None]:
+    """Tell the lake while the body runs, if it has tables for that.
+
+    Args:
+        app: Of whose lake.
+        observer: Sees it.
+        redact: Takes secrets out.
+    """
+    about = app.lake.about
+    if about.namespace is None:
+        yield
+        return
+    app.receipts.observe(about.committed)
+    events = EventRows(about.namespace, redact)
+    sources = SourceRows(lambda source: app.sync(source).source.sid, ErrorView(redact=redact))
+    with heard_by(lambda event, facts: about.tell("events", events.of(event, facts))):
+        task = asyncio.create_task(_tell_sources(app, observer, sources, about), name="about")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _tell_sources(app: App, observer: Observer, rows: SourceRows, about: About) -> None:
+    """Tell of the sources now and then, and at once when kuvasz begins or ceases to run."""
+    phase, looked = app.phase, time.monotonic()
+    while True:
+        await asyncio.sleep(_STEP_S)
+        if app.phase != phase or time.monotonic() - looked >= _LOOK_S:
+            phase, looked = app.phase, time.monotonic()
+            about.tell("sources", await observer.show(rows.of))
+
+
+__all__ = ["EventRows", "SourceRows", "is_news", "telling"]

@@ -1,0 +1,163 @@
+"""What the lake is told of kuvasz, and the thread that writes it, beside the way of any row.
+
+Every `INTERVAL_S` each of the tables gets one commit at most. What cannot be written waits, in bounded memory; what
+finds no room there is counted and told. The table of commits is told nothing: it is read off the snapshots of the
+lake's tables (`kuvasz.lake.about.commits`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.about import commits
+from kuvasz.lake.about.rows import Row, WaitingRows
+from kuvasz.lake.about.tables import COMMITS, TABLES
+from kuvasz.lake.about.writer import AboutWriter
+from kuvasz.ports import About
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kuvasz.lake.about.tables import AboutTable
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.ports import Receipt
+
+_log = EventLog(__name__)
+
+#: Between two commits of one of the tables.
+INTERVAL_S = 10.0
+
+#: Seconds that the last ones get when kuvasz stops.
+_STOP_S = 5.0
+
+#: Commits of which is remembered how long they took, until their rows are written.
+_MOST_TOOK = 20_000
+
+
+class LakeAbout(About):
+    """See `kuvasz.ports.About`.
+
+    Args:
+        namespace: Where the tables are; None: nowhere, and nothing is done.
+        keep_s: How old their rows get.
+        targets: Gives the tables of the lake whose commits are told of.
+    """
+
+    def __init__(self, namespace: str | None, keep_s: float, targets: Callable[[], Sequence[LakeTable]]) -> None:
+        self.namespace = namespace
+        self._keep_s = keep_s
+        self._targets = targets
+        self._waiting = WaitingRows()
+        self._took: dict[int, float] = {}  #: snapshot -> seconds of its commit
+        self._looked: dict[str, tuple[str, int | None]] = {}  #: target -> uuid and snapshot that were seen last
+        self._told: dict[str, str] = {}  #: table -> what was said last of why it cannot be written
+        self._writers: tuple[AboutWriter, ...] = ()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="about", daemon=True)
+
+    @override
+    def tell(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """See `kuvasz.ports.About.tell`."""
+        if self.namespace is not None:
+            self._waiting.add(table, rows)
+
+    @override
+    def committed(self, receipt: Receipt) -> None:
+        """See `kuvasz.ports.About.committed`."""
+        if self.namespace is not None and receipt.snapshot_id is not None and len(self._took) < _MOST_TOOK:
+            self._took[receipt.snapshot_id] = receipt.seconds
+
+    # Its life
+
+    def start(self, load: Callable[[AboutTable], LakeTable]) -> None:
+        """Write from now on; whoever starts twice gets one thread.
+
+        Args:
+            load: Loads a table from the catalog, made if it is missing.
+        """
+        if self.namespace is not None and not self._writers:
+            self._writers = tuple(AboutWriter(table, load, self._keep_s) for table in TABLES)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Write what waits, and end; a catalog that does not answer is not waited for."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
+
+    def tables(self) -> list[LakeTable]:
+        """Return the tables about the lake that are loaded, for who maintains them."""
+        return [writer.loaded for writer in self._writers if writer.loaded is not None]
+
+    # The thread
+
+    def _loop(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            self.flush()
+        self.flush()
+        for writer in self._writers:
+            self._do(writer, writer.close)
+
+    def flush(self) -> None:
+        """Write what waits, each table by itself."""
+        for writer in self._writers:
+            self._do(writer, lambda writer=writer: self._write(writer))  # type: ignore[misc]
+
+    def _do(self, writer: AboutWriter, what: Callable[[], None]) -> None:
+        """Do something with a table. Nothing that fails here may stop anything else."""
+        name = writer.about.name
+        try:
+            what()
+            self._told.pop(name, None)
+        except Exception as error:  # noqa: BLE001 (as it says)
+            if self._told.get(name) != str(error):
+                self._told[name] = str(error)
+                _log.tell(Event.ABOUT_FAILED, table=f"{self.namespace}.{name}", error=str(error) or repr(error))
+        if lost := self._waiting.lost(name):
+            _log.tell(Event.ABOUT_LOST, table=f"{self.namespace}.{name}", rows=lost)
+
+    def _write(self, writer: AboutWriter) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        if writer.about.name == COMMITS:
+            self._write_commits(writer, now)
+            return
+        rows = self._waiting.take(writer.about.name)
+        try:
+            if rows:
+                writer.write(rows, {}, now)
+        except BaseException:
+            self._waiting.put_back(writer.about.name, rows)
+            raise
+
+    def _write_commits(self, writer: AboutWriter, now: datetime.datetime) -> None:
+        """Write the rows of all snapshots that came since, with the note of which they are."""
+        oldest = now - datetime.timedelta(seconds=self._keep_s)
+        rows: list[Row] = []
+        properties: dict[str, str] = {}
+        looked: dict[str, tuple[str, int | None]] = {}
+        for target in self._targets():
+            # Before its snapshots are looked at: one that comes meanwhile is found the next time.
+            state = (target.definition.uuid, target.index.snapshot_id)
+            if self._looked.get(target.name) == state:
+                continue
+            looked[target.name] = state
+            seen = commits.seen_of(writer.open().table.properties, target.name, target.definition.uuid)
+            found, now_seen = commits.rows_of(
+                target.name, target.table.snapshots.newer_than(seen.sequence), seen, self._took
+            )
+            rows += [row for row in found if row["committed_at"] >= oldest]  # type: ignore[operator]
+            if now_seen != seen:
+                properties[commits.SEEN_PREFIX + target.name] = now_seen.render()
+        if rows:
+            writer.write(rows, properties, now)
+        self._looked |= looked
+        for row in rows:
+            self._took.pop(row["snapshot_id"], None)  # type: ignore[call-overload]
+
+
+__all__ = ["INTERVAL_S", "LakeAbout"]

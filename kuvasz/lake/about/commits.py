@@ -1,0 +1,125 @@
+"""The table of commits, from the snapshots of the lake's tables themselves. Pure.
+
+A snapshot says all of itself that a row needs, so whoever died between a commit and its row has lost nothing: the
+next start reads it there. Up to which snapshot of each table that was done is a property of the table of commits,
+and moves in the commit that brings the rows. So no snapshot is missing and none comes twice, but those that were
+expired before somebody looked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kuvasz.lake.about.rows import Row
+from kuvasz.lake.files import snapshot_origin
+from kuvasz.lake.format import source_positions
+from kuvasz.lake.table.commit_builder import REWRITE_PROPERTY
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY
+
+#: Begins a property of the table of commits: up to which snapshot of a target it has all.
+SEEN_PREFIX = "kuvasz.seen."
+
+#: Entries in the summary of a snapshot that a repair made, of the stream's process or of `verify --fix`.
+_REPAIRS = frozenset({"kuvasz.repair", "kuvasz.mend"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSnapshots:
+    """Up to where the snapshots of a target are in the table of commits."""
+
+    uuid: str  #: of the target: another one after it was dropped and made anew
+    sequence: int = 0
+    at_ms: int | None = None  #: when the last one was made
+
+    def render(self) -> str:
+        """Return the property's value."""
+        return json.dumps([self.uuid, self.sequence, self.at_ms])
+
+
+def seen_of(properties: Mapping[str, str], target: str, uuid: str) -> SeenSnapshots:
+    """Return up to where a target's snapshots are there, from the properties of the table of commits."""
+    try:
+        found, sequence, at_ms = json.loads(properties[SEEN_PREFIX + target])
+        seen = SeenSnapshots(uuid=str(found), sequence=int(sequence), at_ms=None if at_ms is None else int(at_ms))
+    except (KeyError, ValueError, TypeError):
+        return SeenSnapshots(uuid=uuid)
+    return seen if seen.uuid == uuid else SeenSnapshots(uuid=uuid)
+
+
+def rows_of(
+    target: str, snapshots: Sequence[Mapping[str, Any]], seen: SeenSnapshots, took: Mapping[int, float]
+) -> tuple[list[Row], SeenSnapshots]:
+    """Return the rows of snapshots that are new, and what has been seen with them.
+
+    Args:
+        target: Whose they are.
+        snapshots: As Iceberg's JSON has them, oldest first.
+        seen: What was seen before.
+        took: Snapshot -> the seconds that its commit took, of those of which somebody said so.
+    """
+    rows: list[Row] = []
+    before_ms = seen.at_ms
+    for snapshot in snapshots:
+        at_ms, number = int(snapshot["timestamp-ms"]), int(snapshot["snapshot-id"])
+        rows.append(_row(target, snapshot, before_ms, took.get(number)))
+        before_ms = at_ms
+        seen = SeenSnapshots(uuid=seen.uuid, sequence=int(snapshot["sequence-number"]), at_ms=at_ms)
+    return rows, seen
+
+
+def _row(target: str, snapshot: Mapping[str, Any], before_ms: int | None, took_s: float | None) -> Row:
+    summary: Mapping[str, str] = snapshot.get("summary", {})
+    at_ms = int(snapshot["timestamp-ms"])
+    known = snapshot_origin.parse(summary)
+    return {
+        "target": target,
+        "snapshot_id": int(snapshot["snapshot-id"]),
+        "sequence": int(snapshot["sequence-number"]),
+        "committed_at": datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC),
+        "kind": _kind(summary, known),
+        "positions": sorted(_positions(summary).items()),
+        "inserts": None if known is None else known.operations.inserts,
+        "updates": None if known is None else known.operations.updates,
+        "deletes": None if known is None else known.operations.deletes,
+        "added_rows": _number(summary, "added-records"),
+        "files": _number(summary, "added-data-files") + _number(summary, "added-delete-files"),
+        "bytes": _number(summary, "added-files-size"),
+        "writing_seconds": None if known is None else known.writing_s,
+        "waiting_seconds": None if known is None else known.waiting_s,
+        "committing_seconds": took_s,
+        "interval_seconds": None if before_ms is None else max(0.0, (at_ms - before_ms) / 1000),
+    }
+
+
+def _kind(summary: Mapping[str, str], known: snapshot_origin.SnapshotOrigin | None) -> str:
+    if known is not None:
+        return known.by
+    if not _REPAIRS.isdisjoint(summary):
+        return "repair"
+    if REWRITE_PROPERTY in summary:
+        return "maintenance"
+    return "kuvasz" if ANCHOR_PROPERTY in summary else "other"
+
+
+def _positions(summary: Mapping[str, str]) -> dict[str, str]:
+    """Return source -> LSN of the sources that moved."""
+    found = {}
+    for name, value in summary.items():
+        if name.startswith(source_positions.PREFIX):
+            try:
+                found[name.removeprefix(source_positions.PREFIX)] = str(json.loads(value)["lsn"])
+            except (ValueError, KeyError, TypeError):
+                continue  # somebody damaged it; who relies on it says so
+    return found
+
+
+def _number(summary: Mapping[str, str], entry: str) -> int:
+    text = summary.get(entry, "0")
+    return int(text) if text.isdigit() else 0
+
+
+__all__ = ["SEEN_PREFIX", "SeenSnapshots", "rows_of", "seen_of"]
