@@ -60,6 +60,20 @@ def test_a_copy_is_one_that_brought_its_rows(world: LocalWorld) -> None:
     assert (row["kind"], row["inserts"], row["target"]) == ("copy", 3, TARGET)
 
 
+def test_a_transaction_in_parts_is_counted_where_it_shows_and_once(world: LocalWorld) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(1), insert(2)), open_sources=["eu"]))
+    world.lake.about.flush()
+    assert commits(world) == [], "nothing shows yet"
+    world.applied(work(eu.part(lsn, insert(1), insert(2)), open_sources=["eu"], abandoned=["eu"]))
+    world.applied(work(eu.segment([(lsn, [insert(3), update(1)])])))
+    world.lake.about.flush()
+    (row,) = commits(world)
+    assert (row["inserts"], row["updates"], row["added_rows"]) == (3, 1, 0)
+
+
 def test_who_died_before_a_row_was_written_is_made_up_for_by_the_next(world: LocalWorld) -> None:
     world.prepare("eu")
     eu = Sender()
