@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = dict[str, object]
 
-#: Between two looks at the sources, and between two at whether it is time.
+#: Between two looks at the sources, and how many times as long as one takes; and between two at whether it is time.
 _LOOK_S: Final = 10.0
+_PAUSE_TO_LOOK: Final = 100.0
 _STEP_S: Final = 1.0
 
 #: How long a row counts of which nothing but `valid_through` has changed.
@@ -196,12 +197,15 @@ async def telling(app: App, observer: Observer, redact: Callable[[str], str]) ->
 
 async def _tell_sources(app: App, observer: Observer, rows: SourceRows, about: About) -> None:
     """Tell of the sources now and then, and at once when kuvasz begins or ceases to run."""
-    phase, looked = app.phase, time.monotonic()
+    phase, due = app.phase, time.monotonic() + _LOOK_S
     while True:
         await asyncio.sleep(_STEP_S)
-        if app.phase != phase or time.monotonic() - looked >= _LOOK_S:
-            phase, looked = app.phase, time.monotonic()
+        begin = time.monotonic()
+        if app.phase != phase or begin >= due:
+            phase = app.phase
             about.tell("sources", await observer.show(rows.of))
+            end = time.monotonic()
+            due = end + max(_LOOK_S, _PAUSE_TO_LOOK * (end - begin))
 
 
 __all__ = ["EventRows", "SourceRows", "is_news", "telling"]

@@ -92,8 +92,10 @@ def left(config: Config) -> list[str]:
     """Return what cleanup never touches."""
     targets = sorted(target.identifier for target in config_sources.targets(config))
     shown = ", ".join(targets[:20]) + (f" and {len(targets) - 20} more" if len(targets) > 20 else "")
+    about = config.lake.about
     return [
         f"the lake's tables, with the positions in them: {shown}",
+        *([] if about is None else [f"the tables about the lake: those of the namespace {about}"]),
         f"the state folder: {config.pipeline.state_folder}",
     ]
 

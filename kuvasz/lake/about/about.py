@@ -18,6 +18,7 @@ from kuvasz.lake.about import commits
 from kuvasz.lake.about.rows import Row, WaitingRows
 from kuvasz.lake.about.tables import COMMITS, TABLES
 from kuvasz.lake.about.writer import AboutWriter
+from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.ports import About
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class LakeAbout(About):
             )
             rows += [row for row in found if row["committed_at"] >= oldest]  # type: ignore[operator]
             if now_seen != seen:
-                properties[commits.SEEN_PREFIX + target.name] = now_seen.render()
+                properties[SEEN_PREFIX + target.name] = now_seen.render()
         if rows:
             writer.write(rows, properties, now)
         self._looked |= looked

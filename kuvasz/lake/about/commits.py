@@ -18,10 +18,7 @@ from kuvasz.lake.about.rows import Row
 from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.commit_builder import REWRITE_PROPERTY
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY
-
-#: Begins a property of the table of commits: up to which snapshot of a target it has all.
-SEEN_PREFIX = "kuvasz.seen."
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, SEEN_PREFIX
 
 #: Entries in the summary of a snapshot that a repair made, of the stream's process or of `verify --fix`.
 _REPAIRS = frozenset({"kuvasz.repair", "kuvasz.mend"})
@@ -122,4 +119,4 @@ def _number(summary: Mapping[str, str], entry: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-__all__ = ["SEEN_PREFIX", "SeenSnapshots", "rows_of", "seen_of"]
+__all__ = ["SeenSnapshots", "rows_of", "seen_of"]

@@ -12,7 +12,7 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX, SEEN_PREFIX
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -123,7 +123,7 @@ class CommitBuilder:
         return TableCommit(
             snapshot_id=self._index.snapshot_id,
             properties=properties,
-            summary=properties | changeset.summary,
+            summary=_told(properties) | changeset.summary,
             data_files=[file.json for file, _ in changeset.added.values()],
             added_deletes=[file.json for file in delete_files],
             removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],
@@ -131,6 +131,11 @@ class CommitBuilder:
             is_rewrite=changeset.is_rewrite,
             sequence=changeset.sequence,
         )
+
+
+def _told(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that the snapshot's summary repeats."""
+    return {name: value for name, value in properties.items() if not name.startswith(SEEN_PREFIX)}
 
 
 def data_json(entry: FileEntry) -> str:

@@ -32,6 +32,10 @@ PUBLISHED_PREFIX = "kuvasz.published."
 #: Begins a table property with why a source's position is not true: someone set the table back.
 REWOUND_PREFIX = "kuvasz.rewound."
 
+#: Begins a property of the table of commits (`kuvasz.lake.about.commits`): up to where it has the snapshots of a
+#: target. There may be thousands, so summaries do not repeat them.
+SEEN_PREFIX = "kuvasz.seen."
+
 #: Begins a table property with the id of the log that holds what the table lacks of a source.
 PARKED_PREFIX = "kuvasz.parked."
 

@@ -128,6 +128,13 @@ def test_a_person_sees_what_was_done_and_what_is_left(config: Config) -> None:
     assert (found["left"], found["steps"][1]["outcome"]) == (left, "dropped")
 
 
+def test_the_tables_about_the_lake_stay(config: Config) -> None:
+    lake = config.lake.model_copy(update={"about": "_kuvasz"})
+    assert "the tables about the lake: those of the namespace _kuvasz" in cleanup.left(
+        config.model_copy(update={"lake": lake})
+    )
+
+
 def test_a_slot_that_is_read_asks_for_a_second_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     def drop(*_: object) -> bool:
         told = 'drop slot "s": ERROR: replication slot "s" is active for PID 7'

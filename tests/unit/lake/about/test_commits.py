@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kuvasz.lake.about.commits import SEEN_PREFIX, SeenSnapshots, rows_of, seen_of
+from kuvasz.lake.about.commits import SeenSnapshots, rows_of, seen_of
 from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
+from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.model import Operations
 
 AT_MS = 1_800_000_000_000
