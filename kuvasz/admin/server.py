@@ -74,8 +74,8 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
         listening = await _listen(runner, app.config.server)
         server.url = _url(listening)
         with _announced(stored, ServerAddress(url=server.url, token=server.token)):
-            _log.tell(Event.SERVING, url=server.url)
             async with _observing(server):
+                _log.tell(Event.SERVING, url=server.url)
                 yield server
     finally:
         if listening is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from kuvasz.lake.about import about as lake_about
 from kuvasz.lake.about.tables import TABLES
+from kuvasz.lake.iceberg.lake import IcebergLake
+from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from tests.support import oracle
 from tests.support.lake import LakeFolder, group
@@ -122,6 +125,19 @@ def _ask(lake: LakeFolder) -> None:
             counts.append(len(found))
     assert counts[0] == 1, "one source's table"
     assert max(counts) > 1
+
+
+def test_days_that_are_too_old_go_also_after_a_restart(lake_folder: LakeFolder) -> None:
+    """Which day a file is of is then read off the table."""
+    map_ = [{"database": "shop", "urls": [{"url": "postgresql:///none"}], "tables": {"items": None}}]
+    config = lake_folder.config(map_, lake={"about": "_kuvasz"})
+    now = datetime.datetime.now(datetime.UTC)
+    for age in (40, 20, 0):
+        lake = IcebergLake(config, state_of(config).witness, lake_folder.session)
+        lake.open()
+        lake.about.tell("events", [{"happened_at": now - datetime.timedelta(days=age), "number": age}])
+        lake.close()
+    assert sorted(row["number"] for row in rows(lake_folder, "events")) == [0, 20]
 
 
 def test_without_the_option_there_is_no_such_table(database: Database, lake_folder: LakeFolder) -> None:

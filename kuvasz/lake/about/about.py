@@ -70,7 +70,9 @@ class LakeAbout(About):
     @override
     def committed(self, receipt: Receipt) -> None:
         """See `kuvasz.ports.About.committed`."""
-        if self.namespace is not None and receipt.snapshot_id is not None and len(self._took) < _MOST_TOOK:
+        if self.namespace is not None and receipt.snapshot_id is not None:
+            if len(self._took) >= _MOST_TOOK:
+                self._took.clear()  # of some the rows were written before this came
             self._took[receipt.snapshot_id] = receipt.seconds
 
     # Its life
@@ -130,33 +132,34 @@ class LakeAbout(About):
         rows = self._waiting.take(writer.about.name)
         try:
             if rows:
-                writer.write(rows, {}, now)
+                with writer.held() as table:
+                    writer.write(table, rows, {}, now)
         except BaseException:
             self._waiting.put_back(writer.about.name, rows)
             raise
 
     def _write_commits(self, writer: AboutWriter, now: datetime.datetime) -> None:
         """Write the rows of all snapshots that came since, with the note of which they are."""
+        # Before the snapshots are looked at: one that comes meanwhile is found the next time.
+        states = {target.name: (target.definition.uuid, target.index.snapshot_id) for target in self._targets()}
+        changed = [target for target in self._targets() if self._looked.get(target.name) != states.get(target.name)]
+        if not changed:
+            return
         oldest = now - datetime.timedelta(seconds=self._keep_s)
         rows: list[Row] = []
         properties: dict[str, str] = {}
-        looked: dict[str, tuple[str, int | None]] = {}
-        for target in self._targets():
-            # Before its snapshots are looked at: one that comes meanwhile is found the next time.
-            state = (target.definition.uuid, target.index.snapshot_id)
-            if self._looked.get(target.name) == state:
-                continue
-            looked[target.name] = state
-            seen = commits.seen_of(writer.open().table.properties, target.name, target.definition.uuid)
-            found, now_seen = commits.rows_of(
-                target.name, target.table.snapshots.newer_than(seen.sequence), seen, self._took
-            )
-            rows += [row for row in found if row["committed_at"] >= oldest]  # type: ignore[operator]
-            if now_seen != seen:
-                properties[SEEN_PREFIX + target.name] = now_seen.render()
-        if rows:
-            writer.write(rows, properties, now)
-        self._looked |= looked
+        with writer.held() as table:
+            known = table.table.properties
+            for target in changed:
+                seen = commits.seen_of(known, target.name, target.definition.uuid)
+                snapshots = target.table.snapshots.newer_than(seen.sequence)
+                found, now_seen = commits.rows_of(target.name, snapshots, seen, self._took)
+                rows += [row for row in found if row["committed_at"] >= oldest]  # type: ignore[operator]
+                if now_seen != seen:
+                    properties[SEEN_PREFIX + target.name] = now_seen.render()
+            if rows:
+                writer.write(table, rows, properties, now)
+        self._looked |= states
         for row in rows:
             self._took.pop(row["snapshot_id"], None)  # type: ignore[call-overload]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from kuvasz.lake.format import naming
 from kuvasz.lake.table.commits import may_be_there
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kuvasz.lake.about.rows import Row
     from kuvasz.lake.about.tables import AboutTable
@@ -51,10 +52,31 @@ class AboutWriter:
             self.loaded = self._load(self.about)
         return self.loaded
 
-    def write(self, rows: Sequence[Row], properties: Mapping[str, str], now: datetime.datetime) -> None:
+    @contextlib.contextmanager
+    def held(self) -> Iterator[LakeTable]:
+        """Hold the table as it is now: what is written meanwhile is refused if someone else writes before it.
+
+        Raises:
+            SchemaError: There is one of that name that kuvasz has not made.
+            LakeError: The catalog failed.
+            TableGone: Someone dropped it; the next time it is made anew.
+        """
+        table = self.open()
+        try:
+            with table.lock:
+                table.follow()
+                yield table
+        except TableGone:
+            self.loaded = None
+            raise
+
+    def write(
+        self, table: LakeTable, rows: Sequence[Row], properties: Mapping[str, str], now: datetime.datetime
+    ) -> None:
         """Add rows, let those go that are too old, and set properties of the table, in one commit.
 
         Args:
+            table: The table, held.
             rows: Columns that the table does not have are left out.
             properties: They are there if, and only if, the rows are.
             now: To tell which rows are too old.
@@ -63,21 +85,9 @@ class AboutWriter:
             KuvaszError: Catalog or store failed; the rows may be there all the same.
             OSError: The store failed.
         """
-        table = self.open()
-        try:
-            with table.lock:
-                table.follow()
-                self._write(table, rows, properties, (now - self._keep).date())
-        except TableGone:
-            self.loaded = None
-            raise
-
-    def _write(
-        self, table: LakeTable, rows: Sequence[Row], properties: Mapping[str, str], oldest: datetime.date
-    ) -> None:
         changeset = Changeset()
         table.index.add_files(self._files(table, rows), changeset, None)
-        changeset.dropped.update(too_old(table.index.files, oldest))
+        changeset.dropped.update(too_old(table.index.files, (now - self._keep).date()))
         changeset.properties = dict(properties)
         try:
             table.commits.make(changeset, {})
