@@ -128,6 +128,41 @@ def test_rows_of_a_savepoint_are_from_before(database: Database, steps: list[str
         assert partitions.has_earlier_rows(session, fresh)
 
 
+LOAD = "INSERT INTO {0} SELECT i, date '2024-01-02', 7 FROM generate_series(1001, 1050) i"
+UNLOGGED_LOAD = f"ALTER TABLE {{0}}_1 SET UNLOGGED; {LOAD}; ALTER TABLE {{0}}_1 SET LOGGED"
+
+
+@pytest.mark.parametrize(
+    ("steps", "has_some"),
+    [
+        (["TRUNCATE events_1"], False),
+        (["TRUNCATE events_1", LOAD], False),
+        (["TRUNCATE events", LOAD, "UPDATE events SET n = 8 WHERE id = 1001"], False),
+        (["CREATE TABLE other ()", "TRUNCATE events", LOAD], False),
+        ([f"TRUNCATE events; {LOAD}"], False),
+        ([f"CREATE TABLE other (); TRUNCATE events; {LOAD}"], False),
+        ([UNLOGGED_LOAD], True),
+        (UNLOGGED_LOAD.split("; "), True),
+        ([f"TRUNCATE events; {UNLOGGED_LOAD}"], True),
+        ([f"TRUNCATE events; {UNLOGGED_LOAD}; DELETE FROM events WHERE id = 1001"], True),
+        ([UNLOGGED_LOAD, "GRANT SELECT ON events_1 TO public"], True),
+        ([UNLOGGED_LOAD, "ALTER TABLE events ADD c int", LOAD.replace("100", "200").replace("7", "7, 1")], True),
+        (["ALTER TABLE events ALTER n TYPE bigint"], True),
+    ],
+)
+def test_rows_of_a_file_that_was_made_with_them_are_told_from_later_ones(
+    database: Database, steps: list[str], *, has_some: bool
+) -> None:
+    run(database, EVENTS)
+    for step in steps:
+        run(database, step.format("events"))
+    with psycopg.connect(database.url, autocommit=True) as session:
+        oid = introspect.load_relation(session, TableName(schema="public", name="events")).relation.oid
+        parts = {part.table.name: part for part in partitions.load(session, [oid])[oid]}
+        assert parts["events_1"].file != parts["events_1"].oid
+        assert partitions.has_rewritten_rows(session, parts["events_1"]) is has_some
+
+
 def test_the_leaves_of_a_snapshot_are_those_that_it_shows(database: Database) -> None:
     run(database, EVENTS, STANDALONE.format("p"))
     name = TableName(schema="public", name="events")
@@ -344,6 +379,22 @@ def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: 
         assert pipeline.states()["shop_eu", "shop.changelog"] is State.STREAMING
         pipeline.tell("resync", "shop.clone", "shop_eu")
         wait_equal(pipeline, database, ["clone"])
+
+
+def loaded(pipeline: Pipeline, table: str) -> int:
+    return sum(1 for row in pipeline.rows(table) if 1000 < row[0] < 1051)
+
+
+@pytest.mark.parametrize("kind", ["clone", "history"])
+def test_rows_that_a_partition_got_without_wal_behind_a_truncate_come(
+    database: Database, lake_folder: LakeFolder, quick: None, kind: str
+) -> None:
+    """By the transaction of the TRUNCATE, which is in the stream."""
+    run(database, EVENTS)
+    with Pipeline(lake_folder.config(group({"eu": database}, {"events": {"type": kind}})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        run(database, f"TRUNCATE events; {UNLOGGED_LOAD.format('events')}")
+        wait_until(lambda: loaded(pipeline, "events") == 50, "it has the rows")
 
 
 LOG = """

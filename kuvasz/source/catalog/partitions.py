@@ -34,7 +34,8 @@ WITH RECURSIVE tree (root, oid, links, xid, cid, written) AS (
         least(age(i.xmin), tree.written)
     FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
 SELECT tree.root::bigint, n.nspname::text, c.relname::text, c.oid::bigint, c.relfilenode::bigint,
-    c.xmin::text::bigint, tree.links, tree.xid, tree.cid
+    c.xmin::text::bigint, CASE WHEN c.xmax::text = '0' THEN c.cmin::text::bigint END, c.reltoastrelid::bigint,
+    tree.links, tree.xid, tree.cid
 FROM tree JOIN pg_class c ON c.oid = tree.oid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname
 """
@@ -65,6 +66,8 @@ class Partition:
     oid: int
     file: int  #: its relfilenode: that of a table that was neither truncated nor rewritten is its OID
     file_xid: int  #: transaction that gave it that file, or changed its catalog entry otherwise since
+    file_command: int | None = 0  #: of that transaction, which did so; None: one that was rolled back has its place
+    toast: int = 0  #: OID of its TOAST table, another one after SET UNLOGGED and SET LOGGED; 0: it has none
     links: str  #: from the root down: OID and transaction of each link; another one after DETACH and ATTACH
     xid: str  #: transaction of the newest link
     command: int  #: its command within that transaction
@@ -84,14 +87,15 @@ def load(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[in
     """
     found: dict[int, list[Partition]] = {root: [] for root in roots}
     with failure.translated(place(connection), "read the partitions"):
-        for root, schema, name, oid, file, file_xid, *hung in connection.execute(
+        for root, schema, name, oid, *filed, links, xid, command in connection.execute(
             _PARTITIONS, (list(roots),)
         ).fetchall():
             table = TableName(schema=schema, name=name)
-            links, xid, command = hung
+            file, file_xid, file_command, toast = filed
             found[root].append(
                 Partition(
-                    table=table, oid=oid, file=file, file_xid=file_xid, links=links, xid=xid, command=command
+                    table=table, oid=oid, file=file, file_xid=file_xid, file_command=file_command, toast=toast,
+                    links=links, xid=xid, command=command,
                 )
             )  # fmt: skip
     return found
@@ -118,6 +122,28 @@ def was_altered(connection: psycopg.Connection[Any], partition: Partition) -> bo
     query = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND xmin::text::bigint = %s)"
     with failure.translated(place(connection), f"look at the columns of partition {partition.table}"):
         row = connection.execute(query, (partition.oid, partition.file_xid)).fetchone()
+    return bool(row and row[0])
+
+
+def has_rewritten_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
+    """Return whether a partition may hold rows that were in its file before it got that, as SET LOGGED writes them.
+
+    TRUNCATE leaves none: what is there was inserted by its transaction later on, or by a younger one. GRANT, ADD
+    COLUMN and the like change the entry in the catalog since, so older rows are taken for such ones, and so is a row
+    with an `xmax`, which may have another's command in its place.
+
+    Raises:
+        SourceLocked: Somebody has locked it.
+        SourceError: The partition is gone, or cannot be read.
+    """
+    query = (
+        f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
+        " OR xmin::text::bigint = %s AND (xmax::text <> '0' OR (cmin::text::bigint <= %s::bigint) IS NOT FALSE))"
+    )
+    xid = partition.file_xid
+    with failure.translated(place(connection), f"look into partition {partition.table}"), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
+        row = connection.execute(query, (xid, xid, partition.file_command)).fetchone()
     return bool(row and row[0])
 
 
@@ -173,4 +199,13 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
     return bool(row and row[0])
 
 
-__all__ = ["HORIZON", "Partition", "has_earlier_rows", "has_rows_from_before", "horizon", "load", "was_altered"]
+__all__ = [
+    "HORIZON",
+    "Partition",
+    "has_earlier_rows",
+    "has_rewritten_rows",
+    "has_rows_from_before",
+    "horizon",
+    "load",
+    "was_altered",
+]

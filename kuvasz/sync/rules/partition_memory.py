@@ -2,8 +2,9 @@
 
 The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each fact:
 
-- ``16401:733 16410:740 =16410 public.events_1``: a partition as it hung in its tree (`partitions.Partition.links`),
-  the file that it had (its relfilenode), and its name. What an earlier version wrote has the links alone.
+- ``16401:733 16410:740 =16410/16413 public.events_1``: a partition as it hung in its tree
+  (`partitions.Partition.links`), the file that it had (its relfilenode), its TOAST table if it had one, and its name.
+  What an earlier version wrote has the links alone.
 - ``seen 16431 25C8D0 public.events_3``: a partition of which the stream has told, at this commit LSN, before any
   look has. If no look ever does, it came and went in between.
 - ``astray 16410 25C8D0 public.events_1``: rows of a partition came under its own name, where nobody takes them.
@@ -40,6 +41,7 @@ class KnownPartition:
     links: str
     file: int | None = None  #: its relfilenode; None: nobody looked
     name: str = ""
+    toast: int = 0  #: OID of its TOAST table; 0: none, or unknown
 
     @property
     def oid(self) -> int:
@@ -109,6 +111,11 @@ class KnownPartitions:
         """Whether a partition has its file of a TRUNCATE that the stream brought."""
         return any(truncated.xid == partition.file_xid for truncated in self.truncated)
 
+    def has_toast_of(self, partition: Partition) -> bool:
+        """Whether a partition has the TOAST table that it had, and so was not made unlogged."""
+        before = {(part.oid, part.toast) for part in self.parts}
+        return partition.toast != 0 and (partition.oid, partition.toast) in before
+
     def looked(
         self, found: Iterable[Partition], horizon: int, *, waits: Iterable[SeenPartition] = ()
     ) -> KnownPartitions:
@@ -125,7 +132,9 @@ class KnownPartitions:
 
 def part_of(partition: Partition) -> KnownPartition:
     """Return what is remembered of a partition."""
-    return KnownPartition(links=partition.links, file=partition.file, name=str(partition.table))
+    return KnownPartition(
+        links=partition.links, file=partition.file, name=str(partition.table), toast=partition.toast
+    )  # fmt: skip
 
 
 def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: int, at: int) -> KnownPartitions:
@@ -166,9 +175,7 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
         elif text == _KEPT:
             has_kept = True
         else:
-            links, _, rest = text.partition(" =")
-            file, _, name = rest.partition(" ")
-            parts.append(KnownPartition(links=links, file=int(file) if file else None, name=name))
+            parts.append(_parsed(text))
     return KnownPartitions(
         parts=tuple(parts),
         seen=tuple(told[_SEEN]),
@@ -180,9 +187,22 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
     )
 
 
+def _parsed(text: str) -> KnownPartition:
+    links, _, rest = text.partition(" =")
+    files, _, name = rest.partition(" ")
+    file, _, toast = files.partition("/")
+    return KnownPartition(links=links, file=int(file) if file else None, name=name, toast=int(toast or 0))
+
+
+def _rendered(part: KnownPartition) -> str:
+    if part.file is None:
+        return part.links
+    return f"{part.links} ={part.file}{f'/{part.toast}' if part.toast else ''} {part.name}"
+
+
 def render(known: KnownPartitions) -> frozenset[str]:
     """Return what the lake is to remember."""
-    texts = [part.links if part.file is None else f"{part.links} ={part.file} {part.name}" for part in known.parts]
+    texts = [_rendered(part) for part in known.parts]
     texts += [f"{_SEEN}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.seen]
     texts += [f"{_ASTRAY}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.astray]
     texts += [f"{_TRUNCATED}{one.xid} {one.lsn:X}" for one in known.truncated]

@@ -175,8 +175,7 @@ class PartitionWatch:
             self._notes.looked(spec, None, KnownPartitions().looked(found, start.horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
-        is_changelog = spec.config.type is TableType.CHANGELOG
-        look = _Look(connection, known, horizon_before, is_changelog=is_changelog)
+        look = _Look(connection, known, horizon_before, kind=spec.config.type)
         waits = self._suspects.waits(spec, known, found) if is_following else ()
         change = partition_memory.compare(
             known, found, is_filled=look.is_filled, has_stayed=look.has_stayed, waits=waits
@@ -267,7 +266,7 @@ class _Look:
         connection: To the source.
         known: What is remembered.
         horizon: Of the look before; 0: unknown.
-        is_changelog: Whether the target is one.
+        kind: Of the target.
     """
 
     def __init__(
@@ -276,10 +275,10 @@ class _Look:
         known: KnownPartitions,
         horizon: int,
         *,
-        is_changelog: bool,
+        kind: TableType,
     ) -> None:
         self._connection = connection
-        self._is_changelog = is_changelog
+        self._is_comparable, self._is_changelog = kind.is_comparable, kind is TableType.CHANGELOG
         self._known = known
         self._horizon = horizon
         self.unread: dict[Partition, SourceRefused] = {}  #: new ones that the role may not read
@@ -297,7 +296,8 @@ class _Look:
 
         What cannot be read says nothing.
         """
-        if self._known.is_emptied_by_stream(partition):
+        is_emptied = self._known.is_emptied_by_stream(partition)
+        if is_emptied and not self._has_rewritten_rows(partition, if_unread=self._is_comparable):
             return True
         if self._is_changelog and partitions.was_altered(self._connection, partition):
             return True  # a rewrite changes no row there; others are compared to have what it wrote
@@ -307,6 +307,14 @@ class _Look:
             return partitions.has_rows_from_before(self._connection, partition.table, self._horizon)
         except SourceRefused:
             return False
+
+    def _has_rewritten_rows(self, partition: Partition, *, if_unread: bool) -> bool:
+        if self._known.has_toast_of(partition):
+            return False
+        try:
+            return partitions.has_rewritten_rows(self._connection, partition)
+        except SourceRefused:
+            return if_unread
 
 
 __all__ = ["PartitionWatch"]

@@ -27,10 +27,15 @@ def test_what_hangs_by_the_newest_links_is_known(links: str, xid: str, newest: l
 
 def test_partitions_are_those_of_each_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "place", lambda _: "shop")
-    rows = [(1, "public", "items_1", 11, 12, 700, "11:700", "700", 3)]
+    rows = [(1, "public", "items_1", 11, 12, 700, 5, 13, "11:700", "700", 3)]
     server: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: rows))
     found = partitions.load(server, [1, 2])
     assert found == {
-        1: [Partition(table=NAME, oid=11, file=12, file_xid=700, links="11:700", xid="700", command=3)],
+        1: [
+            Partition(
+                table=NAME, oid=11, file=12, file_xid=700, file_command=5, toast=13, links="11:700", xid="700",
+                command=3,
+            )
+        ],
         2: [],
-    }
+    }  # fmt: skip

@@ -23,7 +23,9 @@ def compared(
 
 
 def test_all_that_is_known_is_remembered() -> None:
-    known = dataclasses.replace(KNOWN, since_lsn=0xABC, has_kept=True).told(12, "public.a b", 0x25C8D0)
+    known = KNOWN.looked([partition(10, toast=20), B], 100)
+    known = dataclasses.replace(known, since_lsn=0xABC, has_kept=True)
+    known = known.told(12, "public.a b", 0x25C8D0)
     known = known.strayed(10, "public.p 10", 0x25C8D3)
     known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
     assert partition_memory.parse(partition_memory.render(known)) == known
@@ -48,6 +50,13 @@ def test_another_file_is_a_truncate_unless_earlier_rows_are_there() -> None:
     again = partition(11, file=99)
     assert compared(KNOWN, A, again).emptied == ("public.p 11",)
     assert not compared(KNOWN, A, again, stayed=(again,))
+
+
+def test_a_toast_table_tells_that_a_partition_was_always_logged() -> None:
+    known = KNOWN.looked([partition(10, toast=20), B], 100)
+    assert known.has_toast_of(partition(10, file=98, toast=20))
+    for other in (partition(10, file=98, toast=21), partition(11, file=98, toast=20), partition(11, file=98)):
+        assert not known.has_toast_of(other)
 
 
 def test_a_new_partition_is_followed_if_it_came_empty_and_as_it_was_made() -> None:

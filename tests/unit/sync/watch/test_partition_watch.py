@@ -34,7 +34,7 @@ class World(Scene):
         self.horizon = 100
         self.wal_lsn = 8000
         self.hear(8000)
-        self.has_rows_from_before = False
+        self.has_rows_from_before = self.has_rewritten_rows = False
         self.followed: list[Relation] = []
         self.forgotten: list[SourceTableSpec] = []
         self.sent: list[str] = []
@@ -62,7 +62,8 @@ class World(Scene):
         self.found = [
             Partition(
                 table=TableName(schema="public", name=f"p{oid}"), oid=oid, file=changed.get(f"file_{oid}", oid),
-                file_xid=changed.get(f"xid_{oid}", 7), links=f"{oid}:7", xid="7", command=0,
+                file_xid=changed.get(f"xid_{oid}", 7), toast=changed.get(f"toast_{oid}", 0),
+                links=f"{oid}:7", xid="7", command=0,
             )
             for oid in oids
         ]  # fmt: skip
@@ -70,6 +71,11 @@ class World(Scene):
     def look(self, *, is_following: bool = True) -> set[str]:
         connection: Any = self
         return self.watch.check(connection, [(self.items, self.root)], is_following=is_following)
+
+    def become(self, kind: TableType) -> None:
+        config = self.items.config.model_copy(update={"type": kind})
+        self.items = dataclasses.replace(self.items, config=config)
+        self.look()
 
     def describe(self, oid: int, commit_lsn: int = 5000) -> None:
         """Have the stream describe the root and then a partition."""
@@ -91,6 +97,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         monkeypatch.setattr(module, "wal_end", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
     monkeypatch.setattr(partitions, "was_altered", lambda *_: False)
+    monkeypatch.setattr(partitions, "has_rewritten_rows", lambda scene, _: scene.has_rewritten_rows)
     monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
     monkeypatch.setattr(partitions, "has_rows_from_before", lambda scene, *_: scene.has_rows_from_before)
     return World(tmp_path)
@@ -211,8 +218,7 @@ def test_another_table_that_is_described_behind_a_root_is_none_of_its_partitions
 
 
 def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: World) -> None:
-    config = world.items.config.model_copy(update={"type": TableType.CHANGELOG})
-    world.items = dataclasses.replace(world.items, config=config)
+    world.become(TableType.CHANGELOG)
     world.hang(10, 11, file_11=99)
     world.look(is_following=False)
     assert world.source_tables.state(world.items) is State.STREAMING, (
@@ -230,6 +236,35 @@ def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: Wor
     assert world.source_tables.state(world.items) is State.STREAMING
     assert [part.file for part in world.known.parts] == [10, 99]
     assert not world.approvals.is_gap_accepted(world.items)
+
+
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+def test_a_truncate_of_the_table_may_hide_a_load_without_wal(world: World, kind: TableType) -> None:
+    """By the same transaction."""
+    world.become(kind)
+    world.messages.truncated(world.root.relation, 5000, 741)
+    for has_rewritten_rows in (False, True):
+        world.has_rewritten_rows = has_rewritten_rows
+        world.hang(10, 11, file_11=99 + has_rewritten_rows, xid_11=741)
+        for _ in range(2):
+            world.look()
+        assert is_compared(world) == has_rewritten_rows
+
+
+@pytest.mark.parametrize("kind", list(TableType))
+def test_a_truncate_of_the_table_is_believed_if_a_partition_cannot_be_read_nor_compared(
+    world: World, kind: TableType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise SourceRefused("it is not for us")
+
+    monkeypatch.setattr(partitions, "has_rewritten_rows", refuse)
+    world.become(kind)
+    world.messages.truncated(world.root.relation, 5000, 741)
+    world.hang(10, 11, file_11=99, xid_11=741)
+    for _ in range(2):
+        world.look()
+    assert is_compared(world) == (kind in {TableType.CLONE, TableType.HISTORY})
 
 
 def test_a_gap_begins_with_the_last_look_at_the_partitions(world: World) -> None:
