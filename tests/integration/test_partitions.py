@@ -16,7 +16,7 @@ from kuvasz.sync import watches
 from kuvasz.sync.rules import partition_memory
 from kuvasz.verbs import check
 from tests.support.lake import LakeFolder, Pipeline, group
-from tests.support.oracle import source_rows
+from tests.support.oracle import open_table, source_rows
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -381,20 +381,98 @@ def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: 
         wait_equal(pipeline, database, ["clone"])
 
 
+#: Ways to fill a partition without WAL between two looks; {0} is the table.
+UNLOGGED = {
+    "for_a_while": [UNLOGGED_LOAD],
+    "made_so": [f"CREATE UNLOGGED TABLE {{0}}_3 PARTITION OF {{0}} {MARCH}",
+                LOAD.replace("2024-01", "2024-03"), "ALTER TABLE {0}_3 SET LOGGED"],
+    "truncated": [f"TRUNCATE {{0}}; {UNLOGGED_LOAD}"],
+}  # fmt: skip
+
+
 def loaded(pipeline: Pipeline, table: str) -> int:
     return sum(1 for row in pipeline.rows(table) if 1000 < row[0] < 1051)
 
 
-@pytest.mark.parametrize("kind", ["clone", "history"])
-def test_rows_that_a_partition_got_without_wal_behind_a_truncate_come(
-    database: Database, lake_folder: LakeFolder, quick: None, kind: str
+@pytest.mark.parametrize("when", ["live", pytest.param("down", marks=pytest.mark.slow)])
+def test_rows_that_a_partition_got_without_wal_are_not_lost_without_a_word(
+    database: Database, lake_folder: LakeFolder, quick: None, when: str
 ) -> None:
-    """By the transaction of the TRUNCATE, which is in the stream."""
-    run(database, EVENTS)
-    with Pipeline(lake_folder.config(group({"eu": database}, {"events": {"type": kind}})), lake_folder) as pipeline:
+    """PostgreSQL lets partitions be unlogged that a publication has by their root."""
+    tables = {f"{kind}_{how}": kind for kind in ("append", "changelog") for how in UNLOGGED}
+    tables |= {"clone_truncated": "clone", "history_truncated": "history"}
+    run(database, *(EVENTS.replace("events", table) for table in tables))
+
+    def load() -> None:
+        for table, kind in tables.items():
+            for statement in UNLOGGED[table.removeprefix(f"{kind}_")]:
+                run(database, statement.format(table))
+
+    config = lake_folder.config(group({"eu": database}, {table: {"type": kind} for table, kind in tables.items()}))
+    with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        run(database, f"TRUNCATE events; {UNLOGGED_LOAD.format('events')}")
-        wait_until(lambda: loaded(pipeline, "events") == 50, "it has the rows")
+        if when == "live":
+            load()
+            assert_told(pipeline, tables)
+    if when == "down":
+        load()
+        with Pipeline(config, lake_folder) as pipeline:
+            assert_told(pipeline, tables)
+
+
+def has_gap(pipeline: Pipeline, table: str) -> bool:
+    lake = pipeline.folder
+    return "kuvasz.gap.shop_eu" in open_table(lake.pyiceberg, f"shop.{table}", catalog=lake.catalog).properties
+
+
+def assert_told(pipeline: Pipeline, tables: dict[str, str]) -> None:
+    for table, kind in tables.items():
+        if kind in {"clone", "history"}:
+            wait_until(
+                lambda table=table: loaded(pipeline, table) == 50,
+                lambda table=table: f"{table} has the rows: {pipeline.errors()}",
+            )
+        else:
+            pipeline.wait_state("shop_eu", f"shop.{table}", State.ERROR)
+            wait_until(
+                lambda table=table: any(f"public.{table}: its changes after" in error for error in pipeline.errors()),
+                lambda table=table: f"{table} is told: {pipeline.errors()}",
+            )
+            pipeline.tell("retry", f"shop.{table}", "shop_eu")
+    pipeline.wait_streaming()
+    assert [table for table in tables if not has_gap(pipeline, table)] == []
+
+
+def test_what_writes_partitions_anew_with_wal_is_no_gap(
+    database: Database, lake_folder: LakeFolder, quick: None, horizons: list[int]
+) -> None:
+    tables = ("append", "changelog")
+    run(database, *(EVENTS.replace("events", table) for table in tables))
+
+    def seen(table: str) -> set[int | None]:
+        texts = pipeline.app.lake.notes.partitions(f"shop.{table}", "shop_eu") or ()
+        return {part.file for part in partition_memory.parse(texts).parts}
+
+    config = lake_folder.config(group({"eu": database}, {table: {"type": table} for table in tables}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        steps = ["VACUUM FULL {0}_1", "CLUSTER {0}_2 USING {0}_2_pkey", "ALTER TABLE {0} ALTER n TYPE bigint",
+                 "TRUNCATE {0}", LOAD, "BEGIN; CREATE TABLE also_{0} (); TRUNCATE {0}; COMMIT"]  # fmt: skip
+        alone = ["TRUNCATE append_1", LOAD]  # the stream tells a changelog nothing of that
+        for step in (*steps, *alone):
+            wait_looked(database, horizons)
+            for table in tables if step not in alone[:1] else tables[:1]:
+                with database.connect(autocommit=True) as session:
+                    session.execute(step.format(table))
+                now = f"SELECT relfilenode::int FROM pg_class WHERE relkind = 'r' AND relname ~ '^{table}_[12]$'"
+                files_now = {file for (file,) in database.execute(now)}
+                wait_until(
+                    lambda table=table, files_now=files_now: seen(table) == files_now,
+                    lambda step=step: f"the new files are known after {step}: {pipeline.errors()}",
+                )
+        pipeline.wait_applied(database)
+        assert pipeline.errors() == []
+        assert [table for table in tables if has_gap(pipeline, table)] == []
 
 
 LOG = """

@@ -222,16 +222,18 @@ class PartitionChange:
 
     attached: tuple[str, ...] = ()  #: with rows in them
     emptied: tuple[str, ...] = ()  #: by a TRUNCATE, as far as anybody can tell
+    unlogged: tuple[str, ...] = ()  #: for a while, as far as anybody can tell; of clones and histories `emptied`
     gone: tuple[str, ...] = ()  #: detached or dropped
     astray: tuple[str, ...] = ()  #: published under their own names for a while
 
     def __bool__(self) -> bool:
-        return bool(self.attached or self.emptied or self.gone or self.astray)
+        return bool(self.attached or self.emptied or self.unlogged or self.gone or self.astray)
 
     @override
     def __str__(self) -> str:
         done = {
             "attached with rows in it": self.attached, "truncated or rewritten": self.emptied,
+            "written anew, maybe after a load without WAL (SET UNLOGGED)": self.unlogged,
             "detached or dropped": self.gone, "published under its own name for a while": self.astray,
         }  # fmt: skip
         return "; ".join(f"partition {', '.join(names)} was {what}" for what, names in done.items() if names)
@@ -243,6 +245,7 @@ def compare(
     *,
     is_filled: Callable[[Partition], bool],
     has_stayed: Callable[[Partition], bool],
+    was_unlogged: Callable[[Partition], bool] = lambda _: False,
     waits: Iterable[SeenPartition] = (),
 ) -> PartitionChange:
     """Return what happened since.
@@ -252,6 +255,7 @@ def compare(
         found: What the catalog shows now.
         is_filled: Whether a partition has rows from before it was attached.
         has_stayed: Whether a partition that has another file has lost no row by that, but by the stream.
+        was_unlogged: Whether one that has not may have rows that no stream has, where that makes a difference.
         waits: Partitions that the catalog may show yet.
     """
     before = {part.links: part for part in known.parts}
@@ -270,9 +274,13 @@ def compare(
     now, waiting = {partition.oid for partition in found}, {seen.oid for seen in waits}
     gone = [part.label for part in known.parts if part.oid not in now]
     gone += [seen.name for seen in known.seen if seen.oid not in now | waiting]
-    names = [tuple(str(partition.table) for partition in these) for these in (attached, emptied)]
+    unlogged = [partition for partition in emptied if was_unlogged(partition)]
+    emptied = [partition for partition in emptied if partition not in unlogged]
+    names = [tuple(str(partition.table) for partition in these) for these in (attached, emptied, unlogged)]
     astray = tuple(seen.name for seen in known.astray)
-    return PartitionChange(attached=names[0], emptied=names[1], gone=tuple(gone), astray=astray)
+    return PartitionChange(
+        attached=names[0], emptied=names[1], unlogged=names[2], gone=tuple(gone), astray=astray
+    )  # fmt: skip
 
 
 def is_keeping(spec: SourceTableSpec) -> bool:
@@ -288,7 +296,7 @@ def is_urgent(spec: SourceTableSpec, known: KnownPartitions) -> bool:
 def needs_comparison(
     source: str, spec: SourceTableSpec, known: KnownPartitions, change: PartitionChange, *, is_accepted: bool
 ) -> bool:
-    """Return whether a target has to be compared with its source; else it stays as it is.
+    """Return whether a target has to be compared with its source, or has a gap; else it stays as it is.
 
     Args:
         source: Its name.
@@ -302,6 +310,8 @@ def needs_comparison(
     """
     place, target = f"{place_of(source, spec.table)}: {change}", spec.identifier
     resync = resync_of(target)
+    if change.unlogged:
+        return True
     if spec.config.type is TableType.CHANGELOG and change.emptied and not is_accepted:
         hint = f"{retry_of(target)} goes on without a row that says so; to have one, map the partitions"
         raise ChangesLost(f"{place}, which the stream does not carry", hint=f"{hint} by `partitions_regex`")

@@ -17,7 +17,6 @@ from typing import Any
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceLocked, SourceRefused, TableError
 from kuvasz.events import Event, EventLog
-from kuvasz.model import TableType
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.look import wal_end
@@ -175,15 +174,18 @@ class PartitionWatch:
             self._notes.looked(spec, None, KnownPartitions().looked(found, start.horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
-        look = _Look(connection, known, horizon_before, kind=spec.config.type)
+        look = _Look(connection, known, horizon_before, is_comparable=spec.config.type.is_comparable)
         waits = self._suspects.waits(spec, known, found) if is_following else ()
         change = partition_memory.compare(
-            known, found, is_filled=look.is_filled, has_stayed=look.has_stayed, waits=waits
-        )
+            known, found, is_filled=look.is_filled, has_stayed=look.has_stayed, was_unlogged=look.was_unlogged,
+            waits=waits,
+        )  # fmt: skip
         self._tell_unread(spec, look.unread)
         is_urgent = partition_memory.is_urgent(spec, known)
         emptied = {
-            (part.oid, 0 if is_urgent else part.file_xid) for part in found if str(part.table) in change.emptied
+            (part.oid, 0 if is_urgent else part.file_xid)
+            for part in found
+            if str(part.table) in change.emptied + change.unlogged
         }
         if emptied and (self._suspects.may_be_told(connection, spec, emptied) if is_following else not is_urgent):
             return
@@ -213,7 +215,10 @@ class PartitionWatch:
             self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, start.lsn)
 
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
-        """Have a table compared with its source: no row of it says which partition it is from."""
+        """Have a table compared with its source: no row of it says which partition it is from.
+
+        One that cannot be compared has a gap then.
+        """
         _log.tell(
             Event.PARTITIONS_CHANGED,
             source=self._source,
@@ -266,7 +271,7 @@ class _Look:
         connection: To the source.
         known: What is remembered.
         horizon: Of the look before; 0: unknown.
-        kind: Of the target.
+        is_comparable: Whether the target is.
     """
 
     def __init__(
@@ -275,10 +280,10 @@ class _Look:
         known: KnownPartitions,
         horizon: int,
         *,
-        kind: TableType,
+        is_comparable: bool,
     ) -> None:
         self._connection = connection
-        self._is_comparable, self._is_changelog = kind.is_comparable, kind is TableType.CHANGELOG
+        self._is_comparable = is_comparable
         self._known = known
         self._horizon = horizon
         self.unread: dict[Partition, SourceRefused] = {}  #: new ones that the role may not read
@@ -299,7 +304,7 @@ class _Look:
         is_emptied = self._known.is_emptied_by_stream(partition)
         if is_emptied and not self._has_rewritten_rows(partition, if_unread=self._is_comparable):
             return True
-        if self._is_changelog and partitions.was_altered(self._connection, partition):
+        if not self._is_comparable and partitions.was_altered(self._connection, partition):
             return True  # a rewrite changes no row there; others are compared to have what it wrote
         if not self._horizon:
             return False
@@ -307,6 +312,10 @@ class _Look:
             return partitions.has_rows_from_before(self._connection, partition.table, self._horizon)
         except SourceRefused:
             return False
+
+    def was_unlogged(self, partition: Partition) -> bool:
+        """Say whether a partition with another file may have rows that no stream has; what is compared is right."""
+        return not self._is_comparable and self._has_rewritten_rows(partition, if_unread=True)
 
     def _has_rewritten_rows(self, partition: Partition, *, if_unread: bool) -> bool:
         if self._known.has_toast_of(partition):

@@ -52,6 +52,15 @@ def test_another_file_is_a_truncate_unless_earlier_rows_are_there() -> None:
     assert not compared(KNOWN, A, again, stayed=(again,))
 
 
+def test_a_partition_that_may_have_been_unlogged_is_told_from_one_that_was_truncated() -> None:
+    one, other = partition(10, file=98), partition(11, file=99)
+    change = partition_memory.compare(
+        KNOWN, [one, other], is_filled=lambda _: False, has_stayed=lambda _: False, was_unlogged=(one,).__contains__
+    )
+    assert change == PartitionChange(emptied=("public.p 11",), unlogged=("public.p 10",))
+    assert "partition public.p 10 was written anew, maybe after a load without WAL" in str(change)
+
+
 def test_a_toast_table_tells_that_a_partition_was_always_logged() -> None:
     known = KNOWN.looked([partition(10, toast=20), B], 100)
     assert known.has_toast_of(partition(10, file=98, toast=20))
@@ -146,6 +155,7 @@ GONE, EMPTIED, ATTACHED = (
     PartitionChange(emptied=("public.p",)),
     PartitionChange(attached=("public.p",)),
 )
+UNLOGGED = PartitionChange(unlogged=("public.p",))
 
 
 @pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
@@ -175,7 +185,7 @@ def test_rows_of_partitions_that_are_gone_stay_if_the_map_says_so() -> None:
 
 def test_an_append_table_only_cannot_do_without_rows_that_came_with_a_partition() -> None:
     of = spec(TableType.APPEND)
-    assert [decided(of, change) for change in (GONE, EMPTIED)] == [False, False]
+    assert [decided(of, change) for change in (GONE, EMPTIED, UNLOGGED)] == [False, False, True]
     assert str(decided(of, ATTACHED)) == (
         "source eu, table public.events: partition public.p was attached with rows in it, which the stream does not"
         " carry\nhint: copy the table again: kuvasz resync --table shop.events"
@@ -189,3 +199,10 @@ def test_a_changelog_that_lacks_a_truncate_waits_for_a_person() -> None:
     assert isinstance(error, ChangesLost)
     assert "kuvasz retry --table shop.events goes on without a row that says so" in str(error)
     assert decided(of, EMPTIED, is_accepted=True) is False
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_a_changelog_that_may_lack_rows_has_a_gap(*, is_accepted: bool) -> None:
+    """Not only a row that says so."""
+    change = PartitionChange(emptied=("public.q",), unlogged=("public.p",))
+    assert decided(spec(TableType.CHANGELOG), change, is_accepted=is_accepted) is True

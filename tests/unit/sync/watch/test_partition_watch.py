@@ -238,7 +238,22 @@ def test_a_changelog_goes_on_without_a_truncate_when_a_person_says_so(world: Wor
     assert not world.approvals.is_gap_accepted(world.items)
 
 
-@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.CHANGELOG])
+def test_rows_of_a_partition_that_may_have_come_without_wal_are_a_gap(world: World, kind: TableType) -> None:
+    """Which a person may agree to, and the table remembers."""
+    world.become(kind)
+    world.has_rewritten_rows = True
+    world.hang(10, 11, file_11=99)
+    world.look(is_following=False)
+    assert not is_compared(world), "the stream may yet tell of a TRUNCATE"
+    for _ in range(2):
+        world.look()
+    assert is_compared(world)
+    assert world.source_tables.gap_starts.get(world.items) == 8000
+    assert [part.file for part in world.known.parts] == [10, 11], "until the gap is noted"
+
+
+@pytest.mark.parametrize("kind", list(TableType))
 def test_a_truncate_of_the_table_may_hide_a_load_without_wal(world: World, kind: TableType) -> None:
     """By the same transaction."""
     world.become(kind)
@@ -265,6 +280,17 @@ def test_a_truncate_of_the_table_is_believed_if_a_partition_cannot_be_read_nor_c
     for _ in range(2):
         world.look()
     assert is_compared(world) == (kind in {TableType.CLONE, TableType.HISTORY})
+
+
+def test_a_partition_that_has_its_toast_table_was_always_logged(world: World) -> None:
+    world.hang(10, 11, toast_11=77)
+    world.become(TableType.APPEND)
+    world.has_rewritten_rows = True
+    for file, toast, has_gap in ((98, 77, False), (99, 78, True)):
+        world.hang(10, 11, file_11=file, toast_11=toast)
+        for _ in range(2):
+            world.look()
+        assert is_compared(world) == has_gap
 
 
 def test_a_gap_begins_with_the_last_look_at_the_partitions(world: World) -> None:
