@@ -163,6 +163,31 @@ def test_rows_of_a_file_that_was_made_with_them_are_told_from_later_ones(
         assert partitions.has_rewritten_rows(session, parts["events_1"]) is has_some
 
 
+@pytest.mark.parametrize(
+    ("statement", "altered"),
+    [
+        ("ALTER TABLE events ALTER n TYPE bigint", {4}),
+        ("ALTER TABLE events ADD c int; TRUNCATE events_1", {5}),
+        ("TRUNCATE events_1", set()),
+    ],
+)
+def test_columns_that_were_changed_with_a_file_are_those_of_the_root(
+    database: Database, statement: str, altered: set[int]
+) -> None:
+    """Whatever numbers they have in the partition."""
+    run(database, EVENTS.replace("id int", "gone int, id int").replace("SELECT", "SELECT 0,"))
+    run(database, "ALTER TABLE events DROP gone")
+    run(database, "ALTER TABLE events DETACH PARTITION events_1", "DROP TABLE events_1")
+    run(database, STANDALONE.format("events_1"))
+    run(database, "ALTER TABLE events ATTACH PARTITION events_1 FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')")
+    run(database, statement)
+    with psycopg.connect(database.url, autocommit=True) as session:
+        oid = introspect.load_relation(session, TableName(schema="public", name="events")).relation.oid
+        parts = {part.table.name: part for part in partitions.load(session, [oid])[oid]}
+        assert partitions.altered(session, oid, parts["events_1"]) == altered
+        assert set(partitions.types(session, [oid])) == {oid}
+
+
 def test_the_leaves_of_a_snapshot_are_those_that_it_shows(database: Database) -> None:
     run(database, EVENTS, STANDALONE.format("p"))
     name = TableName(schema="public", name="events")
@@ -386,7 +411,10 @@ UNLOGGED = {
     "for_a_while": [UNLOGGED_LOAD],
     "made_so": [f"CREATE UNLOGGED TABLE {{0}}_3 PARTITION OF {{0}} {MARCH}",
                 LOAD.replace("2024-01", "2024-03"), "ALTER TABLE {0}_3 SET LOGGED"],
+    "made_at_once": [f"CREATE UNLOGGED TABLE {{0}}_3 PARTITION OF {{0}} {MARCH};"
+                     f"{LOAD.replace('2024-01', '2024-03')}; ALTER TABLE {{0}}_3 SET LOGGED"],
     "truncated": [f"TRUNCATE {{0}}; {UNLOGGED_LOAD}"],
+    "altered": [f"ALTER TABLE {{0}} ADD c int; {UNLOGGED_LOAD}"],
 }  # fmt: skip
 
 
@@ -441,6 +469,18 @@ def assert_told(pipeline: Pipeline, tables: dict[str, str]) -> None:
             pipeline.tell("retry", f"shop.{table}", "shop_eu")
     pipeline.wait_streaming()
     assert [table for table in tables if not has_gap(pipeline, table)] == []
+
+
+def test_a_truncate_beside_a_change_of_columns_is_not_lost_without_a_word(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    run(database, EVENTS)
+    tables = {"events": {"type": "changelog"}}
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        run(database, "ALTER TABLE events ADD c int", "TRUNCATE events_1")
+        pipeline.wait_state("shop_eu", "shop.events", State.ERROR)
+        assert "partition public.events_1 was truncated or rewritten" in pipeline.errors()[0]
 
 
 def test_what_writes_partitions_anew_with_wal_is_no_gap(

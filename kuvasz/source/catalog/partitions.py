@@ -113,16 +113,33 @@ def horizon(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def was_altered(connection: psycopg.Connection[Any], partition: Partition) -> bool:
-    """Return whether the transaction that gave a partition its file changed its columns, as ALTER TABLE does.
+def types(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[int, str]:
+    """Return the types of tables' columns, by the tables' OIDs: number, type and modifier of each.
 
     Raises:
         SourceError: The query failed.
     """
-    query = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND xmin::text::bigint = %s)"
+    query = """
+        SELECT attrelid::bigint, string_agg(concat_ws(':', attnum, atttypid, atttypmod), ' ' ORDER BY attnum)
+        FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped GROUP BY attrelid
+    """
+    with failure.translated(place(connection), "read the types of columns"):
+        return dict(connection.execute(query, (list(roots),)).fetchall() if roots else ())
+
+
+def altered(connection: psycopg.Connection[Any], root: int, partition: Partition) -> frozenset[int]:
+    """Return the root's columns, by number, that the transaction of a partition's file changed there in any way.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    query = """
+        SELECT r.attnum FROM pg_attribute a JOIN pg_attribute r ON r.attrelid = %s AND r.attname = a.attname
+        WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.xmin::text::bigint = %s
+    """
     with failure.translated(place(connection), f"look at the columns of partition {partition.table}"):
-        row = connection.execute(query, (partition.oid, partition.file_xid)).fetchone()
-    return bool(row and row[0])
+        rows = connection.execute(query, (root, partition.oid, partition.file_xid)).fetchall()
+    return frozenset(number for (number,) in rows)
 
 
 def has_rewritten_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
@@ -202,10 +219,11 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
 __all__ = [
     "HORIZON",
     "Partition",
+    "altered",
     "has_earlier_rows",
     "has_rewritten_rows",
     "has_rows_from_before",
     "horizon",
     "load",
-    "was_altered",
+    "types",
 ]

@@ -11,13 +11,14 @@ The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each 
 - ``truncated 741 25C8D0``: the stream brought a TRUNCATE of the table itself, which gives each partition a file.
 - ``since 25C8D0``: the snapshot of the last copy or comparison. What the stream tells from before it is known by it.
 - ``horizon 281474976711396``: each transaction below (740, on timeline 1) was over when the files were looked at.
+- ``types 1:23:-1 2:1082:-1``: the types that the columns had at the last look (`partitions.types`).
 - ``kept``: the target has rows of partitions that are gone, because the map says so.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from typing_extensions import override
 
@@ -28,7 +29,7 @@ from kuvasz.model import TableType
 from kuvasz.source.catalog.partitions import Partition
 
 _SEEN, _ASTRAY, _TRUNCATED, _SINCE, _HORIZON = "seen ", "astray ", "truncated ", "since ", "horizon "
-_KEPT = "kept"
+_TYPES, _KEPT = "types ", "kept"
 
 #: TRUNCATEs of the table that are remembered: the looks that show their files come soon.
 _MOST_TRUNCATES = 8
@@ -81,6 +82,7 @@ class KnownPartitions:
     truncated: tuple[Truncated, ...] = ()
     since_lsn: int = 0
     horizon: int = 0  #: 0: unknown
+    types: str = ""  #: of the columns; empty: unknown
     has_kept: bool = False
 
     @property
@@ -116,6 +118,11 @@ class KnownPartitions:
         before = {(part.oid, part.toast) for part in self.parts}
         return partition.toast != 0 and (partition.oid, partition.toast) in before
 
+    def is_retyped(self, types: str, altered: Collection[int]) -> bool:
+        """Whether some of these columns, by number, have another type by now."""
+        before, now = _by_number(self.types), _by_number(types)
+        return any(number in before and before[number] != now.get(number) for number in altered)
+
     def looked(
         self, found: Iterable[Partition], horizon: int, *, waits: Iterable[SeenPartition] = ()
     ) -> KnownPartitions:
@@ -128,6 +135,11 @@ class KnownPartitions:
         """
         parts = tuple(part_of(partition) for partition in found)
         return dataclasses.replace(self, parts=parts, seen=tuple(waits), astray=(), horizon=horizon)
+
+
+def _by_number(types: str) -> dict[int, str]:
+    columns = (column.split(":", 1) for column in types.split())
+    return {int(number): kind for number, kind in columns}
 
 
 def part_of(partition: Partition) -> KnownPartition:
@@ -159,7 +171,7 @@ def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: 
 
 def parse(texts: Iterable[str]) -> KnownPartitions:
     """Return what the lake remembers; the reverse of `render`."""
-    parts, truncated, since_lsn, horizon, has_kept = [], [], 0, 0, False
+    parts, truncated, since_lsn, horizon, types, has_kept = [], [], 0, 0, "", False
     told: dict[str, list[SeenPartition]] = {_SEEN: [], _ASTRAY: []}
     for text in sorted(texts):
         if text.startswith((_SEEN, _ASTRAY)):
@@ -172,6 +184,8 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
             since_lsn = int(text.removeprefix(_SINCE), 16)
         elif text.startswith(_HORIZON):
             horizon = int(text.removeprefix(_HORIZON))
+        elif text.startswith(_TYPES):
+            types = text.removeprefix(_TYPES)
         elif text == _KEPT:
             has_kept = True
         else:
@@ -183,6 +197,7 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
         truncated=tuple(sorted(truncated, key=lambda one: one.lsn)),
         since_lsn=since_lsn,
         horizon=horizon,
+        types=types,
         has_kept=has_kept,
     )
 
@@ -208,6 +223,7 @@ def render(known: KnownPartitions) -> frozenset[str]:
     texts += [f"{_TRUNCATED}{one.xid} {one.lsn:X}" for one in known.truncated]
     texts += [f"{_SINCE}{known.since_lsn:X}"] if known.since_lsn else []
     texts += [f"{_HORIZON}{known.horizon}"] if known.horizon else []
+    texts += [f"{_TYPES}{known.types}"] if known.types else []
     return frozenset([*texts, *([_KEPT] if known.has_kept else [])])
 
 

@@ -147,11 +147,13 @@ class PartitionWatch:
         if not roots:
             return locked
         start = _LookStart(lsn=wal_end(connection), horizon=partitions.horizon(connection))  # before the look
+        types = partitions.types(connection, [oid for oid in roots if not roots[oid].config.type.is_comparable])
         trees = partitions.load(connection, roots)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
         for oid, found in trees.items():
             try:
-                self._check(connection, roots[oid], found, start, is_following=is_following)
+                begun = dataclasses.replace(start, root=oid, types=types.get(oid, ""))
+                self._check(connection, roots[oid], found, begun, is_following=is_following)
             except SourceLocked as error:
                 if is_following:
                     _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
@@ -171,10 +173,10 @@ class PartitionWatch:
     ) -> None:
         known = self._notes.known(spec)
         if known is None:
-            self._notes.looked(spec, None, KnownPartitions().looked(found, start.horizon))
+            self._notes.looked(spec, None, KnownPartitions(types=start.types).looked(found, start.horizon))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
-        look = _Look(connection, known, horizon_before, is_comparable=spec.config.type.is_comparable)
+        look = _Look(connection, known, horizon_before, start, is_comparable=spec.config.type.is_comparable)
         waits = self._suspects.waits(spec, known, found) if is_following else ()
         change = partition_memory.compare(
             known, found, is_filled=look.is_filled, has_stayed=look.has_stayed, was_unlogged=look.was_unlogged,
@@ -209,7 +211,7 @@ class PartitionWatch:
             self._approvals.closed(spec)
         now = known.looked((part for part in found if part not in look.unread), start.horizon, waits=waits)
         has_kept = known.has_kept or bool(change.gone)
-        self._notes.looked(spec, known, dataclasses.replace(now, has_kept=has_kept))
+        self._notes.looked(spec, known, dataclasses.replace(now, types=start.types, has_kept=has_kept))
         self._horizons[spec.key] = start.horizon
         if not waits and not look.unread:
             self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, start.lsn)
@@ -258,10 +260,12 @@ class PartitionWatch:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _LookStart:
-    """When a look began."""
+    """When a look began, and at what."""
 
     lsn: int  #: where the WAL ended
     horizon: int  #: see `partitions.has_rows_from_before`
+    root: int = 0  #: OID of the partitioned table
+    types: str = ""  #: of its columns, if it cannot be compared: see `partitions.types`
 
 
 class _Look:
@@ -271,6 +275,7 @@ class _Look:
         connection: To the source.
         known: What is remembered.
         horizon: Of the look before; 0: unknown.
+        start: Of this one.
         is_comparable: Whether the target is.
     """
 
@@ -279,11 +284,13 @@ class _Look:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         known: KnownPartitions,
         horizon: int,
+        start: _LookStart,
         *,
         is_comparable: bool,
     ) -> None:
         self._connection = connection
         self._is_comparable = is_comparable
+        self._start = start
         self._known = known
         self._horizon = horizon
         self.unread: dict[Partition, SourceRefused] = {}  #: new ones that the role may not read
@@ -304,7 +311,7 @@ class _Look:
         is_emptied = self._known.is_emptied_by_stream(partition)
         if is_emptied and not self._has_rewritten_rows(partition, if_unread=self._is_comparable):
             return True
-        if not self._is_comparable and partitions.was_altered(self._connection, partition):
+        if not self._is_comparable and self._is_retyped(partition):
             return True  # a rewrite changes no row there; others are compared to have what it wrote
         if not self._horizon:
             return False
@@ -316,6 +323,10 @@ class _Look:
     def was_unlogged(self, partition: Partition) -> bool:
         """Say whether a partition with another file may have rows that no stream has; what is compared is right."""
         return not self._is_comparable and self._has_rewritten_rows(partition, if_unread=True)
+
+    def _is_retyped(self, partition: Partition) -> bool:
+        altered = partitions.altered(self._connection, self._start.root, partition)
+        return self._known.is_retyped(self._start.types, altered)
 
     def _has_rewritten_rows(self, partition: Partition, *, if_unread: bool) -> bool:
         if self._known.has_toast_of(partition):

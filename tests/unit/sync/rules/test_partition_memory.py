@@ -24,7 +24,7 @@ def compared(
 
 def test_all_that_is_known_is_remembered() -> None:
     known = KNOWN.looked([partition(10, toast=20), B], 100)
-    known = dataclasses.replace(known, since_lsn=0xABC, has_kept=True)
+    known = dataclasses.replace(known, since_lsn=0xABC, types="1:23:-1 2:1082:-1", has_kept=True)
     known = known.told(12, "public.a b", 0x25C8D0)
     known = known.strayed(10, "public.p 10", 0x25C8D3)
     known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
@@ -66,6 +66,23 @@ def test_a_toast_table_tells_that_a_partition_was_always_logged() -> None:
     assert known.has_toast_of(partition(10, file=98, toast=20))
     for other in (partition(10, file=98, toast=21), partition(11, file=98, toast=20), partition(11, file=98)):
         assert not known.has_toast_of(other)
+
+
+@pytest.mark.parametrize(
+    ("before", "altered", "is_retyped"),
+    [
+        ("1:23:-1 2:1043:9", {1}, True),
+        ("1:23:-1 2:1043:9", {2}, False),
+        ("2:1043:9", {1}, False),
+        ("", {1}, False),
+        ("1:23:-1 2:1043:5 3:23:-1", {2}, True),
+        ("1:20:-1 2:1043:9 3:23:-1", {3}, True),
+        ("1:20:-1", set(), False),
+    ],
+)
+def test_only_another_type_is_one(before: str, altered: set[int], *, is_retyped: bool) -> None:
+    """A column that was added, or got a default, leaves files alone."""
+    assert dataclasses.replace(KNOWN, types=before).is_retyped("1:20:-1 2:1043:9", altered) is is_retyped
 
 
 def test_a_new_partition_is_followed_if_it_came_empty_and_as_it_was_made() -> None:

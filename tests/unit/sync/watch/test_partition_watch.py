@@ -35,6 +35,7 @@ class World(Scene):
         self.wal_lsn = 8000
         self.hear(8000)
         self.has_rows_from_before = self.has_rewritten_rows = False
+        self.types, self.altered = "1:23:-1", frozenset[int]()
         self.followed: list[Relation] = []
         self.forgotten: list[SourceTableSpec] = []
         self.sent: list[str] = []
@@ -96,7 +97,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     for module in (partition_suspects, partition_watch):
         monkeypatch.setattr(module, "wal_end", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
-    monkeypatch.setattr(partitions, "was_altered", lambda *_: False)
+    monkeypatch.setattr(partitions, "types", lambda scene, roots: dict.fromkeys(roots, scene.types))
+    monkeypatch.setattr(partitions, "altered", lambda scene, *_: scene.altered)
     monkeypatch.setattr(partitions, "has_rewritten_rows", lambda scene, _: scene.has_rewritten_rows)
     monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
     monkeypatch.setattr(partitions, "has_rows_from_before", lambda scene, *_: scene.has_rows_from_before)
@@ -280,6 +282,33 @@ def test_a_truncate_of_the_table_is_believed_if_a_partition_cannot_be_read_nor_c
     for _ in range(2):
         world.look()
     assert is_compared(world) == (kind in {TableType.CLONE, TableType.HISTORY})
+
+
+@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.CHANGELOG])
+@pytest.mark.parametrize(("altered", "has_gap"), [({1}, False), ({2, 3}, True)])
+def test_alter_type_gives_a_partition_a_file_and_other_changes_of_columns_do_not(
+    world: World, kind: TableType, altered: set[int], *, has_gap: bool
+) -> None:
+    world.types = "1:23:-1 2:23:-1"
+    world.become(kind)
+    world.types, world.altered = "1:20:-1 2:23:-1 3:23:-1", frozenset(altered)
+    world.has_rewritten_rows = True
+    world.hang(10, 11, file_11=99)
+    for _ in range(3):
+        world.look()
+    assert is_compared(world) == has_gap
+    assert world.known.types == ("1:23:-1 2:23:-1" if has_gap else world.types)
+
+
+def test_alter_type_may_come_with_a_truncate_of_the_table(world: World) -> None:
+    world.become(TableType.CHANGELOG)
+    world.messages.truncated(world.root.relation, 5000, 741)
+    world.types, world.altered, world.has_rewritten_rows = "1:20:-1", frozenset({1}), True
+    world.hang(10, 11, file_11=99, xid_11=741)
+    for _ in range(3):
+        world.look()
+    assert not is_compared(world)
+    assert world.source_tables.state(world.items) is State.STREAMING
 
 
 def test_a_partition_that_has_its_toast_table_was_always_logged(world: World) -> None:
