@@ -406,8 +406,8 @@ class Lake(Protocol):
         under way goes on; of this source nothing may be written and not committed. With `to_repair` a gap opens in
         the same commit, if there was a position; without, the target forgets the source's gaps. The gap begins at
         `gap_lsn` if that is below the position: what was lost may lie before what was applied. With `is_gone` it
-        does not come back as far as anybody knows, or as another one: its columns are forgotten in the same commit,
-        too, and bind nobody.
+        does not come back as far as anybody knows, or as another one: its columns and partitions are forgotten in the
+        same commit, too, and bind nobody.
 
         Raises:
             TableGone: Someone dropped the target from the lake; `prepare` makes it anew.

@@ -635,6 +635,18 @@ def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
     assert world.lake.notes.published(TARGET, "eu") == "5:700, table 6:800"
 
 
+def test_partitions_are_remembered_until_their_source_is_another_one(world: World) -> None:
+    world.prepare("eu", "us")
+    world.copy("eu", lsn=1000)
+    for source in ("eu", "us"):
+        world.lake.notes.remember_partitions(TARGET, source, frozenset({"5:6 10:7 =10 public.p"}))
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    assert world.lake.notes.partitions(TARGET, "eu") is not None
+    world.lake.forget(TARGET, "eu", is_gone=True)
+    assert world.lake.notes.partitions(TARGET, "eu") is None
+    assert world.lake.notes.partitions(TARGET, "us") == {"5:6 10:7 =10 public.p"}
+
+
 def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
     assert not world.lake.attach(target(), feed("eu"))
     assert world.lake.notes.columns(TARGET, "eu") is None

@@ -181,6 +181,8 @@ class MemoryLake(Lake):
                     gap = Gap(from_lsn=gaps.begin(position.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
                     self.notes.open_gap(target, source, gap)
                 self.notes.park(target, source, None)
+                if is_gone:
+                    self.notes.forget_partitions(target, source)
 
     @override
     def unmapped(

@@ -40,6 +40,10 @@ class MemorySourceNotes(SourceNotes):
         """See `kuvasz.ports.SourceNotes.remember_partitions`."""
         self._partitions[target, source] = partitions
 
+    def forget_partitions(self, target: str, source: str) -> None:
+        """Remember nothing of them any more."""
+        self._partitions.pop((target, source), None)
+
     @override
     def published(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.SourceNotes.published`."""

@@ -109,15 +109,15 @@ class Notes:
     ) -> None:
         """Take a source's position out, and open a gap in its place or forget what there was of gaps.
 
-        The gap begins at `gap_lsn`, if that is below the position. With `is_gone` what is known of its columns goes
-        in the same commit.
+        The gap begins at `gap_lsn`, if that is below the position. With `is_gone` what is known of its columns and
+        partitions goes in the same commit.
 
         Where the table was set back, the position is that of rows which are not there any more: the gap begins where
         those that are there end.
         """
         dropped = [source_positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
         if is_gone:
-            dropped.append(known_columns.PREFIX + source)
+            dropped += [known_columns.PREFIX + source, PARTITIONS_PREFIX + source]
         known = source_positions.parse(self._table.properties, self._table.name).get(source)
         if not to_repair:
             self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])

@@ -85,14 +85,15 @@ def test_the_rule_of_its_rows_stays_as_long_as_they_may_stay(table: Table) -> No
 
 
 @pytest.mark.parametrize(("to_repair", "has_position"), [(False, True), (True, True), (True, False)])
-def test_of_another_source_the_columns_go_in_the_same_commit(
+def test_of_another_source_columns_and_partitions_go_in_the_same_commit(
     table: Table, to_repair: bool, has_position: bool
 ) -> None:
-    table.properties["kuvasz.columns.eu"] = "{}"
+    table.properties |= {"kuvasz.columns.eu": "{}", "kuvasz.partitions.eu": "[]"}
     if not has_position:
         del table.properties[source_positions.PREFIX + "eu"]
     Notes(table).drop_position("eu", to_repair=to_repair, is_gone=True)
-    assert not {source_positions.PREFIX + "eu", "kuvasz.columns.eu"} & table.properties.keys()
+    dropped = {source_positions.PREFIX + "eu", "kuvasz.columns.eu", "kuvasz.partitions.eu"}
+    assert not dropped & table.properties.keys()
     assert table.commits == 1
 
 
