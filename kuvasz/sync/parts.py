@@ -57,6 +57,7 @@ class Parts:
         """Return the parts of a source that begins."""
         approvals, record = context.approvals, context.shared.state.record(context.source.name)
         looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
+        context.pasts.whenever_given_up(lambda _: looks.distrust())
         watch = SchemaWatch(context, looks, approvals)
         rewrites = RewriteWatch(context)
         messages = PartitionMessages(context.source_tables, notes, watch, rewrites)
@@ -71,7 +72,7 @@ class Parts:
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
         ancestor_rows = AncestorRows(context.source_tables, looks, context.troubles)
-        stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation, looks)
+        stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation)
         replays = Replays(
             context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate
         )  # fmt: skip

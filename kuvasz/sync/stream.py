@@ -24,7 +24,6 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
-from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 
 
@@ -40,10 +39,9 @@ class Stream:
         ancestor_rows: Told of tables whose rows come as those of others.
         row_limit: Of what the stream brings.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
-        looks: At the source's tables.
     """
 
-    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
+    def __init__(
         self,
         context: SourceContext,
         logs: SourceLogs,
@@ -53,7 +51,6 @@ class Stream:
         ancestor_rows: AncestorRows,
         row_limit: RowLimit,
         preparation: Preparation,
-        looks: LastLooks,
     ) -> None:
         self._context = context
         self._shared = context.shared
@@ -65,7 +62,6 @@ class Stream:
         self._ancestor_rows = ancestor_rows
         self._row_limit = row_limit
         self._preparation = preparation
-        self._looks = looks
         self._epoch = 0  #: of the last connection: numbers are never used twice
 
     async def leave(self) -> None:
@@ -154,17 +150,12 @@ class Stream:
             applied_lsn=self._slot.applied_lsn,
             copied=self._slot.copied,
             applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
-            on_rewound=self._fall_back,
+            on_rewound=self._context.pasts.give_up,
             options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
         )
         reader.epoch = self._epoch
         self._context.current.reader = reader
         return reader
-
-    def _fall_back(self, to_lsn: int) -> None:
-        """Forget what was seen of an old primary: the standby that took over may lack it, and go on otherwise."""
-        self._source_tables.gap_starts.fall_back(to_lsn)
-        self._looks.distrust()
 
     def close(self, reader: Reader) -> None:
         """Take note that a reader has ended."""

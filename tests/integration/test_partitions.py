@@ -214,15 +214,18 @@ def horizons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_a_horizon_of_another_timeline_proves_nothing(database: Database) -> None:
-    """A standby that took over without what the old primary wrote last gives the same transaction numbers again."""
+def test_a_horizon_of_another_past_proves_nothing(database: Database) -> None:
+    """A standby that took over without what the old primary wrote last gives the same transaction numbers again.
+
+    So does a server that was put back to an older state, which stays on its timeline.
+    """
     database.execute("CREATE TABLE t AS SELECT 1 AS n")
     table = TableName(schema="public", name="t")
     with database.connect() as session:
         at = partitions.horizon(session)
         timeline, xid = divmod(at, 1 << 48)
         assert timeline == 1
-        for horizon, is_proved in ((at, True), (xid, True), (at + (1 << 48), False)):
+        for horizon, is_proved in ((at, True), (xid, True), (at + (1 << 48), False), (at + 1000, False)):
             assert partitions.has_rows_from_before(session, table, horizon) is is_proved
 
 

@@ -58,6 +58,16 @@ HORIZON = """
 _XID_BITS = 48
 
 
+def timeline_of(horizon: int) -> int:
+    """Return the timeline of a horizon; 0: unknown."""
+    return horizon >> _XID_BITS
+
+
+def blank_horizon(timeline: int) -> int:
+    """Return the horizon on a timeline before which no transaction is."""
+    return timeline << _XID_BITS
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """A partition with rows, as it hangs in its tree now."""
@@ -169,17 +179,17 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
 
     A TRUNCATE after it would have taken them, and SET LOGGED have written them anew: what gave the table another file
     was VACUUM FULL or CLUSTER, which leave each row its transaction. No such row proves nothing. Nor does a horizon
-    from which on transactions have come round once, since frozen rows keep the number that they had, or one of a
-    timeline that was left.
+    from which on transactions have come round once, since frozen rows keep the number that they had, one that lies
+    ahead, since the server was put back to an older state, or one of a timeline that was left.
 
     Raises:
         SourceLocked: Somebody has locked it.
         SourceError: The table is gone, or cannot be read.
     """
-    timeline, xid = horizon >> _XID_BITS, horizon % (1 << _XID_BITS)
+    timeline, xid = timeline_of(horizon), horizon % (1 << _XID_BITS)
     query = (
         f"SELECT %s::bigint IN (0, {HORIZON} >> {_XID_BITS})"
-        " AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint < 2::bigint ^ 31"
+        " AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint BETWEEN 0 AND 2::bigint ^ 31 - 1"
         f" AND EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
     )
     with failure.translated(place(connection), f"look into table {table}"), connection.transaction():
@@ -220,10 +230,12 @@ __all__ = [
     "HORIZON",
     "Partition",
     "altered",
+    "blank_horizon",
     "has_earlier_rows",
     "has_rewritten_rows",
     "has_rows_from_before",
     "horizon",
     "load",
+    "timeline_of",
     "types",
 ]

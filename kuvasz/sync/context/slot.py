@@ -40,11 +40,11 @@ class Slot:
 
     def __init__(self, context: SourceContext, standing: StoredRecord, *, parked_lsn: Callable[[str], int]) -> None:
         self.name = context.source.object_name
+        self._context = context
         self._source = context.source.name
         self._url = context.url
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
-        self._lifetime = context.lifetime
         self._progress = context.shared.progress
         self.history = 0  #: number of the source's past that the slot belongs to; see `SourcePosition.history`
         self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
@@ -87,9 +87,11 @@ class Slot:
             )
         if needed:
             self._compare(connection, [position for _, position in needed], server)
-        elif state is not None and (state.why_lost or self.is_replaced):
-            slots.drop(connection, self.name)
-            return False
+        else:
+            self._context.pasts.give_up(0)
+            if state is not None and (state.why_lost or self.is_replaced):
+                slots.drop(connection, self.name)
+                return False
         if state is None:
             return False
         if state.active_pid is not None:
@@ -188,7 +190,7 @@ class Slot:
         if not is_known or continuity.is_rewound(standing, server):
             # A timeline that left the old one behind the lake's positions has all of that.
             proved_lsn = self.applied_lsn() if is_known else 0
-            starts.fall_back(proved_lsn)
+            self._context.pasts.give_up(proved_lsn)
             standing = SourceRecord(
                 confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn,
                 looked_lsn=min(standing.looked_lsn, proved_lsn),
@@ -284,7 +286,7 @@ class Slot:
     def _new(self, name: str, *, temporary: bool, failover: bool = False) -> slots.ExportedSnapshot:
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
             _log.tell(Event.SLOT_WAITS, source=self._source, blockers=[blocker.describe() for blocker in blockers])
-            if self._lifetime.is_ending:
+            if self._context.lifetime.is_ending:
                 raise SourceError("stopped while the slot was being created")
 
         failpoints.hit("before_slot", SourceError)

@@ -16,6 +16,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.caveat_log import CaveatLog
 from kuvasz.sync.context.current_reader import CurrentReader
 from kuvasz.sync.context.lifetime import Lifetime, finished
+from kuvasz.sync.context.pasts import Pasts
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_tables import SourceTables
@@ -39,17 +40,20 @@ class SourceContext:
     troubles: Troubles
     caveats: CaveatLog
     current: CurrentReader
+    pasts: Pasts
 
     @classmethod
     def of(cls, source: Source, shared: Shared) -> SourceContext:
         """Return the context of a source that begins."""
         lifetime = Lifetime()
         source_tables = SourceTables(source, shared.lake, shared.states, shared.progress)
+        pasts = Pasts()
+        pasts.whenever_given_up(source_tables.gap_starts.fall_back)
         requests, approvals = Requests(source_tables, lifetime), Approvals(shared.mask_secret)
         return cls(
             source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
             requests=requests, approvals=approvals, troubles=Troubles(source_tables, requests, approvals),
-            caveats=CaveatLog(source, source_tables), current=CurrentReader(),
+            caveats=CaveatLog(source, source_tables), current=CurrentReader(), pasts=pasts,
         )  # fmt: skip
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

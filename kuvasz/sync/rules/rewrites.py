@@ -45,6 +45,11 @@ def truncated(known: KnownFile, xid: int) -> KnownFile:
     return dataclasses.replace(known, truncated=(*known.truncated, xid)[-_MOST_TRUNCATES:])
 
 
+def untold(known: KnownFile) -> KnownFile:
+    """Return a known file without the TRUNCATEs of a past that is given up: their numbers are of others now."""
+    return dataclasses.replace(known, truncated=())
+
+
 def is_explained(spec: SourceTableSpec, known: KnownFile, now: RelationFile) -> bool:
     """Whether a transaction whose TRUNCATE the stream brought gave a table its file.
 
@@ -73,4 +78,4 @@ def _is_from(first: int, xid: int) -> bool:
     return (xid - first) % _ROUND < _HALF
 
 
-__all__ = ["is_doubtful", "is_explained", "known", "looked_at", "truncated", "was_always_logged"]
+__all__ = ["is_doubtful", "is_explained", "known", "looked_at", "truncated", "untold", "was_always_logged"]

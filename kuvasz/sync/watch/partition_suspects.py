@@ -51,8 +51,13 @@ class PartitionSuspects:
             return True
         if self._current.heard_lsn < suspected_at:
             return True
-        del self._emptied[spec.key]
+        self._emptied.pop(spec.key, None)
         return False
+
+    def clear(self) -> None:
+        """Suspect nobody of what the source's past had: its LSNs may lie far behind the end of the WAL now."""
+        self._missing.clear()
+        self._emptied.clear()
 
 
 __all__ = ["PartitionSuspects"]

@@ -76,6 +76,11 @@ class PartitionWatch:
         self._suspects = PartitionSuspects(context.current)
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
+        context.pasts.whenever_given_up(self._give_up)
+
+    def _give_up(self, _: int) -> None:
+        self._horizons.clear()
+        self._suspects.clear()
 
     @property
     def proved_lsn(self) -> int | None:
@@ -137,6 +142,7 @@ class PartitionWatch:
         for spec, _ in partitioned:
             if source_tables.position(spec) is None:  # it is about to be copied
                 source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
+                self._horizons.pop(spec.key, None)
         roots = {
             table.relation.oid: spec
             for spec, table in partitioned

@@ -21,6 +21,7 @@ from kuvasz.source.catalog import partitions, relation_files
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.source.catalog.table import SourceTable
+from kuvasz.state.ports import KnownFile
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import rewrites
@@ -43,6 +44,20 @@ class RewriteWatch:
         self._lock = threading.Lock()
         self._horizons: dict[int, int] = {}  #: by OID: of the last look that found the known file
         self._suspected: dict[int, tuple[int, int]] = {}  #: by OID: another file, and where the WAL ended then
+        self._is_given_up = False  #: what the files were truncated by is of a past that is given up
+        context.pasts.whenever_given_up(self._give_up)
+
+    def _give_up(self, _: int) -> None:
+        self._horizons.clear()
+        self._suspected.clear()
+        self._is_given_up = True  # what is stored of that is dropped in a thread, before it is asked or added to
+
+    def _known(self) -> Mapping[int, KnownFile]:
+        """Return the known files, by OID; under the lock."""
+        if self._is_given_up:
+            self._is_given_up = False
+            self._files.put({oid: rewrites.untold(known) for oid, known in self._files.all().items()})
+        return self._files.all()
 
     def begin(
         self,
@@ -57,7 +72,7 @@ class RewriteWatch:
         specs = {table.relation.oid: spec for spec, table in tables}
         found = relation_files.load(connection, specs)
         with self._lock:
-            known = self._files.all()
+            known = self._known()
             fresh = {oid: now for oid, now in found.items() if oid not in known or self._is_to_come(specs[oid])}
             self._files.put({oid: rewrites.known(now) for oid, now in fresh.items()})
             for oid in fresh:
@@ -71,7 +86,7 @@ class RewriteWatch:
     def truncated(self, relation: Relation, xid: int) -> None:
         """Take note of a TRUNCATE that the stream brings."""
         with self._lock:
-            known = self._files.all().get(relation.oid)
+            known = self._known().get(relation.oid)
             if known is not None:
                 self._files.put({relation.oid: rewrites.truncated(known, xid)})
 
@@ -108,7 +123,7 @@ class RewriteWatch:
     def _note_logged(self, found: Mapping[int, RelationFile]) -> set[int]:
         """Return the tables that were always logged, by OID, and note all of them at once."""
         with self._lock:
-            known = self._files.all()
+            known = self._known()
             logged = {
                 oid: rewrites.looked_at(known[oid], now)
                 for oid, now in found.items()
@@ -141,7 +156,7 @@ class RewriteWatch:
         if oid in self._files.all() and self._may_be_told(connection, oid, now):
             return False
         with self._lock:
-            known = self._files.all().get(oid)  # what the stream has told by now
+            known = self._known().get(oid)  # what the stream has told by now
             is_truncated = known is not None and rewrites.is_explained(spec, known, now)
         if known is None:
             has_all = True
@@ -171,7 +186,7 @@ class RewriteWatch:
             return True
         if self._current.heard_lsn < end:
             return True
-        del self._suspected[oid]
+        self._suspected.pop(oid, None)
         return False
 
     def _begins_with_an_insert(

@@ -36,7 +36,8 @@ class World(Scene):
         record = self.shared.state.record(self.source.name)
         limit = RowLimit(1000, lambda *_: None)
         self.looks = LastLooks(self.source_tables)
-        self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation, self.looks)
+        self.context.pasts.whenever_given_up(lambda _: self.looks.distrust())
+        self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation)
 
     @property
     def held(self) -> frozenset[str]:

@@ -73,6 +73,7 @@ def test_how_far_no_row_is_missing_outlives_the_process_but_not_the_slot(world: 
     assert world.source_tables.gap_starts.looked_lsn == 0, "this process looks at each table itself"
     assert world.standing.standing.looked_lsn == 1100
     starts = world.source_tables.gap_starts = GapStarts()  # the next process
+    world.context.pasts.whenever_given_up(starts.fall_back)
     world.source_tables.resync(world.others, is_due=True, is_repair=True)
     assert world.check()
     assert (starts.looked_lsn, starts.get(world.items), starts.get(world.others)) == (1100, None, 1100)
@@ -119,9 +120,12 @@ def test_whose_tables_are_all_copied_again_begins_anew_as_another_source(world: 
         world.copy(spec, 1200)
         world.source_tables.resync(spec, is_due=True)
     world.wal_end = 1100
+    given_up: list[int] = []
+    world.context.pasts.whenever_given_up(given_up.append)
     assert not world.check()
     assert world.slot.is_replaced
     assert world.dropped == [world.slot.name], "nothing of the old past is confirmed in it"
+    assert given_up == [0], "nor is anything of it remembered"
 
 
 def test_a_table_that_is_paused_still_needs_the_stream(world: World) -> None:

@@ -66,3 +66,17 @@ def test_what_was_emptied_besides_is_waited_for_anew(
     assert suspects.may_be_told(None, SPEC, {(7, 1)})
     current.heard_lsn = 900
     assert not suspects.may_be_told(None, SPEC, {(7, 1)})
+
+
+def test_nobody_is_suspected_at_a_place_of_another_past(
+    suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = iter((9000, 500))
+    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: next(ends))
+    suspects.waits(SPEC, KNOWN, [])
+    suspects.may_be_told(None, SPEC, {(7, 0)})
+    suspects.clear()
+    current.heard_lsn = 500
+    assert suspects.may_be_told(None, SPEC, {(7, 0)})
+    assert not suspects.may_be_told(None, SPEC, {(7, 0)})
+    assert suspects.waits(SPEC, KNOWN, []) == (SEEN,)

@@ -377,3 +377,22 @@ def test_a_partition_that_is_locked_or_may_not_be_read_proves_nothing(
     world.look()
     assert is_compared(world)
     assert world.source_tables.gap_starts.get(world.items) == 8000
+
+
+def test_what_was_seen_of_a_past_says_nothing_of_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A horizon and a place in the WAL that lie ahead of a server that was put back."""
+    asked: list[int] = []
+    monkeypatch.setattr(partitions, "has_rows_from_before", lambda *found: asked.append(found[-1]))
+    world.horizon = 900
+    world.look()
+    world.hang(10, 11, file_11=99)
+    world.wal_lsn = 90000
+    world.look()
+    assert asked == [900]
+    world.context.pasts.give_up(0)
+    world.wal_lsn = 8000
+    world.look()
+    assert not is_compared(world), "the stream may yet tell"
+    world.look()
+    assert is_compared(world)
+    assert asked[1:] == [100, 100], "what is remembered in the lake goes with the rows that are there"

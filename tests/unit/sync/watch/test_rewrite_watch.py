@@ -271,3 +271,23 @@ def test_a_table_that_does_not_follow_is_looked_at_when_it_does(world: World) ->
     world.source_tables.set(world.items, State.STREAMING)
     world.look(2)
     assert world.has_gap
+
+
+def test_a_truncate_of_a_past_that_is_given_up_explains_nothing(world: World) -> None:
+    world.watch.truncated(ITEMS, 120)
+    world.context.pasts.give_up(7000)
+    world.watch.truncated(ITEMS, 130)
+    assert world.shared.state.files(world.source.name).all()[ITEMS.oid].truncated == (130,)
+    world.write_anew(xid=120)
+    world.look(2)
+    assert world.has_gap
+
+
+def test_no_table_is_suspected_at_a_place_of_another_past(world: World) -> None:
+    world.write_anew()
+    world.wal_lsn = 90000
+    world.look()
+    world.context.pasts.give_up(7000)
+    world.wal_lsn = 8000
+    world.look(2)
+    assert world.has_gap
