@@ -10,6 +10,8 @@ The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each 
 - ``astray 16410 25C8D0 public.events_1``: rows of a partition came under its own name, where nobody takes them.
 - ``truncated 741 25C8D0``: the stream brought a TRUNCATE of the table itself, which gives each partition a file.
 - ``since 25C8D0``: the snapshot of the last copy or comparison. What the stream tells from before it is known by it.
+- ``until 25C8D0``: what these partitions hang by and their files were there at this LSN, for the first time as far as
+  anybody knows. Earlier versions did not note it.
 - ``horizon 281474976711396``: each transaction below (740, on timeline 1) was over when the files were looked at.
 - ``types 1:23:-1 2:1082:-1``: the types that the columns had at the last look (`partitions.types`).
 - ``kept``: the target has rows of partitions that are gone, because the map says so.
@@ -26,10 +28,14 @@ from kuvasz.config.model import PartitionRemoved
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, TableError, place_of, resync_of, retry_of
 from kuvasz.model import TableType
+from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.partitions import Partition
 
 _SEEN, _ASTRAY, _TRUNCATED, _SINCE, _HORIZON = "seen ", "astray ", "truncated ", "since ", "horizon "
-_TYPES, _KEPT = "types ", "kept"
+_UNTIL, _TYPES, _KEPT = "until ", "types ", "kept"
+
+#: No transaction: of a partition that is known to be there, and not by which transaction it hangs.
+_NO_XID = ":0"
 
 #: TRUNCATEs of the table that are remembered: the looks that show their files come soon.
 _MOST_TRUNCATES = 8
@@ -48,6 +54,15 @@ class KnownPartition:
     def oid(self) -> int:
         """Its OID, which its last link begins with."""
         return int(self.links.rpartition(" ")[2].partition(":")[0])
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is known how it hung."""
+        return not self.links.endswith(_NO_XID)
+
+    def unsure(self) -> KnownPartition:
+        """Return this, of which is not known any more how it hung; another TOAST table may have had its OID."""
+        return dataclasses.replace(self, links=f"{self.oid}{_NO_XID}", toast=0)
 
     @property
     def label(self) -> str:
@@ -81,6 +96,7 @@ class KnownPartitions:
     astray: tuple[SeenPartition, ...] = ()  #: the last one whose rows came under its own name
     truncated: tuple[Truncated, ...] = ()
     since_lsn: int = 0
+    until_lsn: int = 0  #: where the WAL ended when the parts were first found as they are; 0: unknown
     horizon: int = 0  #: 0: unknown
     types: str = ""  #: of the columns; empty: unknown
     has_kept: bool = False
@@ -123,18 +139,53 @@ class KnownPartitions:
         before, now = _by_number(self.types), _by_number(types)
         return any(number in before and before[number] != now.get(number) for number in altered)
 
+    @property
+    def timeline(self) -> int:
+        """The one that this was found on; 0: unknown."""
+        return partitions.timeline_of(self.horizon)
+
+    def left(self, at_lsn: int, timeline: int) -> KnownPartitions:
+        """Return what counts of this on a timeline that left this one's.
+
+        What committed behind that place never happened there, and its transactions are others: none of its TRUNCATEs
+        explains a file, and partitions that may hang by it are looked at like new ones. What was told of partitions
+        may stay: it asks for a comparison, and spares none.
+
+        Args:
+            at_lsn: Where it was left; 0: nobody knows.
+            timeline: The other one.
+        """
+        is_sure = 0 < self.until_lsn <= at_lsn
+        return dataclasses.replace(
+            self,
+            parts=self.parts if is_sure else tuple(part.unsure() for part in self.parts),
+            truncated=tuple(one for one in self.truncated if one.lsn < at_lsn),
+            horizon=partitions.blank_horizon(timeline),
+            types=self.types if is_sure else "",
+        )
+
     def looked(
-        self, found: Iterable[Partition], horizon: int, *, waits: Iterable[SeenPartition] = ()
+        self,
+        found: Iterable[Partition],
+        horizon: int,
+        until_lsn: int = 0,
+        *,
+        waits: Iterable[SeenPartition] = (),
     ) -> KnownPartitions:
         """Return what is known once the target has all rows of these partitions.
 
         Args:
             found: All that the catalog shows.
             horizon: Of the look.
+            until_lsn: Where the WAL ended behind it.
             waits: Partitions that the catalog may show yet.
         """
         parts = tuple(part_of(partition) for partition in found)
-        return dataclasses.replace(self, parts=parts, seen=tuple(waits), astray=(), horizon=horizon)
+        if self.until_lsn and set(parts) == set(self.parts):
+            until_lsn = self.until_lsn
+        return dataclasses.replace(
+            self, parts=parts, seen=tuple(waits), astray=(), until_lsn=until_lsn, horizon=horizon
+        )
 
 
 def _by_number(types: str) -> dict[int, str]:
@@ -165,13 +216,14 @@ def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: 
         astray=tuple(s for s in known.astray if s.lsn >= at),
         truncated=tuple(t for t in known.truncated if t.lsn >= at),
         since_lsn=at,
+        until_lsn=at,
         horizon=horizon,
     )
 
 
 def parse(texts: Iterable[str]) -> KnownPartitions:
     """Return what the lake remembers; the reverse of `render`."""
-    parts, truncated, since_lsn, horizon, types, has_kept = [], [], 0, 0, "", False
+    parts, truncated, since_lsn, until_lsn, horizon, types, has_kept = [], [], 0, 0, 0, "", False
     told: dict[str, list[SeenPartition]] = {_SEEN: [], _ASTRAY: []}
     for text in sorted(texts):
         if text.startswith((_SEEN, _ASTRAY)):
@@ -182,6 +234,8 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
             truncated.append(Truncated(xid=int(xid), lsn=int(told_at, 16)))
         elif text.startswith(_SINCE):
             since_lsn = int(text.removeprefix(_SINCE), 16)
+        elif text.startswith(_UNTIL):
+            until_lsn = int(text.removeprefix(_UNTIL), 16)
         elif text.startswith(_HORIZON):
             horizon = int(text.removeprefix(_HORIZON))
         elif text.startswith(_TYPES):
@@ -196,6 +250,7 @@ def parse(texts: Iterable[str]) -> KnownPartitions:
         astray=tuple(told[_ASTRAY]),
         truncated=tuple(sorted(truncated, key=lambda one: one.lsn)),
         since_lsn=since_lsn,
+        until_lsn=until_lsn,
         horizon=horizon,
         types=types,
         has_kept=has_kept,
@@ -222,14 +277,18 @@ def render(known: KnownPartitions) -> frozenset[str]:
     texts += [f"{_ASTRAY}{seen.oid} {seen.lsn:X} {seen.name}" for seen in known.astray]
     texts += [f"{_TRUNCATED}{one.xid} {one.lsn:X}" for one in known.truncated]
     texts += [f"{_SINCE}{known.since_lsn:X}"] if known.since_lsn else []
+    texts += [f"{_UNTIL}{known.until_lsn:X}"] if known.until_lsn else []
     texts += [f"{_HORIZON}{known.horizon}"] if known.horizon else []
     texts += [f"{_TYPES}{known.types}"] if known.types else []
     return frozenset([*texts, *([_KEPT] if known.has_kept else [])])
 
 
 def is_same(one: KnownPartitions, other: KnownPartitions) -> bool:
-    """Whether two say the same; a younger horizon alone is not worth a commit."""
-    return render(dataclasses.replace(one, horizon=0)) == render(dataclasses.replace(other, horizon=0))
+    """Whether two say the same; a younger horizon alone, on the same timeline, is not worth a commit."""
+    texts = [
+        render(dataclasses.replace(known, horizon=partitions.blank_horizon(known.timeline))) for known in (one, other)
+    ]
+    return texts[0] == texts[1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +334,7 @@ def compare(
         waits: Partitions that the catalog may show yet.
     """
     before = {part.links: part for part in known.parts}
-    earlier = {part.oid for part in known.parts}
+    earlier = {part.oid for part in known.parts if part.is_sure}
     attached, emptied = [], []
     for partition in found:
         part = before.get(partition.links)

@@ -53,6 +53,17 @@ class PartitionNotes:
             if current is None or not partition_memory.is_same(current, now):
                 self._store(spec, now)
 
+    def left(self, spec: SourceTableSpec, at_lsn: int, timeline: int) -> None:
+        """Keep what counts on a timeline that left the one that it was remembered on; see `KnownPartitions.left`.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+        with self._lock:
+            before = self.known(spec)
+            if before is not None:
+                self._store(spec, before.left(at_lsn, timeline))
+
     def copied(self, spec: SourceTableSpec, found: Iterable[Partition], horizon: int, at: int) -> None:
         """Remember the partitions that a snapshot knows whose rows are about to be taken over.
 

@@ -17,7 +17,7 @@ from typing import Any
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceLocked, SourceRefused, TableError
 from kuvasz.events import Event, EventLog
-from kuvasz.source import conninfo
+from kuvasz.source import conninfo, continuity, slots
 from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.partitions import Partition
@@ -150,11 +150,15 @@ class PartitionWatch:
             and (source_tables.is_streaming(spec) if is_following else source_tables.state(spec) not in _SPARED)
         }
         locked: set[str] = set()
+        if not partitioned:
+            return locked
+        lsn, horizon = wal_end(connection), partitions.horizon(connection)  # before the look
+        self._leave_timelines([spec for spec, _ in partitioned], partitions.timeline_of(horizon))
         if not roots:
             return locked
-        start = _LookStart(lsn=wal_end(connection), horizon=partitions.horizon(connection))  # before the look
         types = partitions.types(connection, [oid for oid in roots if not roots[oid].config.type.is_comparable])
         trees = partitions.load(connection, roots)
+        start = _LookTime(lsn=lsn, until_lsn=wal_end(connection), horizon=horizon)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
         for oid, found in trees.items():
             try:
@@ -168,18 +172,32 @@ class PartitionWatch:
                     locked.add(roots[oid].key)
         return locked
 
+    def _leave_timelines(self, specs: Sequence[SourceTableSpec], timeline: int) -> None:
+        """Have what was remembered on another timeline count as far as this one has it, too."""
+        for spec in specs:
+            known = self._notes.known(spec)
+            if known is not None and known.timeline not in {0, timeline}:
+                self._notes.left(spec, self._left_at(known.timeline, timeline), timeline)
+
+    def _left_at(self, before: int, timeline: int) -> int:
+        """Return where a timeline was left for the source's own; 0: it does not come from there."""
+        if before > timeline:
+            return 0
+        return continuity.switches(slots.timeline_history(self._context.url, timeline)).get(before, 0)
+
     def _check(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         spec: SourceTableSpec,
         found: Sequence[Partition],
-        start: _LookStart,
+        start: _LookTime,
         *,
         is_following: bool,
     ) -> None:
         known = self._notes.known(spec)
         if known is None:
-            self._notes.looked(spec, None, KnownPartitions(types=start.types).looked(found, start.horizon))
+            first = KnownPartitions(types=start.types)
+            self._notes.looked(spec, None, first.looked(found, start.horizon, start.until_lsn))
             return
         horizon_before = self._horizons.get(spec.key) or known.horizon
         look = _Look(connection, known, horizon_before, start, is_comparable=spec.config.type.is_comparable)
@@ -215,7 +233,8 @@ class PartitionWatch:
             )
         if change.emptied:
             self._approvals.closed(spec)
-        now = known.looked((part for part in found if part not in look.unread), start.horizon, waits=waits)
+        whole = [part for part in found if part not in look.unread]
+        now = known.looked(whole, start.horizon, start.until_lsn, waits=waits)
         has_kept = known.has_kept or bool(change.gone)
         self._notes.looked(spec, known, dataclasses.replace(now, types=start.types, has_kept=has_kept))
         self._horizons[spec.key] = start.horizon
@@ -265,10 +284,11 @@ class PartitionWatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _LookStart:
-    """When a look began, and at what."""
+class _LookTime:
+    """When a look was, and at what."""
 
-    lsn: int  #: where the WAL ended
+    lsn: int  #: where the WAL ended before
+    until_lsn: int  #: and behind it
     horizon: int  #: see `partitions.has_rows_from_before`
     root: int = 0  #: OID of the partitioned table
     types: str = ""  #: of its columns, if it cannot be compared: see `partitions.types`
@@ -290,7 +310,7 @@ class _Look:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         known: KnownPartitions,
         horizon: int,
-        start: _LookStart,
+        start: _LookTime,
         *,
         is_comparable: bool,
     ) -> None:

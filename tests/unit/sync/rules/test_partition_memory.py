@@ -10,6 +10,7 @@ from kuvasz.config.model import PartitionRemoved, TableConfig
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, TableError
 from kuvasz.model import TableName, TableType
+from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.sync.rules import partition_memory
 from kuvasz.sync.rules.partition_memory import KnownPartition, KnownPartitions, PartitionChange, SeenPartition
@@ -24,7 +25,9 @@ def compared(
 
 def test_all_that_is_known_is_remembered() -> None:
     known = KNOWN.looked([partition(10, toast=20), B], 100)
-    known = dataclasses.replace(known, since_lsn=0xABC, types="1:23:-1 2:1082:-1", has_kept=True)
+    known = dataclasses.replace(
+        known, since_lsn=0xABC, until_lsn=0xABD, types="1:23:-1 2:1082:-1", has_kept=True
+    )
     known = known.told(12, "public.a b", 0x25C8D0)
     known = known.strayed(10, "public.p 10", 0x25C8D3)
     known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
@@ -147,9 +150,52 @@ def test_a_copy_forgets_what_was_before_it() -> None:
     before = dataclasses.replace(KNOWN, has_kept=True).told(12, "public.p 12", 50).told(13, "public.p 13", 2000)
     now = partition_memory.copied(before, [A], 300, at=1000)
     assert now == KnownPartitions(
-        parts=(partition_memory.part_of(A),), seen=(before.seen[1],), since_lsn=1000, horizon=300
+        parts=(partition_memory.part_of(A),), seen=(before.seen[1],), since_lsn=1000, until_lsn=1000, horizon=300
     )
     assert partition_memory.copied(None, [A], 300, at=1000).oids == {10}
+
+
+def test_parts_are_known_since_they_were_first_found() -> None:
+    first = KnownPartitions().looked([A, B], 100, 1000)
+    assert first.looked([B, A], 200, 2000).until_lsn == 1000
+    assert partition_memory.parse(partition_memory.render(first)).looked([A, B], 200, 2000).until_lsn == 1000
+    assert first.looked([A], 200, 2000).until_lsn == 2000
+    earlier = KnownPartitions().looked([A, B], 100)  # by a version that did not note it
+    assert not partition_memory.is_same(earlier, earlier.looked([A, B], 200, 2000))
+    assert partition_memory.is_same(first, first.looked([A, B], 200, 2000))
+
+
+def on(timeline: int, xid: int = 100) -> int:
+    return partitions.blank_horizon(timeline) + xid
+
+
+def test_a_truncate_explains_no_file_of_a_timeline_that_does_not_have_it() -> None:
+    known = KnownPartitions().looked([A, B], on(1), 1000).truncated_by(741, 1999).truncated_by(742, 2000)
+    left = known.left(2000, 2)
+    assert left.is_emptied_by_stream(partition(11, xid=741))
+    assert not left.is_emptied_by_stream(partition(11, xid=742))
+    assert not partition_memory.is_same(known, dataclasses.replace(known, horizon=on(2)))
+    assert partition_memory.parse(partition_memory.render(left)) == left
+    assert (known.timeline, left.timeline, left.since_lsn) == (1, 2, known.since_lsn)
+
+
+@pytest.mark.parametrize("until_lsn", [0, 2001])
+def test_partitions_that_may_hang_by_another_timeline_are_looked_at_like_new_ones(until_lsn: int) -> None:
+    left = KnownPartitions().looked([A, B], on(1), until_lsn).told(13, "public.p 13", 50).left(2000, 2)
+    assert left.oids == {10, 11, 13}, "what is gone is noticed"
+    assert compared(left, A).gone == ("public.p 11", "public.p 13")
+    assert not compared(dataclasses.replace(left, seen=()), A, B)
+    assert compared(left, A, B, filled=(B,)).attached == ("public.p 11",)
+    assert compared(left, A, partition(11, file=99)).emptied == ("public.p 11",)
+    assert left.left(5000, 3).parts == left.parts
+    assert left.looked([A, B], on(2), 3000) == KnownPartitions().looked([A, B], on(2), 3000)
+
+
+def test_partitions_that_a_timeline_has_from_before_it_was_left_are_known() -> None:
+    known = KnownPartitions().looked([A, B], on(1), 2000)
+    assert known.left(2000, 2).parts == known.parts
+    assert known.left(2000, 2).left(4000, 3).parts == known.parts, "it may be left again before it is looked at"
+    assert known.left(0, 2).parts != known.parts, "where it was left is not known"
 
 
 def spec(kind: TableType, removed: PartitionRemoved | None = None) -> SourceTableSpec:

@@ -21,7 +21,7 @@ def test_what_the_stream_tells_beside_a_look_or_a_copy_is_not_forgotten(tmp_path
     notes.looked(scene.items, before, KNOWN.looked([A], 200))
     assert notes.known(scene.items) == KNOWN.looked([A], 200).told(12, "public.p 12", 50)
     notes.copied(scene.items, [A], 200, at=55)
-    assert notes.known(scene.items) == KnownPartitions(since_lsn=55).looked([A], 200)
+    assert notes.known(scene.items) == KnownPartitions(since_lsn=55, until_lsn=55).looked([A], 200, 55)
 
 
 def test_a_younger_horizon_alone_is_not_stored(tmp_path: Path) -> None:
@@ -46,3 +46,14 @@ def test_a_truncate_and_rows_astray_are_remembered_until_a_look_or_a_copy_has_th
     before = notes.known(scene.items)
     notes.looked(scene.items, before, KNOWN.looked([A, B], 200))
     assert notes.known(scene.items) == KNOWN.looked([A, B], 200).truncated_by(741, 50)
+
+
+def test_what_counts_on_another_timeline_is_stored_at_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    notes = PartitionNotes(scene.context)
+    notes.left(scene.items, 1000, 2)  # nothing is known
+    scene.copy(scene.items)
+    notes.looked(scene.items, None, KNOWN)
+    notes.truncated(scene.items, 741, 1000)
+    notes.left(scene.items, 1000, 2)
+    assert notes.known(scene.items) == KNOWN.left(1000, 2)

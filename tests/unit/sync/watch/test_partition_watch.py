@@ -12,6 +12,7 @@ import pytest
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, SourceError, SourceLocked, SourceRefused
 from kuvasz.model import Relation, TableName, TableType
+from kuvasz.source import slots
 from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.source.catalog.table import TableKind
@@ -396,3 +397,39 @@ def test_what_was_seen_of_a_past_says_nothing_of_another(world: World, monkeypat
     world.look()
     assert is_compared(world)
     assert asked[1:] == [100, 100], "what is remembered in the lake goes with the rows that are there"
+
+
+@pytest.mark.parametrize(("left_at", "is_known"), [(8000, True), (7999, False)])
+def test_partitions_are_known_on_a_timeline_that_has_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, left_at: int, is_known: bool
+) -> None:
+    asked: list[int] = []
+
+    def history(_: str, timeline: int) -> str:
+        asked.append(timeline)
+        return f"1\t0/{left_at:X}\tno recovery target specified"
+
+    monkeypatch.setattr(slots, "timeline_history", history)
+    monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: True)
+    world.horizon = partitions.blank_horizon(1) + 100
+    world.look()
+    world.horizon = partitions.blank_horizon(2) + 100
+    world.look()
+    assert is_compared(world) is not is_known
+    assert (world.known.timeline, asked) == (2, [2])
+    world.horizon = partitions.blank_horizon(1) + 100  # it went back
+    world.look()
+    assert (world.known.timeline, asked, is_compared(world)) == (1, [2], True)
+
+
+def test_a_table_that_is_to_be_copied_keeps_no_truncate_of_another_timeline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "timeline_history", lambda *_: "1\t0/1388\tno recovery target specified")
+    world.horizon = partitions.blank_horizon(1) + 100
+    world.look()
+    world.messages.truncated(world.root.relation, 5000, 741)
+    world.lake.forget("shop.items", world.source.name)
+    world.horizon = partitions.blank_horizon(2) + 100
+    world.look(is_following=False)
+    assert world.known.truncated == ()
