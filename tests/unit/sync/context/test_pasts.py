@@ -20,6 +20,7 @@ FORGETS = {"GapStarts", "LastLooks", "PartitionSuspects", "PartitionWatch", "Rew
 #: Who remembers what is no LSN, transaction or file of a source, or asks for a comparison by it and spares none.
 KEEPS = {
     "Approvals": "what a person agreed to",
+    "CaveatLog": "what was said",
     "CatchingUp": "how far a caller wants to wait",
     "MemberWatch": "which tables there are, asked anew at each look",
     "Parking": "times of this machine",

@@ -25,9 +25,7 @@ def compared(
 
 def test_all_that_is_known_is_remembered() -> None:
     known = KNOWN.looked([partition(10, toast=20), B], 100)
-    known = dataclasses.replace(
-        known, since_lsn=0xABC, until_lsn=0xABD, types="1:23:-1 2:1082:-1", has_kept=True
-    )
+    known = dataclasses.replace(known, since_lsn=0xABC, until_lsn=0xABD, types="1:23:-1 2:1082:-1", has_kept=True)
     known = known.told(12, "public.a b", 0x25C8D0)
     known = known.strayed(10, "public.p 10", 0x25C8D3)
     known = known.truncated_by(741, 0x25C8D1).truncated_by(740, 0x25C8D2)
