@@ -360,7 +360,7 @@ class TableStates:
         with self._lock:
             return [source for name, source in self._states if name == target]
 
-    def note(self, target: str, source: str, **facts: float | str) -> None:
+    def note(self, target: str, source: str, **facts: float | str | KuvaszError) -> None:
         """Set facts; rows, commits and copies are added, and the newest commit time stays."""
         with self._lock:
             found = self._states.get((target, source))

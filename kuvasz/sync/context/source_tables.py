@@ -137,7 +137,7 @@ class SourceTables:
         """Note whether a table is to be copied again; see `TableStates.resync`."""
         self._states.resync(spec.identifier, self.name(spec), is_due=is_due, is_repair=is_repair)
 
-    def note(self, spec: SourceTableSpec, **facts: float | str) -> None:
+    def note(self, spec: SourceTableSpec, **facts: float | str | KuvaszError) -> None:
         """Note facts of a table; see `TableStates.note`."""
         self._states.note(spec.identifier, self.name(spec), **facts)
 

@@ -126,7 +126,7 @@ class Copies:
             except SourceError as error:
                 _log.tell(Event.COPY_RETRY, source=source_tables.name(spec), table=str(spec.table), error=str(error))
                 wait = backoff.next_s()
-                source_tables.note(spec, retry_at=time.monotonic() + wait)
+                source_tables.note(spec, error=error, retry_at=time.monotonic() + wait)
                 await asyncio.sleep(wait)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await self._context.ask(self._look, spec)

@@ -58,6 +58,7 @@ class World(Scene):
         super().__init__(folder)
         self.approvals = Approvals(b"")
         self.looked: list[str] = []
+        self.when_looked: Callable[[], object] = lambda: None
         self.failures: list[Exception] = []
         self.altered: list[Exception] = []
         self.published = "1:700, table 2:700"
@@ -98,6 +99,7 @@ class World(Scene):
 
     def _look(self, spec: Any) -> bool:
         self.looked.append(spec.identifier)
+        self.when_looked()
         return True
 
     def beside(self) -> None:
@@ -124,9 +126,13 @@ def test_a_copied_table_stands_where_its_snapshot_was_taken_and_holds_the_source
 
 def test_a_source_that_does_not_answer_is_asked_again(world: World) -> None:
     world.failures = [SourceError("no connection"), SourceError("no connection")]
+    shown: list[Any] = []
+    world.when_looked = lambda: shown.append(world.source_tables.look(world.items))
     world.beside()
     assert world.source_tables.position(world.items) is not None
     assert world.looked == ["shop.items"] * 2
+    assert [(str(look.error), look.retry_at is not None) for look in shown] == [("no connection", True)] * 2
+    assert world.source_tables.look(world.items).error is None
 
 
 @pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
