@@ -192,10 +192,11 @@ class App:
 
     def _on_failure(self, failure: Failure) -> None:
         """Have a table tried again whose failure may pass; called from workers' threads."""
-        _log.tell(Event.TABLE_FAILED, table=failure.target, error=str(failure.error))
+        of = {} if failure.source is None else {"source": failure.source}
+        _log.tell(Event.TABLE_FAILED, table=failure.target, error=str(failure.error), **of)
         is_repaired = self.config.lake.on_lake_rewound is OnLakeRewound.REPAIR
         if failure.error.retry is Retry.TIMED or (isinstance(failure.error, LakeRewound) and is_repaired):
-            for source in self.states.sources_of(failure.target):
+            for source in self.states.sources_of(failure.target) if failure.source is None else [failure.source]:
                 self.sync(source).commands.retry_later(names.member_name(failure.target, names.member_of(source)))
 
     def view(self) -> View:

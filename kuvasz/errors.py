@@ -20,6 +20,7 @@
     │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
     │   │   ├── ColumnsUnclear   1   human   table     no look at the catalog proves what columns a row means
     │   │   └── CopyNeeded       1   human   table     the table is copied again, by kuvasz itself
+    │   ├── VersionLost          1   human   table     an updated row leaves out what the lake does not have
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
     │   ├── OtherRule            1   human   table     rows are there that another rule of the map made
@@ -239,6 +240,20 @@ class ColumnsUnclear(SchemaError):
 
 class CopyNeeded(SchemaError):
     """Only another copy of the table gives the rows that the lake has the values they have at the source now."""
+
+
+class VersionLost(TableError):
+    """Rows leave out a large value that did not change, and the lake has no earlier version of them.
+
+    Args:
+        message: As for every error.
+        hint: As for every error.
+        source: Whose rows they are.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, source: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.source = source
 
 
 class ForeignChange(TableError):

@@ -96,6 +96,22 @@ class TableWork:
     open_sources: frozenset[str] = frozenset()
     abandoned: frozenset[str] = frozenset()  #: sources whose unfinished transaction begins again: forget its parts
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be done."""
+        return not (self.changes or self.through or self.open_sources or self.abandoned)
+
+    def without(self, sources: Collection[str]) -> TableWork:
+        """Return the work of all sources but some."""
+        if not sources:
+            return self
+        return dataclasses.replace(
+            self,
+            changes=tuple(change for change in self.changes if change.source not in sources),
+            through={source: lsn for source, lsn in self.through.items() if source not in sources},
+            open_sources=self.open_sources - frozenset(sources),
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
@@ -115,10 +131,11 @@ class Receipt:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A target's changes were not applied and nothing of them is visible."""
+    """A target's changes were not applied and nothing of them is visible: of one source, or of all that feed it."""
 
     target: str
     error: KuvaszError
+    source: str | None = None  #: whose they are; None: of all its sources
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +143,7 @@ class Pending:
     """A target's commit takes long; others were not to wait for it. Later ones of the target come behind it."""
 
     target: str
-    outcome: concurrent.futures.Future[Receipt | Failure | None]  #: None: the target had failed before
+    outcome: concurrent.futures.Future[tuple[Receipt | Failure, ...]]  #: empty: the target had failed before
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +393,8 @@ class Lake(Protocol):
     def commit(self, written: Any) -> Iterable[Receipt | Failure | Pending]:  # noqa: ANN401
         """Make written work visible, one commit per target, in the order of the `write` calls.
 
-        What catalog or store refuse is tried again; where that takes long the outcome is `Pending`.
+        Of a target whose changes some sources brought wrong there is a `Failure` of each of these, and a receipt of
+        the others. What catalog or store refuse is tried again; where that takes long the outcome is `Pending`.
         """
 
     def copy(
@@ -453,16 +471,16 @@ class Lake(Protocol):
     def resume(self, target: str, failure: KuvaszError | None) -> None:
         """Let a target that failed be written again; its sources begin again at their positions.
 
-        After a `Failure`, all writes of the target are ignored until this is called: they begin behind a gap. So
-        nothing may be under way of it, and none of its sources follow.
+        After a `Failure`, all writes of the target, or those of the one source, are ignored until this is called:
+        they begin behind a gap. So nothing may be under way of it, and none of these sources follow.
 
         Args:
             target: It.
             failure: What is undone. Without effect on another one, or none: each of its sources may call this.
         """
 
-    def failure(self, target: str) -> KuvaszError | None:
-        """Return why a target's writes are ignored; None if they are not."""
+    def failure(self, target: str, source: str | None = None) -> KuvaszError | None:
+        """Return why a target's writes, or those of one of its sources, are ignored; None if they are not."""
 
     def close(self) -> None:
         """Let go of everything; what was written and not committed is removed."""

@@ -193,8 +193,9 @@ class TableStates:
         *,
         hold: Callable[[str], object],
         is_due: Callable[[], bool] = lambda: True,
+        source: str | None = None,
     ) -> bool:
-        """Put a target into error for all of its sources that follow; each is held in the same moment.
+        """Put a target into error for all of its sources that follow, or for one; each is held in the same moment.
 
         Those that are paused show what waiting makes no better.
 
@@ -203,12 +204,13 @@ class TableStates:
             error: Why.
             hold: Given a source, keeps it where it is.
             is_due: Asked in that moment: whoever has the failure behind him lets sources follow again.
+            source: The only one that it is of; None: it is of all.
 
         Returns:
             Whether that is news of any.
         """
         with self._lock:
-            mine = [found for (name, _), found in self._states.items() if name == target]
+            mine = [found for (name, of), found in self._states.items() if name == target and source in {None, of}]
             following = [found for found in mine if found.state in _FOLLOWING]
             showing = [found for found in mine if _is_to_show(found, error)]
             if not (following or showing) or not is_due():

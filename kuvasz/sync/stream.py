@@ -115,13 +115,13 @@ class Stream:
     def activate(self, spec: SourceTableSpec, epoch: int) -> bool:
         """Let a table follow from a connection on; returns whether it does.
 
-        Meanwhile it may have failed by another source's changes. Such a failure reaches the sources that follow, so
+        Meanwhile its target may have failed. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
         states, target, name = self._shared.states, spec.identifier, self._source_tables.name(spec)
         if not states.activate(target, name, epoch):
             return False
-        error = self._shared.lake.failure(target)
+        error = self._shared.lake.failure(target, name)
         if error is not None:
             states.set(target, name, State.ERROR, error)
             self._context.requests.send_later(spec)
@@ -186,7 +186,7 @@ class Stream:
     async def prepare(self, spec: SourceTableSpec) -> None:
         """Hold the source for a table that is to follow, and have its failure behind it."""
         self._source_tables.hold(spec)
-        await self._context.resume(spec.identifier)
+        await self._context.resume(spec.identifier, self._source_tables.name(spec))
 
 
 __all__ = ["Stream"]

@@ -56,7 +56,7 @@ class CommitLoop:
         while (item := self._next(handover)) is not None:
             gathered, written = item
             begin = time.monotonic()
-            received = set()
+            receipts = []
             for outcome in self._lake.commit(written):
                 if isinstance(outcome, Failure):
                     self._outcomes.fail(outcome)
@@ -64,8 +64,8 @@ class CommitLoop:
                     self._leave_aside(gathered, outcome)
                 else:
                     self._outcomes.receive(outcome)
-                    received.add(outcome.target)
-            self._outcomes.note_replays(gathered, received)
+                    receipts.append(outcome)
+            self._outcomes.note_replays(gathered, receipts)
             failpoints.hit("before_durable")
             for source, (through, epoch) in gathered.through.items():
                 self._progress.durable(source, self._number, through, epoch)
@@ -90,17 +90,16 @@ class CommitLoop:
         }
         place = self._under_way.step_aside(target)
 
-        def came_through(outcome: concurrent.futures.Future[Receipt | Failure | None]) -> None:
+        def came_through(outcome: concurrent.futures.Future[tuple[Receipt | Failure, ...]]) -> None:
             try:
-                found = outcome.result()
-                if isinstance(found, Failure):
-                    if self._signals.is_stopping:  # it was given up for that, and the next start takes it up
-                        self._outcomes.hold(target)
+                for found in outcome.result():
+                    if not isinstance(found, Failure):
+                        self._outcomes.receive(found)
+                        self._outcomes.note_replays(gathered, [found])
+                    elif found.source is None and self._signals.is_stopping:
+                        self._outcomes.hold(found)  # it was given up for that, and the next start takes it up
                     else:
                         self._outcomes.fail(found)
-                elif found is not None:
-                    self._outcomes.receive(found)
-                    self._outcomes.note_replays(gathered, {target})
             except Exception as error:  # noqa: BLE001 (nobody else would see it)
                 _log.tell(Event.BUG_IN_WORKER, worker=self._number)
                 self._signals.died = InternalError(f"worker {self._number}: {error!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 
 from kuvasz import failpoints
 from kuvasz.model import NO_OPERATIONS
@@ -58,9 +58,9 @@ class Outcomes:
         self._on_receipt(receipt)
 
     def fail(self, failure: Failure) -> None:
-        """Stop a table."""
+        """Stop a table, or one source of it."""
         # Hold first: once this mini-transaction counts as durable, its changes could be confirmed away.
-        self.hold(failure.target)
+        self.hold(failure)
         self._stop(failure)
         self._on_failure(failure)
 
@@ -71,17 +71,24 @@ class Outcomes:
 
     def _stop(self, failure: Failure) -> bool:
         target = failure.target
-        return self._states.fail(target, failure.error, hold=lambda source: self._progress.hold(source, target))
+        return self._states.fail(
+            target, failure.error, hold=lambda source: self._progress.hold(source, target), source=failure.source
+        )
 
-    def hold(self, target: str) -> None:
-        """Have nothing more confirmed of what feeds a target."""
-        for source in self._states.sources_of(target):
-            self._progress.hold(source, target)
+    def hold(self, failure: Failure) -> None:
+        """Have nothing more confirmed of what feeds a target, or of the source that failed."""
+        for source in self._states.sources_of(failure.target):
+            if failure.source in {None, source}:
+                self._progress.hold(source, failure.target)
 
-    def note_replays(self, gathered: Gathered, received: Container[str]) -> None:
-        """Take note how far parking logs are replayed into the targets that were committed."""
+    def note_replays(self, gathered: Gathered, receipts: Iterable[Receipt]) -> None:
+        """Take note how far parking logs are replayed into the targets that were committed.
+
+        A source that is left out of a commit, because it failed in that one or before, has no position in it.
+        """
+        received = {(receipt.target, source) for receipt in receipts for source in receipt.positions}
         for source, replay in gathered.replays:
-            if self._lot is not None and replay.target in received:
+            if self._lot is not None and (replay.target, source) in received:
                 failpoints.hit("replay_applied")
                 self._lot.replays.applied(replay.target, source, replay.number, replay.end)
 

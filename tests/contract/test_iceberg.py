@@ -132,7 +132,7 @@ def test_a_conflict_never_loses_parts_of_an_open_transaction(
     (outcome,) = world.apply(work(eu.segment([(lsn, [insert(3)])])))
     if isinstance(outcome, Failure):
         assert world.rows() == {}
-        world.lake.resume(TARGET, world.lake.failure(TARGET))
+        world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
         world.applied(work(eu.segment([(lsn, [insert(1), insert(2), insert(3)])])))
     assert world.of("eu").keys() == {1, 2, 3}
     assert world.orphans() == []
@@ -275,7 +275,7 @@ def test_a_repair_changes_only_what_differs_and_sets_the_position(world: Iceberg
     snapshots = world.snapshots()
     assert repair(20000).rows == 0
     assert (world.position("eu"), world.snapshots()) == (20000, snapshots), "the position moves alone"
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     assert world.lake.positions(TARGET)["eu"].lsn == 20000
 
 
@@ -358,7 +358,7 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     assert isinstance(outcome.error, LateCommit)
     assert outcome.error.message == "table shop.items: another process has committed changes of source eu"
     assert world.position("eu") == 1208
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))
     assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kuvasz.errors import DecodeError, Retry, SchemaError, SourceError, TableError
+from kuvasz.errors import DecodeError, Retry, SchemaError, SourceError, VersionLost
 from kuvasz.model import Column, PgType, ReplicaIdentity, SourcePosition
 from kuvasz.ports import Failure, Receipt, Target
 from tests.support.changes import (
@@ -96,7 +96,7 @@ def test_an_unchanged_value_that_is_nowhere_stops_the_table(world: World, was_th
     before, snapshots = world.rows(), world.snapshots()
     (failure,) = world.apply(work(eu.one(insert(5)), eu.one(update(1, 2, SAME))))
     assert isinstance(failure, Failure)
-    assert type(failure.error) is TableError
+    assert type(failure.error) is VersionLost
     assert "source eu, table shop.items: 1 updated rows leave out" in str(failure.error)
     assert "resync --table shop.items" in str(failure.error)
     assert (world.rows(), world.snapshots(), world.orphans()) == (before, snapshots, [])
@@ -144,7 +144,7 @@ def test_committing_the_same_work_twice_is_committing_it_once(world: World) -> N
     world.applied(work(eu.one(insert(1, 1, "x"))))
     changes = eu.one(update(2, 2, SAME, old=1), insert(3))
     world.applied(work(changes))
-    world.lake.resume(TARGET, world.lake.failure(TARGET))  # forgets what was written and not committed: nothing
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))  # forgets what was written and not committed: nothing
     world.applied(work(again(changes)))
     assert world.of("eu") == {2: (2, "x"), 3: (0, "b")}
 
@@ -316,7 +316,7 @@ def test_a_bad_value_stops_its_table_and_no_other(world: World) -> None:
     world.prepare("eu", name=OTHER)
     eu = Sender()
     bad = work(eu.one(insert(1)), eu.one(insert(2), insert(3, "x1")))
-    failure, receipt = world.apply(bad, work(eu.one(insert(5)), target=OTHER))
+    failure, receipt = world.apply(bad, work(eu.one(insert(5)), target=OTHER))  # of `bad` there is nothing else
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, DecodeError)
     assert str(failure.error).startswith("source eu, table public.items, column n: value 'x1' ")
@@ -339,7 +339,7 @@ def test_after_a_failure_nothing_is_applied_until_resume(world: World) -> None:
     assert list(world.lake.commit(ahead)) == []
     assert world.apply(work(eu.one(insert(3)))) == []
     assert world.rows() == {}
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     good = eu.segment([(1100, [insert(1, 1)])])
     world.applied(work(good, again(behind)))
     assert world.of("eu") == {1: (1, "b"), 2: (0, "b")}
@@ -353,7 +353,7 @@ def test_what_was_written_before_a_failure_is_not_committed_after_resume(world: 
     written, ahead = world.lake.write([work(bad)]), world.lake.write([work(behind)])
     (failure,) = world.lake.commit(written)
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     assert list(world.lake.commit(ahead)) == []
     assert world.position("eu") == 1000
     world.applied(work(eu.segment([(1100, [insert(1, 1)])]), again(behind)))
@@ -361,15 +361,14 @@ def test_what_was_written_before_a_failure_is_not_committed_after_resume(world: 
     assert world.orphans() == []
 
 
-def test_a_failure_forgets_open_transactions(world: World) -> None:
+def test_a_failure_of_a_source_leaves_the_open_transactions_of_others(world: World) -> None:
     world.prepare("eu", "us")
     eu, us = Sender("eu"), Sender("us")
     lsn = us.commit_lsn()
     world.applied(work(us.part(lsn, insert(1)), open_sources=["us"]))
     (failure,) = world.apply(work(eu.one(insert(1, "x1")), open_sources=["us"]))
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
-    world.applied(work(us.segment([(lsn, [insert(1), insert(2)])])))
+    world.applied(work(us.segment([(lsn, [insert(2)])])))
     assert world.of("us").keys() == {1, 2}
     assert world.orphans() == []
 
@@ -428,21 +427,21 @@ def test_resume_undoes_no_failure_that_was_not_seen(world: World) -> None:
     world.prepare("eu")
     eu = Sender()
     for row in (insert(1, "x1"), insert(2, "x2")):
-        seen = world.lake.failure(TARGET)
+        seen = world.lake.failure(TARGET, "eu")
         world.lake.resume(TARGET, seen)
         (failure,) = world.apply(work(eu.one(row)))
         assert isinstance(failure, Failure)
     world.lake.resume(TARGET, seen)
-    assert world.lake.failure(TARGET) is failure.error
+    assert world.lake.failure(TARGET, "eu") is failure.error
     world.lake.resume(TARGET, failure.error)
-    assert world.lake.failure(TARGET) is None
+    assert world.lake.failure(TARGET, "eu") is None
 
 
 def test_resume_changes_nothing_for_a_target_that_did_not_fail(world: World) -> None:
     world.prepare("eu", "us")
     written = world.lake.write([work(Sender("us").one(insert(1)))])
-    assert world.lake.failure(TARGET) is None
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    assert world.lake.failure(TARGET, "eu") is None
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     (receipt,) = world.lake.commit(written)
     assert isinstance(receipt, Receipt)
     assert world.of("us").keys() == {1}
@@ -575,7 +574,7 @@ def test_columns_are_added(world: World) -> None:
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, SchemaError)
     assert "columns extra are not in the lake table shop.items" in str(failure.error)
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     world.lake.prepare(target(), feed("eu"), wider)
     world.applied(work(Sender(relation=wider, start=2000).one(insert(2, 0, "b", 5), insert(3, 0, "b", None))))
     assert world.of("eu") == {1: (0, "b", None), 2: (0, "b", 5), 3: (0, "b", None)}

@@ -163,7 +163,7 @@ class LakeModel(RuleBasedStateMachine):
 
     @rule(name=names)
     def fail(self, name: str) -> None:
-        """A bad value comes; the table is resumed and every source sends again what is not durable."""
+        """A bad value comes; its source is resumed and sends again what is not durable, the others go on."""
         for written, visible, _ in self.pending:
             assert all(isinstance(one, Receipt) for one in self.world.lake.commit(written))
             self.durable = visible
@@ -171,16 +171,20 @@ class LakeModel(RuleBasedStateMachine):
         lsn = source.sender.commit_lsn() + 1_000_000
         bad = source.sender.segment([(lsn, [insert(1, "bad")])])
         self.changes.append(bad)
-        taken, _ = self._take()
+        others = any(change.source != name for change in self.changes) or self.through.keys() - {name}
+        taken, visible = self._take()
         ahead = self.world.lake.write([taken])
-        behind = self.world.lake.write([work()])
-        (failure,) = self.world.lake.commit(ahead)
+        behind = self.world.lake.write([work(bad)])
+        failure, *receipts = self.world.lake.commit(ahead)
         assert isinstance(failure, Failure)
+        assert failure.source == name
+        assert not others or receipts
         assert list(self.world.lake.commit(behind)) == []
-        self.world.lake.resume(TARGET, self.world.lake.failure(TARGET))
+        self.world.lake.resume(TARGET, self.world.lake.failure(TARGET, name))
         self.pending = []
-        for one in self.sources.values():
-            self._send_again(one, one.log)
+        kept = {at: row for at, row in self.durable.items() if at[0] == name}
+        self.durable = {at: row for at, row in visible.items() if at[0] != name} | kept
+        self._send_again(source, source.log)
 
     @rule(name=names, back=st.integers(0, 4))
     def reconnect(self, name: str, back: int) -> None:

@@ -91,7 +91,7 @@ def test_rows_that_are_known_by_other_columns_now_come_again(world: IcebergWorld
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, LakeError), "nobody has to do anything: it is tried again"
     assert rows(world) == [(sid, key) for sid in ("eu", "us") for key in (1, 2, 3)]
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     world.applied(work(eu.segment([(lsn, [*parts[0], *parts[1]])]), abandoned=["eu"]))
     assert rows(world) == [("eu", 3), ("us", 1), ("us", 2), ("us", 3)]
     # The same for what was written and not committed.
@@ -193,7 +193,7 @@ def test_a_table_that_was_given_up_begins_a_large_transaction_again(world: Icebe
     world.applied(work(eu.part(lsn, insert(4)), open_sources=["eu"]))
     world.lake._tables.loaded[TARGET].era = WriteEra(accepted={}, error=TableStuck("no answer"))
     assert world.apply(work(abandoned=["eu"])) == []
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     world.applied(work(eu.part(lsn, insert(4)), open_sources=["eu"]))
     world.applied(work(eu.segment([(lsn, [insert(5)])])))
     assert rows(world) == [("eu", 1), ("eu", 2), ("eu", 3), ("eu", 4), ("eu", 5)]

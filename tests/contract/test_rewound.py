@@ -77,7 +77,7 @@ def test_a_table_that_was_set_back_stops_until_it_is_copied(
     assert isinstance(failure, Failure)
     assert isinstance(failure.error, LakeRewound), failure
     assert "someone set the table back" in failure.error.message
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     with pytest.raises(LakeRewound):
         world.lake.prepare(target(), feed("eu"), ITEMS)
     world.lake.forget(TARGET, "eu")
@@ -138,7 +138,7 @@ def test_what_it_lacks_then_begins_behind_the_rows_that_are_there(
     if is_noticed:
         (failure, *_) = world.apply(work(eu.one(insert(4))))
         assert isinstance(failure.error, LakeRewound), failure
-        world.lake.resume(TARGET, world.lake.failure(TARGET))
+        world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     world.lake.forget(TARGET, "eu", to_repair=True)
     gap = world.lake.notes.gap(TARGET, "eu")
     assert gap is not None

@@ -69,7 +69,7 @@ def test_a_changelogs_numbers_begin_again_with_the_transaction(world: World) -> 
     assert found(world, "_ordinal", "id") == [(0, 1), (1, 2), (2, 3)]
     (failure,) = world.apply(work(eu.one(insert(5, "bad"))))
     assert isinstance(failure, Failure)
-    world.lake.resume(TARGET, world.lake.failure(TARGET))
+    world.lake.resume(TARGET, world.lake.failure(TARGET, "eu"))
     world.applied(work(eu.one(insert(5), insert(6))))
     assert found(world, "_ordinal", "id")[-1] == (2, 3)
     assert len(found(world, "id")) == 5

@@ -46,8 +46,8 @@ class World:
 
     def commit(self, written: object) -> Sequence[Receipt | Failure]:
         """Commit, and wait for what takes long."""
-        outcomes = [one.outcome.result() if isinstance(one, Pending) else one for one in self.lake.commit(written)]
-        return [outcome for outcome in outcomes if outcome is not None]
+        outcomes = [one.outcome.result() if isinstance(one, Pending) else (one,) for one in self.lake.commit(written)]
+        return [outcome for some in outcomes for outcome in some]
 
     def applied(self, *works: TableWork) -> Sequence[Receipt]:
         """Write and commit what must not fail."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -78,6 +78,20 @@ class Cut:
     skipped: int  #: rows that the target has already
     commit_us: int
     events: Events = dataclasses.field(default_factory=dict)  #: how far transactions are counted, for the next cut
+
+    def without(self, sources: Collection[str]) -> Cut:
+        """Return what was cut of all sources but some."""
+        if not sources:
+            return self
+        rows_of = {source: rows for source, rows in self.rows_of.items() if source not in sources}
+        return dataclasses.replace(
+            self,
+            steps=tuple(step for step in self.steps if step.source not in sources),
+            positions={source: at for source, at in self.positions.items() if source not in sources},
+            rows=sum(rows_of.values()),
+            rows_of=rows_of,
+            events={key: value for key, value in self.events.items() if key[0] not in sources},
+        )
 
 
 def open_lsn(step: Chunk | Truncation) -> int:

@@ -24,6 +24,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit import chunks, lanes
 from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.lake.commit.clone import CloneWriter
+from kuvasz.lake.commit.failures import failed, told
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
 from kuvasz.lake.files import snapshot_origin
@@ -102,8 +103,8 @@ class CommitStage:
         for ticket in self._lanes.put(written.tables):
             if not ticket.outcome.done():
                 outcomes.append(Pending(target=ticket.target, outcome=ticket.outcome))
-            elif (outcome := ticket.outcome.result()) is not None:
-                outcomes.append(outcome)
+            else:
+                outcomes += ticket.outcome.result()
         return outcomes
 
     def _hangs(self, ticket: Ticket) -> KuvaszError:
@@ -126,7 +127,7 @@ class CommitStage:
                 changeset = Changeset()
                 _abandon(together, changeset)
                 table.commits.discard(changeset)
-                return [None] * len(together)
+                return [()] * len(together)
             finally:
                 table.commits.in_flight.difference_update(_paths(together))
 
@@ -134,7 +135,7 @@ class CommitStage:
         changeset = Changeset()
         try:
             for ticket in together:
-                for source in ticket.written.work.abandoned:
+                for source in (*ticket.written.work.abandoned, *ticket.written.refused):
                     table.open.abandon(source)
                 ticket.written.check(table)
                 if ticket.written.error is not None:
@@ -167,7 +168,7 @@ class CommitStage:
         with self._lock:
             self.conflicts += 1
 
-    def _apply(self, table: LakeTable, together: Sequence[Ticket], changeset: Changeset) -> Sequence[Receipt]:
+    def _apply(self, table: LakeTable, together: Sequence[Ticket], changeset: Changeset) -> Sequence[Outcome]:
         head = together[0]
         self._retried(table, head, table.follow)
         table.open.check()
@@ -184,16 +185,19 @@ class CommitStage:
         snapshot_id = self._retried(table, head, lambda: table.commits.make(changeset, positions))
         seconds = time.monotonic() - begin
         return [
-            Receipt(
-                target=table.name,
-                positions=positions,
-                rows=ticket.written.cut.rows,
-                snapshot_id=snapshot_id,
-                is_first=ticket is head,
-                rows_of=ticket.written.cut.rows_of,
-                operations_of=ticket.written.operations(),
-                commit_us=ticket.written.cut.commit_us,
-                seconds=seconds,
+            told(
+                ticket.written.refused,
+                Receipt(
+                    target=table.name,
+                    positions=positions,
+                    rows=ticket.written.cut.rows,
+                    snapshot_id=snapshot_id,
+                    is_first=ticket is head,
+                    rows_of=ticket.written.cut.rows_of,
+                    operations_of=ticket.written.operations(),
+                    commit_us=ticket.written.cut.commit_us,
+                    seconds=seconds,
+                ),
             )
             for ticket, positions in zip(together, reached, strict=True)
         ]
@@ -270,7 +274,8 @@ def _origin(changeset: Changeset, written: WrittenTable, begin: float) -> Snapsh
 
 def _is_plain(written: WrittenTable) -> bool:
     """Whether it is of whole transactions and nothing of it has failed."""
-    return written.error is None and not written.work.open_sources and not written.work.abandoned
+    work = written.work
+    return written.error is None and not (written.refused or work.open_sources or work.abandoned)
 
 
 def _paths(tickets: Sequence[Ticket]) -> list[str]:
@@ -285,11 +290,12 @@ def _abandon(tickets: Sequence[Ticket], changeset: Changeset) -> None:
 def _failed(
     table: LakeTable, together: Sequence[Ticket], changeset: Changeset, error: KuvaszError
 ) -> Sequence[Outcome]:
-    table.era = WriteEra(accepted={}, error=error)
+    failures = failed(table.name, error, table.positions.keys())
+    table.era = WriteEra(accepted={}, error=failures[-1].error)
     changeset.is_outcome_unknown = may_be_there(changeset, error)
     _abandon(together, changeset)
     table.forget(changeset)
-    return [Failure(target=table.name, error=error), *[None] * (len(together) - 1)]
+    return [failures, *[()] * (len(together) - 1)]
 
 
 __all__ = ["CommitStage"]

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
-#: What came of a commit; None: it belonged to a table that had failed before.
-Outcome: TypeAlias = Receipt | Failure | None
+#: What came of a commit: a failure of each source that brought what is wrong, and what became of the others; nothing
+#: if it belonged to a table that had failed before.
+Outcome: TypeAlias = tuple[Receipt | Failure, ...]
 
 #: How long a table may be stuck before it is given up.
 BOUND_S = 60.0
@@ -187,18 +188,18 @@ class Lanes:
                 outcomes = self._commit(tickets)
             except Exception as error:  # noqa: BLE001 (the owner of the thread)
                 _log.tell(Event.BUG_IN_COMMIT, table=ticket.target)
-                outcomes = [
-                    Failure(target=ticket.target, error=InternalError(f"{place_of(table=ticket.target)}: {error!r}"))
-                ]
+                why = InternalError(f"{place_of(table=ticket.target)}: {error!r}")
+                outcomes = [(Failure(target=ticket.target, error=why),)]
+            receipts = [one for outcome in outcomes for one in outcome if isinstance(one, Receipt)]
             with self._lock:
                 self._end_turn(ticket)
-                if any(isinstance(outcome, Receipt) and outcome.snapshot_id is not None for outcome in outcomes):
+                if any(receipt.snapshot_id is not None for receipt in receipts):
                     self._succeeded_at = time.monotonic()
                 for _ in outcomes:
                     lane.tickets.popleft()
                 lane.given_up_at = 0.0
                 following = lane.tickets[0] if lane.tickets else None
-                if following is None or any(isinstance(outcome, Receipt) for outcome in outcomes):
+                if following is None or receipts:
                     lane.is_aside = False  # whoever brings more waits until the lane has caught up
             for done, outcome in zip(tickets, outcomes, strict=False):
                 done.finish(outcome)
@@ -295,9 +296,9 @@ class Lanes:
         error = self._hangs(ticket)
         with self._lock:
             behind = [one for one in lane.tickets if one is not ticket]
-        ticket.outcome.set_result(Failure(target=ticket.target, error=error))
+        ticket.outcome.set_result((Failure(target=ticket.target, error=error),))
         for one in behind:
-            one.finish(None)
+            one.finish(())
 
 
 __all__ = ["BOUND_S", "PATIENCE_S", "Lanes", "Outcome", "Ticket"]

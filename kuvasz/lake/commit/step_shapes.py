@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kuvasz.errors import KuvaszError
 from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.model import TableType
 from kuvasz.modes.owners import Owner
@@ -41,7 +42,10 @@ class StepShapes:
         """Return what is the same for chunks that may be put together; None for one that stays alone."""
         if not self._is_shared:
             return None
-        shape = self.shape(chunk)
+        try:
+            shape = self.shape(chunk)
+        except KuvaszError:  # its source's alone, and told with its step
+            return None
         is_alone = shape.sid is None or shape.transform is not None
         return None if is_alone else id(self._table.columns.shapes.alike(shape))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from kuvasz import failpoints
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import bundles, chunks
-from kuvasz.lake.commit.bundles import Step
+from kuvasz.lake.commit.bundles import Bundle, Step
 from kuvasz.lake.commit.chunks import Cut
 from kuvasz.lake.commit.step_shapes import StepShapes
 from kuvasz.lake.commit.written import Written, WrittenTable
@@ -81,11 +81,15 @@ class WriteStage:
         plans = [plan for work in works if (plan := self._plan(work, size, batch)) is not None]
         begin = time.monotonic()
         done = self._run(batch)
+        self._take_apart(plans, batch, done)
         end = time.monotonic()
-        for plan in plans:  # only now: a job that failed is run again with the same rows
-            plan.era.accept(plan.work.through)
-            plan.era.events = plan.cut.events
         written = Written(tables=tuple(plan.written(done, batch, begin, end) for plan in plans))
+        for table in written.tables:  # only now: a job that failed is run again with the same rows
+            table.era.accept(table.work.through)
+            table.era.events = dict(table.cut.events)
+            table.era.refuse(table.refused)
+        taken = {path for table in written.tables for path in table.paths()}
+        self._remove(path for path in _paths(done.values()) if path not in taken)
         for table in written.tables:
             self._tables[table.work.target].commits.in_flight.update(table.paths())
         return written
@@ -99,50 +103,61 @@ class WriteStage:
         """Cut one target's changes and put what Spark has to do into the batch; None if the target has failed."""
         table = self._tables[work.target]
         era, identities = table.era, table.definition.identities
-        if era.error is not None:
+        work = work.without(era.refused)
+        if era.error is not None or (era.refused and work.is_empty):
             return None
         resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events)
         plan = _TargetPlan(work=work, cut=cut, era=era, position_resets=resets, identities=identities)
-        try:
-            self._add_steps(plan, table, chunk_bytes, batch)
-        except KuvaszError as error:
-            plan.error = error
-        return plan
-
-    def _add_steps(self, plan: _TargetPlan, table: LakeTable, chunk_bytes: int, batch: _JobInput) -> None:
         shapes = StepShapes(table, self._feeds)
         with table.definition.lock:  # steps that are put together must see one schema and one layout
-            plan.steps = tuple(bundles.pack(plan.cut.steps, shapes.likeness, chunk_bytes))
-            for step in plan.steps:
-                is_row = table.target.type is TableType.CHANGELOG or not isinstance(step, Truncation)
-                plan.numbers.append(batch.add(step, table, shapes) if is_row else None)
+            plan.add(bundles.pack(plan.cut.steps, shapes.likeness, chunk_bytes), table, shapes, batch)
+        return plan
 
-    def _run(self, batch: _JobInput) -> dict[int, ChunkDone]:
-        if not batch.chunks:
+    def _take_apart(self, plans: Iterable[_TargetPlan], batch: _JobInput, done: dict[int, ChunkDone]) -> None:
+        """Write what sources have put together each by itself, where one of a target's sources brought what is wrong.
+
+        That tells whose it is, and leaves it out. What comes of it is added to what was done.
+        """
+        begin = len(batch.chunks)
+        try:
+            for plan in plans:
+                table = self._tables[plan.work.target]
+                if any(_is_of_source(error) for error in plan.errors(done, batch)):
+                    with table.definition.lock:
+                        plan.take_apart(table, StepShapes(table, self._feeds), batch)
+            done |= self._run(batch, begin)
+        except BaseException:
+            self._remove(_paths(done.values()))
+            raise
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        remove(file_io(self._properties, self._config.lake.warehouse_location), paths)
+
+    def _run(self, batch: _JobInput, begin: int = 0) -> dict[int, ChunkDone]:
+        """Run the job over the chunks of the batch from a number on."""
+        chunks = batch.chunks[begin:]
+        if not chunks:
             return {}
-        raw = batch.raw()
+        raw = [_raw(chunk.step) for chunk in chunks]
         path, written = self._spool.write([part for parts in raw for part in parts if part is not None])
         slices = iter(written)
         tasks: list[tuple[int, ChunkTask]] = []
         done: dict[int, ChunkDone] = {}
         try:
-            for number, (step, shape, owners, table) in enumerate(batch.chunks):
-                lengths, data, facts = (None if part is None else next(slices) for part in raw[number])
-                order = next(_orders)
+            for number, (chunk, parts) in enumerate(zip(chunks, raw, strict=True), begin):
+                lengths, data, facts = (None if part is None else next(slices) for part in parts)
                 task = ChunkTask(
-                    shape=shape, count=1 if isinstance(step, Truncation) else step.rows, lengths=lengths, data=data,
-                    owners=owners, facts=facts, order=order,
-                    path=naming.fresh(table.definition.location, step.source, order),
+                    shape=chunk.shape, count=chunk.rows, lengths=lengths, data=data, owners=chunk.owners,
+                    facts=facts, order=chunk.order, path=naming.fresh(chunk.location, chunk.step.source, chunk.order),
                 )  # fmt: skip
                 tasks.append((number, task))
             failpoints.hit("before_data_files", LakeError)
-            done = self._run_tasks(batch.job(self._properties), tasks, batch.sizes())
+            done = self._run_tasks(batch.job(self._properties), tasks, [chunk.size for chunk in chunks])
             failpoints.hit("after_data_files", LakeError)
         except BaseException:
-            io = file_io(self._properties, self._config.lake.warehouse_location)
-            remove(io, {task.path for _, task in tasks} | {f.path for one in done.values() for f in one.files})
+            self._remove({task.path for _, task in tasks} | _paths(done.values()))
             raise
         else:
             return done
@@ -165,26 +180,59 @@ class WriteStage:
         return done
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _JobChunk:
+    """One step that an executor carries out."""
+
+    step: Step
+    shape: int  #: its number
+    owners: tuple[Owner, ...]  #: whose its rows are if they are of several sources
+    location: str  #: of its table
+    order: int  #: of its file among those of one commit
+
+    @property
+    def rows(self) -> int:
+        return 1 if isinstance(self.step, Truncation) else self.step.rows
+
+    @property
+    def size(self) -> int:
+        return 1 if isinstance(self.step, Truncation) else self.step.size
+
+
 class _JobInput:
-    """What one Spark job is given: chunks of all targets, and how their rows look."""
+    """What Spark jobs are given: chunks of all targets, and how their rows look."""
 
     def __init__(self) -> None:
-        #: With the number of its shape, and whose its rows are if they are of several sources.
-        self.chunks: list[tuple[Step, int, tuple[Owner, ...], LakeTable]] = []
+        self.chunks: list[_JobChunk] = []
         self._shapes: list[Shape] = []
         self._numbers: dict[int, int] = {}  # id of a shape -> its number
         self._bounds: list[tuple[str, ...]] = []
         self._layouts: list[Layout] = []
 
-    def add(self, step: Step, table: LakeTable, shapes: StepShapes) -> int:
-        """Take a step; return its number."""
+    def add(self, step: Step, table: LakeTable, shapes: StepShapes, order: int | None = None) -> int:
+        """Take a step; return its number.
+
+        Args:
+            step: It.
+            table: Whose it is.
+            shapes: Of the table.
+            order: That of the step which it was a part of, so that no later one counts as older.
+
+        Raises:
+            SchemaError: The table cannot hold its rows.
+        """
         shape, owners = shapes.of(step)
         if id(shape) not in self._numbers:
             self._numbers[id(shape)] = len(self._shapes)
             self._shapes.append(shape)
             self._bounds.append(table.definition.bounded)
             self._layouts.append(table.definition.layout)
-        self.chunks.append((step, self._numbers[id(shape)], owners, table))
+        self.chunks.append(
+            _JobChunk(
+                step=step, shape=self._numbers[id(shape)], owners=owners, location=table.definition.location,
+                order=next(_orders) if order is None else order,
+            )
+        )  # fmt: skip
         return len(self.chunks) - 1
 
     def job(self, properties: Mapping[str, str]) -> ApplyChunks:
@@ -195,18 +243,11 @@ class _JobInput:
             properties=properties,
         )
 
-    def raw(self) -> list[_Raw]:
-        """Return what each chunk is made of."""
-        return [_raw(step) for step, *_ in self.chunks]
-
-    def sizes(self) -> list[int]:
-        return [1 if isinstance(step, Truncation) else step.size for step, *_ in self.chunks]
-
     def error(self, number: int, result: ChunkDone) -> KuvaszError | None:
         """Return the error of a chunk, with the commit it is found in."""
         if result.error is None:
             return None
-        step = self.chunks[number][0]
+        step = self.chunks[number].step
         if isinstance(step, Truncation):
             return placed(result.error, step.commit_lsn)
         return placed(result.error, bundles.chunks_of(step)[result.owner].commit_lsn_of(max(result.row, 0)))
@@ -221,12 +262,45 @@ class _TargetPlan:
     era: WriteEra
     position_resets: Mapping[str, int]
     identities: int
-    steps: tuple[Step, ...] = ()
-    numbers: list[int | None] = dataclasses.field(default_factory=list)  #: per step: its number in the batch, if any
-    error: KuvaszError | None = None
+    steps: list[tuple[Step, int | None]] = dataclasses.field(
+        default_factory=list
+    )  #: with numbers in the batch, if any
+    refused: dict[str, KuvaszError] = dataclasses.field(default_factory=dict)  #: sources that are left out, and why
+
+    def add(self, steps: Iterable[Step], table: LakeTable, shapes: StepShapes, batch: _JobInput) -> None:
+        """Put what Spark has to do into a batch; the lock of the table's definition is held."""
+        for step in steps:
+            is_row = table.target.type is TableType.CHANGELOG or not isinstance(step, Truncation)
+            self._add(step, None, table, shapes, batch if is_row else None)
+
+    def _add(
+        self, step: Step, order: int | None, table: LakeTable, shapes: StepShapes, batch: _JobInput | None
+    ) -> None:
+        try:
+            self.steps.append((step, None if batch is None else batch.add(step, table, shapes, order)))
+        except KuvaszError as error:  # of one source: those that are put together have shapes
+            self.refused.setdefault(step.source, error)
+
+    def errors(self, done: Mapping[int, ChunkDone], batch: _JobInput) -> list[KuvaszError]:
+        """Return what is wrong with any of it."""
+        found = (batch.error(number, done[number]) for _, number in self.steps if number is not None)
+        return [*self.refused.values(), *(error for error in found if error is not None)]
+
+    def take_apart(self, table: LakeTable, shapes: StepShapes, batch: _JobInput) -> None:
+        """Put the parts of its bundles into a batch; the lock of the table's definition is held."""
+        steps, self.steps = self.steps, []
+        for step, number in steps:
+            if not isinstance(step, Bundle):
+                self.steps.append((step, number))
+                continue
+            assert number is not None
+            for chunk in step.chunks:
+                self._add(chunk, batch.chunks[number].order, table, shapes, batch)
 
     def written(self, done: Mapping[int, ChunkDone], batch: _JobInput, begin: float, end: float) -> WrittenTable:
-        """Put the results in the order of the steps; the first error of them counts.
+        """Put the results in the order of the steps, but those of sources that brought what is wrong.
+
+        What is wrong with catalog or store is so for all of them, and the first such error counts.
 
         Args:
             done: Number in the batch -> what came of it.
@@ -234,27 +308,43 @@ class _TargetPlan:
             begin: When the job began, monotonic seconds.
             end: When it ended.
         """
-        error = self.error
-        results: list[ChunkDone | Truncation] = []
-        for step, number in zip(self.steps, self.numbers, strict=False):  # fewer, if an error came between
-            if number is None:
-                assert isinstance(step, Truncation)
-                results.append(step)
-                continue
-            results.append(done[number])
-            error = error or batch.error(number, done[number])
+        error: KuvaszError | None = None
+        for step, number in self.steps:
+            found = None if number is None else batch.error(number, done[number])
+            if found is not None and _is_of_source(found):
+                self.refused.setdefault(step.source, found)
+            else:
+                error = error or found
+        left = [(step, number) for step, number in self.steps if step.source not in self.refused]
         return WrittenTable(
-            work=self.work,
-            cut=self.cut,
-            steps=self.steps,
-            results=tuple(results),
+            work=self.work.without(self.refused),
+            cut=self.cut.without(self.refused),
+            steps=tuple(step for step, _ in left),
+            results=tuple(_result(step, number, done) for step, number in left),
             era=self.era,
             position_resets=self.position_resets,
             identities=self.identities,
             error=error,
             seconds=end - begin,
             written_at=end,
+            refused=self.refused,
         )
+
+
+def _result(step: Step, number: int | None, done: Mapping[int, ChunkDone]) -> ChunkDone | Truncation:
+    if number is not None:
+        return done[number]
+    assert isinstance(step, Truncation)
+    return step
+
+
+def _is_of_source(error: KuvaszError) -> bool:
+    """Whether rows of a source are what is wrong, not catalog or store."""
+    return not isinstance(error, LakeError)
+
+
+def _paths(done: Iterable[ChunkDone]) -> set[str]:
+    return {file.path for one in done for file in one.files}
 
 
 def _raw(step: Step) -> _Raw:

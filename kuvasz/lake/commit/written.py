@@ -32,7 +32,10 @@ class WrittenTable:
     era: WriteEra
     position_resets: Mapping[str, int]  #: those of the era when it was written
     identities: int = 0  #: `Definition.identities` when it was written
-    error: KuvaszError | None = None
+    error: KuvaszError | None = None  #: of all of it
+    refused: Mapping[str, KuvaszError] = dataclasses.field(
+        default_factory=dict
+    )  #: sources that are left out, and why
     seconds: float = 0.0  #: that the job took, for all targets together
     written_at: float = 0.0  #: when it was done, monotonic seconds
 

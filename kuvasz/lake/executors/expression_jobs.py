@@ -24,6 +24,8 @@ from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, KuvaszError, LakeError
 from kuvasz.lake.executors.analyzer import spark_type
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyTask, slim_worker
+from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.format import naming
 from kuvasz.model import UInt8s, UInt32s
 from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
 from kuvasz.modes.shape import Shape
@@ -42,28 +44,45 @@ _WHOLE = "__kvsz_whole"
 #: Rows of a batch on its way into the JVM.
 _BATCH_ROWS = 32 * 1024
 
-#: SQLSTATE class of errors that lie in the data (ISO 9075, "data exception"): trying again does not help.
-_DATA_EXCEPTION = "22"
+#: SQLSTATE classes of errors that lie in the data, so that trying again does not help: data exceptions (ISO 9075), a
+#: map with one key twice, and what `raise_error` and `assert_true` say.
+_DATA_EXCEPTIONS = ("22", "23", "P0")
 
 
 def apply_chunks(
     session: SparkSession, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]]
 ) -> list[tuple[int, ChunkDone]]:
-    """Run chunks of shapes with expressions.
+    """Run chunks of shapes with expressions. One that fails does so for its source alone.
 
     Raises:
         LakeError: Spark could not run it.
     """
-    done: list[tuple[int, ChunkDone]] = []
-    for mine in groups(job, tasks):
-        ordered = tuple(task for _, task in mine)
-        transform = _shared([job.shapes[task.shape] for task in ordered])
-        try:
-            rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
-            done += [(mine[place][0], result) for place, result in rows]
-        except DecodeError as error:  # nobody knows whose row it was
-            done += [(key, ChunkDone(error=error)) for key, _ in mine]
-    return done
+    return [done for mine in groups(job, tasks) for done in _apply_group(session, job, mine)]
+
+
+def _apply_group(
+    session: SparkSession, job: ApplyChunks, mine: Sequence[tuple[int, ChunkTask]]
+) -> list[tuple[int, ChunkDone]]:
+    """Run chunks together; where an expression fails, which ends the job, in halves, until it is known for whom."""
+    ordered = tuple(task for _, task in mine)
+    transform = job.shapes[ordered[0].shape].transform
+    assert transform is not None
+    try:
+        rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
+    except DecodeError as error:
+        remove(file_io(job.properties, ordered[0].path), [task.path for task in ordered])
+        sources = sorted({job.shapes[task.shape].source for task in ordered})
+        if len(sources) == 1:
+            return [(key, ChunkDone(error=error)) for key, _ in mine]
+        first = set(sources[: len(sources) // 2])
+        # Tasks of the job that failed may still be writing.
+        anew = [(key, dataclasses.replace(task, path=naming.another(task.path))) for key, task in mine]
+        halves = [
+            [one for one in anew if (job.shapes[one[1].shape].source in first) is is_first]
+            for is_first in (True, False)
+        ]
+        return [done for half in halves for done in _apply_group(session, job, half)]
+    return [(mine[place][0], result) for place, result in rows]
 
 
 def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[list[tuple[int, ChunkTask]]]:
@@ -79,18 +98,6 @@ def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[lis
         seen = tuple((item.name, item.type) for item in shape.transform.inputs)
         found.setdefault((shape.family or shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
     return list(found.values())
-
-
-def _shared(shapes: Sequence[Shape]) -> Transform:
-    """Return what the chunks of one group have in common; if an expression fails, it may be any of their sources."""
-    transform = shapes[0].transform
-    assert transform is not None
-    count = len({shape.source for shape in shapes})
-    return (
-        transform
-        if count == 1
-        else dataclasses.replace(transform, place=f"{transform.place}, or that of another of {count} sources")
-    )
 
 
 def copy_range(session: SparkSession, job: CopyTask) -> CopyDone:
@@ -172,7 +179,7 @@ def _run(
     except PySparkException as error:
         state = error.getSqlState() or ""
         first = next((line for line in str(error).splitlines() if line.strip()), "")[:300]
-        if state.startswith(_DATA_EXCEPTION):
+        if state.startswith(_DATA_EXCEPTIONS):
             raise _failed(transform, first, error.getCondition() or state) from error
         raise LakeError(f"a spark job failed: {first}", hint="it is tried again") from error
     except (Py4JError, ConnectionError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kuvasz import lsn, typemap
-from kuvasz.errors import DecodeError, KuvaszError, SchemaError, TableError, place_of, resync_of
+from kuvasz.errors import DecodeError, KuvaszError, SchemaError, VersionLost, place_of, resync_of
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type, reads
 from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
 from kuvasz.modes import system_columns
@@ -167,7 +167,7 @@ class Feeds:
         return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
 
 
-def no_earlier_version(source: str, table: str, rows: int) -> TableError:
+def no_earlier_version(source: str, table: str, rows: int) -> VersionLost:
     """Return the error of rows whose unchanged values are nowhere."""
     message = (
         f"{place_of(source, table)}: {rows} updated rows leave out a large value that did not change,"
@@ -177,7 +177,7 @@ def no_earlier_version(source: str, table: str, rows: int) -> TableError:
         f"copy the table again: {resync_of(table)}; if rows enter a filter, with ALTER TABLE … REPLICA"
         " IDENTITY FULL before"
     )
-    return TableError(message, hint=hint)
+    return VersionLost(message, hint=hint, source=source)
 
 
 def placed(error: KuvaszError, commit_lsn: int) -> KuvaszError:

@@ -23,6 +23,11 @@ def fresh(location: str, source: str, order: int = 0) -> str:
     return _path(location, member.prefix(source), order)
 
 
+def another(path: str) -> str:
+    """Return another path for the rows of a new data file, as old as they are."""
+    return f"{path.rpartition('-')[0]}-{uuid.uuid4().hex}.parquet"
+
+
 def of_copy(location: str, source: str) -> str:
     """Return the path of files that a copy makes, for `str.format` with what each has as a number of its own."""
     folder = location.replace("{", "{{").replace("}", "}}")  # names of tables may have them

@@ -27,7 +27,6 @@ from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
 from kuvasz.lake.iceberg.tables import Tables
-from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.ports import Failure, Lake
 
 if TYPE_CHECKING:
@@ -164,12 +163,13 @@ class IcebergLake(Lake):
         with table.lock:
             if failure is not None and table.era.error is failure:
                 table.open.abandon_all()  # a commit that was given up and made in the end has left them as they were
-                table.era = WriteEra.begin(table.positions)
+            table.era = table.era.resumed(failure, table.positions)
 
     @override
-    def failure(self, target: str) -> KuvaszError | None:
+    def failure(self, target: str, source: str | None = None) -> KuvaszError | None:
         """See `kuvasz.ports.Lake.failure`."""
-        return self._tables[target].era.error
+        era = self._tables[target].era
+        return era.error or era.refused.get(source or "")
 
     # Positions
 

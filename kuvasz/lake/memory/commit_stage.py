@@ -11,6 +11,7 @@ from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
+from kuvasz.lake.commit.failures import failed, told
 from kuvasz.model import NO_OPERATIONS, TableType
 from kuvasz.ports import Failure, Receipt
 
@@ -38,27 +39,25 @@ class MemoryCommitStage:
 
     def commit(self, written: Sequence[MemoryWritten]) -> list[Receipt | Failure]:
         """See `kuvasz.ports.Lake.commit`."""
-        outcomes = [self._commit(one) for one in written]
-        return [outcome for outcome in outcomes if outcome is not None]
+        return [outcome for one in written for outcome in self._commit(one)]
 
-    def _commit(self, written: MemoryWritten) -> Receipt | Failure | None:
+    def _commit(self, written: MemoryWritten) -> tuple[Receipt | Failure, ...]:
         table = self._tables[written.work.target]
         with table.lock:
             if table.era is not written.era or written.era.error is not None:
-                return None
-            for source in written.work.abandoned:
+                return ()
+            for source in (*written.work.abandoned, *written.refused):
                 table.rows.abandon(source)
             table.rows.begin()
             try:
                 resets, before = written.era.position_resets, written.position_resets
                 if any(before.get(step.source, 0) != resets.get(step.source, 0) for step in written.cut.steps):
                     raise LakeError("what was written before its position was forgotten is not taken")
-                if written.error is not None:
-                    raise written.error
-                return self._make_visible(table, written)
+                return told(written.refused, self._make_visible(table, written))
             except KuvaszError as error:
-                table.fail(error)
-                return Failure(target=table.target.name, error=error)
+                failures = failed(table.target.name, error, table.positions.keys())
+                table.fail(failures[-1].error)
+                return failures
 
     def _make_visible(self, table: MemoryTable, written: MemoryWritten) -> Receipt:
         begin = time.monotonic()

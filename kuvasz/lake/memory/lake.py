@@ -144,9 +144,10 @@ class MemoryLake(Lake):
             table.resume(failure)
 
     @override
-    def failure(self, target: str) -> KuvaszError | None:
+    def failure(self, target: str, source: str | None = None) -> KuvaszError | None:
         """See `kuvasz.ports.Lake.failure`."""
-        return self._tables[target].era.error
+        era = self._tables[target].era
+        return era.error or era.refused.get(source or "")
 
     # Positions
 

@@ -127,9 +127,8 @@ class MemoryTable:
         self.rows.abandon_all()
 
     def resume(self, failure: KuvaszError | None) -> None:
-        """Begin again at the positions, if this is why it failed."""
-        if failure is not None and self.era.error is failure:
-            self.era = WriteEra.begin(self.positions)
+        """Begin again at the positions, if this is why it failed, or why a source of it did."""
+        self.era = self.era.resumed(failure, self.positions)
 
 
 __all__ = ["MemoryTable"]

@@ -36,7 +36,7 @@ class MemoryWritten:
     applied: tuple[ChunkOutcome | None, ...]  #: one per step, None for a truncation
     era: WriteEra
     position_resets: Mapping[str, int]  #: those of the era when it was written
-    error: KuvaszError | None
+    refused: Mapping[str, KuvaszError]  #: sources that are left out, and why
 
 
 class MemoryWriteStage:
@@ -61,23 +61,30 @@ class MemoryWriteStage:
     def _write(self, work: TableWork) -> MemoryWritten | None:
         table = self._tables[work.target]
         era = table.era
-        if era.error is not None:
+        work = work.without(era.refused)
+        if era.error is not None or (era.refused and work.is_empty):
             return None
         resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events)
         applied: list[ChunkOutcome | None] = []
-        error: KuvaszError | None = None
-        try:
-            applied.extend(
-                self._truncated(table, step) if isinstance(step, Truncation) else self._apply(table, step)
-                for step in cut.steps
-            )
-        except KuvaszError as caught:
-            error = caught
+        refused: dict[str, KuvaszError] = {}
+        for step in cut.steps:
+            try:
+                applied.append(
+                    self._truncated(table, step) if isinstance(step, Truncation) else self._apply(table, step)
+                )
+            except KuvaszError as error:
+                refused.setdefault(step.source, error)
+                applied.append(None)
+        left = [one for step, one in zip(cut.steps, applied, strict=True) if step.source not in refused]
+        work, cut = work.without(refused), cut.without(refused)
         era.accept(work.through)
         era.events = cut.events
-        return MemoryWritten(work=work, cut=cut, applied=tuple(applied), era=era, position_resets=resets, error=error)
+        era.refuse(refused)
+        return MemoryWritten(
+            work=work, cut=cut, applied=tuple(left), era=era, position_resets=resets, refused=refused
+        )
 
     def _truncated(self, table: MemoryTable, step: Truncation) -> ChunkOutcome | None:
         if table.target.type is not TableType.CHANGELOG:

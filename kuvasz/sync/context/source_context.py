@@ -65,18 +65,23 @@ class SourceContext:
         """The permits to wait for a snapshot at the source's server."""
         return self.shared.threads.snapshots(conninfo.servers(self.url))
 
-    async def resume(self, target: str) -> None:
-        """Have the failure of a target behind it, for all of its sources.
+    async def resume(self, target: str, name: str) -> None:
+        """Have the failure of a target behind it: its own for all of its sources, or that of one.
+
+        Args:
+            target: It.
+            name: By which it knows this source.
 
         Raises:
             SourceError: kuvasz stops.
         """
         lake, progress = self.shared.lake, self.shared.progress
-        while (error := lake.failure(target)) is not None:
+        while (error := lake.failure(target, name)) is not None:
             # Who follows is not told yet: what were gathered of him from now on could be written behind the gap.
             self.shared.states.fail(
                 target, error, hold=lambda source: progress.hold(source, target),
-                is_due=functools.partial(_is_current, lake, target, error),
+                is_due=functools.partial(_is_current, lake, target, name, error),
+                source=None if lake.failure(target) is error else name,
             )  # fmt: skip
             await self.shared.settle(target)
             await finished(lake.resume, target, error)
@@ -86,8 +91,8 @@ class SourceContext:
         self.lifetime.complete(self.shared.settle(target))
 
 
-def _is_current(lake: Lake, target: str, error: KuvaszError) -> bool:
-    return lake.failure(target) is error
+def _is_current(lake: Lake, target: str, name: str, error: KuvaszError) -> bool:
+    return lake.failure(target, name) is error
 
 
 __all__ = ["SourceContext"]

@@ -255,9 +255,10 @@ class Preparation:
     def _begin_anew(self, spec: SourceTableSpec) -> None:
         """Let go of what stopped a table before."""
         source_tables = self._source_tables
-        if self._lake.failure(spec.identifier) is not None:
+        name = source_tables.name(spec)
+        if self._lake.failure(spec.identifier, name) is not None:
             # The lake ignores what is written behind a failure: it must know that the table begins again.
-            self._context.lifetime.complete(self._context.resume(spec.identifier))
+            self._context.lifetime.complete(self._context.resume(spec.identifier, name))
         is_waiting = source_tables.is_paused(spec) and source_tables.position(spec) is None  # and may say why
         if source_tables.state(spec) in {State.ERROR, State.PAUSED} and not is_waiting:
             source_tables.set(spec, State.NEW)

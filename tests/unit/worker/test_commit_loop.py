@@ -65,7 +65,7 @@ def test_what_waits_aside_is_confirmed_when_it_came_through(scene: Scene) -> Non
     assert scene.progress.confirmable("eu") < 2000
     seen = []
     for outcome in scene.lake.outcomes:
-        outcome.set_result(None)
+        outcome.set_result(())
         seen.append(scene.progress.confirmable("eu"))
     assert seen == [2000, 3000, 4000]
 
@@ -75,9 +75,9 @@ def test_behind_one_that_fails_nothing_is_confirmed(scene: Scene, is_stopping: b
     if is_stopping:
         scene.signals.stop()  # readers confirm once more behind that
     first, *others = scene.lake.outcomes
-    first.set_result(Failure(target=TARGET, error=TableStuck("the store refuses")))
+    first.set_result((Failure(target=TARGET, error=TableStuck("the store refuses")),))
     for outcome in others:  # they are of a table that had failed before
-        outcome.set_result(None)
+        outcome.set_result(())
     assert scene.progress.confirmable("eu") < 2000
     assert len(scene.failures) == (0 if is_stopping else 1)
     state = scene.states.get(TARGET, "eu").state

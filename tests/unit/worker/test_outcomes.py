@@ -86,6 +86,15 @@ def test_a_failure_stops_the_table_for_all_its_sources_and_holds_them(world: Wor
     assert seen == [{"eu": {T}, "us": {T}}], "held before anybody is told"
 
 
+def test_a_failure_of_one_source_stops_and_holds_no_other(world: World) -> None:
+    error = TableError("wrong")
+    world.outcomes.fail(Failure(target=T, source="us", error=error))
+    assert [world.states.get(T, source).error for source in ("eu", "us")] == [None, error]
+    assert world.held() == {"eu": frozenset(), "us": {T}}
+    world.outcomes.fail(Failure(target=T, source="gone", error=error))
+    assert world.progress.held("gone") == frozenset(), "nobody would ever release it"
+
+
 def test_a_table_that_does_not_follow_keeps_its_own_state(world: World) -> None:
     world.states.pause(T, "eu")
     world.outcomes.fail(Failure(target=T, error=TableError("wrong")))
@@ -102,9 +111,18 @@ def gathered(*works: TableWork, replays: tuple[tuple[str, Replay], ...] = ()) ->
 def test_a_replay_is_as_far_as_its_target_was_committed() -> None:
     lot = Lot()
     replays = (("eu", Replay(target=T, number=3, end=500)), ("us", Replay(target=OTHER, number=4, end=600)))
-    World(lot).outcomes.note_replays(gathered(replays=replays), {T})
+    receipt = Receipt(target=T, positions={"eu": SourcePosition(lsn=500)}, rows=1, snapshot_id=7)
+    World(lot).outcomes.note_replays(gathered(replays=replays), [receipt])
     assert lot.told == [(T, "eu", 3, 500)]
-    World().outcomes.note_replays(gathered(replays=replays), {T})
+    World().outcomes.note_replays(gathered(replays=replays), [receipt])
+
+
+def test_a_replay_of_a_source_that_is_left_out_of_a_commit_is_no_further() -> None:
+    lot = Lot()
+    replays = tuple((source, Replay(target=T, number=3, end=500)) for source in ("eu", "us"))
+    receipt = Receipt(target=T, positions={"us": SourcePosition(lsn=500)}, rows=1, snapshot_id=7)
+    World(lot).outcomes.note_replays(gathered(replays=replays), [receipt])
+    assert lot.told == [(T, "us", 3, 500)]
 
 
 def test_all_that_feed_a_target_wait_for_it(world: World) -> None:

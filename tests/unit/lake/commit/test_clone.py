@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kuvasz.errors import Retry
 from kuvasz.lake.commit.write_stage import WriteStage
 from kuvasz.model import TableType
 from kuvasz.ports import Failure
@@ -91,8 +92,10 @@ def test_a_row_that_waits_for_what_is_nowhere_fails_its_table_and_leaves_no_file
     eu = Sender()
     world.applied(work(eu.one(insert(1, 1, "one"))))
     files = world.orphans()
-    (failure,) = world.apply(work(eu.one(update(1, 2, SAME)), eu.one(update(9, 9, SAME))))
+    failure, again = world.apply(work(eu.one(update(1, 2, SAME)), eu.one(update(9, 9, SAME))))
     assert isinstance(failure, Failure)
+    assert isinstance(again, Failure)
+    assert (failure.source, again.source, again.error.retry) == ("eu", None, Retry.TIMED)
     assert "source eu, table shop.items" in failure.error.message
     assert world.of("eu") == {1: (1, "one")}
     assert world.orphans() == files

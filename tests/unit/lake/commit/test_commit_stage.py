@@ -79,6 +79,6 @@ def test_a_commit_that_returns_as_it_is_given_up_has_one_outcome(
         told = pending.outcome.result(30)
         wait_until(lambda: table.era.error is not None, "given up", 10)
         outcomes = commits.commit(writes.write([work()]))
-        assert isinstance(told, Failure) or outcomes, "nobody was told, and all that comes is dropped"
+        assert isinstance(told[0], Failure) or outcomes, "nobody was told, and all that comes is dropped"
     finally:
         commits.close()

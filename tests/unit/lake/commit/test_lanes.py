@@ -35,11 +35,11 @@ class Store:
         while ticket.target in self.broken:
             ticket.refusal = LakeError("refused")
             if ticket.is_given_up.wait(0.01) and ticket.target in self.broken:  # tried a last time
-                return [Failure(target=ticket.target, error=ticket.refusal)]
+                return [(Failure(target=ticket.target, error=ticket.refusal),)]
         time.sleep(self.seconds)
         self.made.append((ticket.target, [ticket.written.number for ticket in tickets]))
         return [
-            Receipt(target=ticket.target, positions={}, rows=1, snapshot_id=ticket.written.number)
+            (Receipt(target=ticket.target, positions={}, rows=1, snapshot_id=ticket.written.number),)
             for ticket in tickets
         ]
 
@@ -79,7 +79,7 @@ def test_others_go_on_and_the_stuck_one_keeps_its_order(store: Store, how: str) 
     assert [done(tickets) for tickets in early] == [[False, True]] * 3
     assert store.lanes.is_stuck("a")
     getattr(store, how).clear()
-    assert [tickets[0].outcome.result(10).snapshot_id for tickets in early] == [1, 2, 3]
+    assert [tickets[0].outcome.result(10)[0].snapshot_id for tickets in early] == [1, 2, 3]
     wait_until(lambda: not store.lanes.is_stuck("a"), "it is as before")
     made = [numbers for name, numbers in store.made if name == "a"]
     assert [number for numbers in made for number in numbers] == [0, 1, 2, 3]
@@ -109,9 +109,9 @@ def test_one_that_is_stuck_while_others_are_not_is_given_up(
     monkeypatch.setattr(lanes, "BOUND_S", 0.3)
     getattr(store, how).add("a")
     (first, _), (second, _) = store.put(1, "a", "b"), store.put(2, "a", "b")
-    assert isinstance(first.outcome.result(10), Failure)
+    assert isinstance(first.outcome.result(10)[0], Failure)
     if how == "silent":
-        assert second.outcome.result(10) is None, "its table has failed"
+        assert second.outcome.result(10) == (), "its table has failed"
     assert done(store.put(3, "b")) == [True]
 
 
@@ -128,7 +128,7 @@ def test_a_lone_table_is_given_up_only_if_catalog_and_store_answer(
     assert asked.wait(10)
     assert not ticket.outcome.done()
     store.answers = True
-    assert isinstance(ticket.outcome.result(10), Failure)
+    assert isinstance(ticket.outcome.result(10)[0], Failure)
 
 
 def test_many_that_are_stuck_leave_their_turns_to_others(store: Store) -> None:
@@ -146,7 +146,7 @@ def test_if_all_are_away_everything_waits(store: Store, monkeypatch: pytest.Monk
     time.sleep(0.5)
     assert done(tickets) == [False, False]
     store.broken.clear()
-    assert all(isinstance(ticket.outcome.result(10), Receipt) for ticket in tickets)
+    assert all(isinstance(ticket.outcome.result(10)[0], Receipt) for ticket in tickets)
 
 
 def test_beyond_the_room_whoever_brings_more_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

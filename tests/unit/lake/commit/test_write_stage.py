@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,9 +95,52 @@ def test_a_bad_value_is_told_with_its_commit_and_stops_no_other_table(world: Loc
     good, bad = eu.one(insert(1, 1)), eu.one(insert(2, 2), insert(3, "seven"))
     lsn = f"0/{int(bad.transactions.commit_lsn[0]):X}"
     first, second = world.lake.write([work(good, bad), work(other.one(insert(9)), target=OTHER)]).tables
-    assert first.error is not None
-    assert lsn in first.error.message
-    assert second.error is None
+    assert lsn in first.refused["eu"].message
+    assert (first.steps, second.refused, first.error, second.error) == ((), {}, None, None)
+    assert len(world.orphans()) == 0, "not even of what was right"
+
+
+def test_sources_that_share_a_file_with_a_bad_one_are_written_each_by_itself(world: LocalWorld) -> None:
+    """And no file counts as newer than what its source wrote behind it."""
+    world.prepare("us", "ap")
+    world.jobs.ran.clear()
+    eu, us, ap = Sender(), Sender("us"), Sender("ap")
+    large = ap.segment([(ap.commit_lsn() + 500, [insert(1, 2, "x" * 40_000)])])
+    world.applied(work(ap.segment([(1050, [insert(2)])])))
+    world.jobs.ran.clear()
+    (table,) = world.lake.write(
+        [work(eu.one(insert(1)), us.one(insert(1, "x1")), ap.one(insert(1, 1)), large)]
+    ).tables
+    assert world.jobs.ran == ["ApplyChunks"] * 2
+    assert table.refused.keys() == {"us"}
+    assert [step.source for step in table.steps] == ["eu", "ap"]
+    orders = [result.order for result in table.results if isinstance(result, ChunkDone)]
+    assert orders == sorted(orders)
+    assert sorted(world.loaded().commits.in_flight) == sorted(table.paths())
+
+
+def test_a_store_that_fails_while_sources_are_told_apart_leaves_nothing(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.prepare("us")
+    works = [work(Sender().one(insert(1)), Sender("us").one(insert(1, "x1")))]
+    monkeypatch.setattr(world.jobs, "run", _fails_second(world.jobs.run))
+    with pytest.raises(LakeError, match="an executor died"):
+        world.lake.write(works)
+    assert (world.orphans(), world.loaded().era.refused, spooled(world)) == ([], {}, [])
+    failure, receipt = world.apply(*works)
+    assert (failure.source, receipt.positions.keys()) == ("us", {"eu"})
+
+
+def _fails_second(run: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    ran = itertools.count(1)
+
+    def once(*arguments: Any) -> list[Any]:
+        if next(ran) == 2:
+            raise LakeError("an executor died")
+        return run(*arguments)
+
+    return once
 
 
 def test_a_table_that_has_failed_is_passed_over(world: LocalWorld) -> None:

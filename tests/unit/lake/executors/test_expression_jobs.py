@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
+from kuvasz.errors import DecodeError, LakeError
 from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import ApplyChunks, ChunkTask
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
 from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes.row_rules import Input, Transform
 from kuvasz.modes.shape import Shape
@@ -53,3 +57,55 @@ def test_sources_whose_expressions_see_other_columns_have_a_job_of_their_own() -
     changed = dataclasses.replace(other.transform, inputs=(Input(name="n", column=1, type=wide),))
     assert grouped(shape("eu"), dataclasses.replace(other, transform=changed)) == [[0], [1]]
     assert grouped(shape("eu"), shape("eu", condition="n > 2")) == [[0], [1]]
+
+
+def test_an_expression_that_fails_is_told_of_its_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but the job says that one failed: halves of the sources are tried until it is known for whom."""
+    names = [f"s{number}" for number in range(16)]
+    job = ApplyChunks(shapes=tuple(map(shape, names)), bounded=((),) * 16, layouts=(), properties={})
+    tasks = [
+        (n, ChunkTask(shape=n % 16, count=1, lengths=None, data=None, path=f"/t/kvsz-{n}-0.parquet", order=n))
+        for n in range(20)
+    ]
+    paths: list[str] = []
+
+    def run(
+        _session: object, _transform: object, count: int, read: Any, _write: object
+    ) -> list[tuple[int, ChunkDone]]:
+        paths.extend(task.path for task in read.tasks)
+        if any(task.shape in {3, 9} for task in read.tasks):
+            raise DecodeError("an expression fails")
+        return [(place, ChunkDone(order=read.tasks[place].order)) for place in range(count)]
+
+    monkeypatch.setattr(expression_jobs, "_run", run)
+    removed: list[str] = []
+    monkeypatch.setattr(expression_jobs, "remove", lambda _, files: removed.extend(files))
+    done = dict(expression_jobs.apply_chunks(None, job, tasks))
+    assert {number for number, one in done.items() if one.error is not None} == {3, 9, 19}
+    assert all(one.order == number for number, one in done.items() if one.error is None)
+    assert len(paths) == len(set(paths)), "tasks of a job that failed may still be writing"
+    assert len(removed) == len(paths) - 17
+
+
+@pytest.mark.parametrize(
+    ("state", "error"), [("22012", DecodeError), ("23505", DecodeError), ("P0001", DecodeError), ("XX000", LakeError)]
+)
+def test_what_lies_in_the_data_is_not_tried_again(state: str, error: type[Exception]) -> None:
+    """A division by zero, a map with one key twice, and what `raise_error` says."""
+
+    class Refused(PySparkException):
+        def __str__(self) -> str:
+            return "it fails"
+
+        def getSqlState(self) -> str:  # noqa: N802
+            return state
+
+        def getCondition(self) -> str:  # noqa: N802
+            return "WRONG"
+
+    class Session:
+        def range(self, *_: int) -> object:
+            raise Refused("it fails")
+
+    with pytest.raises(error, match="it fails"):
+        expression_jobs.read_changes(Session(), shape("eu"), b"", np.empty(0, np.uint32), lambda _: None)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kuvasz.errors import LakeError, LakeRewound, TableError, TableGone
+from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import Column, SourcePosition
 from tests.support.changes import ITEMS, TARGET, TEXT, Lines, Sender, feed, insert, relation, target, work
 from tests.support.local_lake import LocalWorld
@@ -38,7 +39,7 @@ def test_a_catalog_that_does_not_answer_a_patrol_is_asked_by_the_next(world: Loc
 
 
 def test_a_table_that_failed_is_not_patrolled(world: LocalWorld) -> None:
-    world.apply(work(Sender(start=5000).one(insert(9, "seven"))))
+    world.loaded().era = WriteEra(accepted={}, error=TableError("it stands"))
     world.catalog.drop(TARGET)
     assert world.lake.patrol() == []
 
@@ -46,12 +47,12 @@ def test_a_table_that_failed_is_not_patrolled(world: LocalWorld) -> None:
 def test_a_failed_table_goes_on_for_who_knows_why_it_failed(world: LocalWorld) -> None:
     eu = Sender(start=5000)
     world.apply(work(eu.one(insert(9, "seven"))))
-    failure = world.lake.failure(TARGET)
+    failure = world.lake.failure(TARGET, "eu")
     assert failure is not None
     world.lake.resume(TARGET, TableError("something else"))
-    assert world.lake.failure(TARGET) is failure
+    assert world.lake.failure(TARGET, "eu") is failure
     world.lake.resume(TARGET, failure)
-    assert world.lake.failure(TARGET) is None
+    assert world.lake.failure(TARGET, "eu") is None
     world.applied(work(eu.one(insert(9, 7))))
     assert world.of("eu")[9] == (7, "b")
 

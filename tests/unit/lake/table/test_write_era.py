@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from kuvasz.errors import TableError
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition
+from tests.support.changes import TABLE
 
 
 def test_sources_go_on_from_their_positions() -> None:
@@ -27,3 +29,31 @@ def test_a_position_that_is_dropped_is_counted_and_begins_nothing() -> None:
     era.drop("eu")
     era.drop("eu")
     assert (era.accepted, era.position_resets) == ({}, {"eu": 2})
+
+
+def test_a_source_that_is_refused_begins_again_at_its_position_and_others_go_on() -> None:
+    era = WriteEra.begin({"eu": SourcePosition(lsn=10), "us": SourcePosition(lsn=20)})
+    era.accept({"eu": 30, "us": 40})
+    era.events = {("eu", TABLE): (30, 2), ("us", TABLE): (40, 3)}
+    wrong = TableError("wrong")
+    era.refuse({"us": wrong})
+    assert era.events == {("eu", TABLE): (30, 2)}, "its transaction is counted from its beginning again"
+    now = {"eu": SourcePosition(lsn=30), "us": SourcePosition(lsn=20)}
+    assert era.resumed(None, now) is era
+    assert era.resumed(TableError("another"), now).refused == {"us": wrong}
+    assert era.resumed(wrong, now) is era, "what others have written is taken"
+    assert (era.refused, era.accepted) == ({}, {"eu": 30, "us": 20})
+
+
+def test_a_source_that_is_refused_and_has_no_position_any_more_is_accepted_from_none() -> None:
+    era = WriteEra.begin({"us": SourcePosition(lsn=20)})
+    wrong = TableError("wrong")
+    era.refuse({"us": wrong})
+    assert era.resumed(wrong, {}).accepted == {}
+
+
+def test_the_failure_of_all_sources_ends_the_era() -> None:
+    wrong = TableError("wrong")
+    era = WriteEra(accepted={}, error=wrong)
+    after = era.resumed(wrong, {"us": SourcePosition(lsn=20)})
+    assert (after.error, after.accepted, era.error) == (None, {"us": 20}, wrong)

@@ -33,7 +33,7 @@ class World(Scene):
             self.fail(self.errors.pop())
 
     def resume(self) -> None:
-        asyncio.run(self.context.resume(T))
+        asyncio.run(self.context.resume(T, "eu"))
 
 
 @pytest.fixture
