@@ -27,7 +27,7 @@ class Reading(IcebergLake):
     """Changes are taken and forgotten."""
 
     @override
-    def write(self, works: Sequence[TableWork]) -> Any:
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Any:
         return works
 
     @override
@@ -50,14 +50,19 @@ class Writing(Reading):
     """The real first stage; its data files are left to no snapshot."""
 
     @override
-    def write(self, works: Sequence[TableWork]) -> Any:
-        return IcebergLake.write(self, works)
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Any:
+        return IcebergLake.write(self, works, apart=apart)
 
     @override
     def commit(self, written: Any) -> Iterable[Receipt | Failure]:
         failed = [job for job in written.tables if job.error is not None]
         return [
             *(Failure(target=job.work.target, error=job.error) for job in failed),
+            *(
+                Failure(target=job.work.target, source=source, error=error)
+                for job in written.tables
+                for source, error in job.refused.items()
+            ),
             *(self._receipt(job.work) for job in written.tables if job not in failed),
         ]
 

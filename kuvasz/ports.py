@@ -384,10 +384,18 @@ class Lake(Protocol):
             LakeError: The catalog failed, or a position was damaged.
         """
 
-    def write(self, works: Sequence[TableWork]) -> Any:  # noqa: ANN401
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Any:  # noqa: ANN401
         """Decode, fold and write the changes of several targets in one job. Rows before a position are skipped.
 
         What is returned waits for `commit`; it is opaque to its holder.
+
+        Args:
+            works: What there is to write.
+            apart: In jobs of their own, because one for all has failed often: the source whose rows end theirs, while
+                others are run, has failed.
+
+        Raises:
+            LakeError: Nothing was written; it may be tried again with the same works.
         """
 
     def commit(self, written: Any) -> Iterable[Receipt | Failure | Pending]:  # noqa: ANN401

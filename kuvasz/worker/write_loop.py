@@ -20,6 +20,9 @@ from kuvasz.worker.under_way import UnderWay
 
 _log = EventLog(__name__)
 
+#: The attempt at a job from which on each source has one by itself: what ends it may be the rows of one.
+_APART_FROM = 5
+
 
 class WriteLoop:
     """Of one worker; `run` is its thread.
@@ -93,9 +96,11 @@ class WriteLoop:
 
     def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
         backoff = Backoff()
+        attempt = 0
         while True:
+            attempt += 1
             try:
-                return self._lake.write(gathered.works)
+                return self._lake.write(gathered.works, apart=attempt >= _APART_FROM)
             except LakeError as error:
                 if self._signals.is_stopping:
                     return None

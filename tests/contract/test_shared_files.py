@@ -225,7 +225,7 @@ def test_a_restart_reads_shared_files(lake: IcebergWorld, index_is: str, table_t
         assert again.rows() == {(FEW[0], 1): (2, "one"), (FEW[1], 5): (6, "five")}
     else:
         assert sids(again) == {FEW[0]: 3, FEW[1]: 2, FEW[2]: 2}
-        (failure,) = again.apply(work(senders[1].one(update(1, 1, SAME))))
+        failure, _ = again.apply(work(senders[1].one(update(1, 1, SAME))))
         assert isinstance(failure, Failure), "the row went with the copy"
         assert "1 updated rows leave out a large value" in str(failure.error)
     again.lake.close()

@@ -14,10 +14,10 @@ from kuvasz import failpoints
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import bundles, chunks
 from kuvasz.lake.commit.bundles import Bundle, Step
+from kuvasz.lake.commit.chunk_jobs import ChunkJobs, RunChunks, SizedTask
 from kuvasz.lake.commit.chunks import Cut
 from kuvasz.lake.commit.step_shapes import StepShapes
 from kuvasz.lake.commit.written import Written, WrittenTable
-from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
 from kuvasz.lake.files.data_file import file_io, remove
 from kuvasz.lake.format import naming
@@ -66,22 +66,22 @@ class WriteStage:
         feeds: Feeds,
         config: Config,
     ) -> None:
-        self._session = session
-        self._jobs = jobs
+        self._jobs = ChunkJobs(session, jobs)
         self._spool = spool
         self._tables = tables
         self._feeds = feeds
         self._config = config
         self._properties = config.lake.properties
 
-    def write(self, works: Sequence[TableWork]) -> Written:
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Written:
         """See `kuvasz.ports.Lake.write`."""
         size = self._chunk_bytes(works)
         batch = _JobInput()
         plans = [plan for work in works if (plan := self._plan(work, size, batch)) is not None]
         begin = time.monotonic()
-        done = self._run(batch)
-        self._take_apart(plans, batch, done)
+        run = self._jobs.run_apart if apart else self._jobs.run
+        done = self._run(batch, run)
+        self._take_apart(plans, batch, done, run)
         end = time.monotonic()
         written = Written(tables=tuple(plan.written(done, batch, begin, end) for plan in plans))
         for table in written.tables:  # only now: a job that failed is run again with the same rows
@@ -115,7 +115,9 @@ class WriteStage:
             plan.add(bundles.pack(plan.cut.steps, shapes.likeness, chunk_bytes), table, shapes, batch)
         return plan
 
-    def _take_apart(self, plans: Iterable[_TargetPlan], batch: _JobInput, done: dict[int, ChunkDone]) -> None:
+    def _take_apart(
+        self, plans: Iterable[_TargetPlan], batch: _JobInput, done: dict[int, ChunkDone], run: RunChunks
+    ) -> None:
         """Write what sources have put together each by itself, where one of a target's sources brought what is wrong.
 
         That tells whose it is, and leaves it out. What comes of it is added to what was done.
@@ -127,7 +129,7 @@ class WriteStage:
                 if any(_is_of_source(error) for error in plan.errors(done, batch)):
                     with table.definition.lock:
                         plan.take_apart(table, StepShapes(table, self._feeds), batch)
-            done |= self._run(batch, begin)
+            done |= self._run(batch, run, begin)
         except BaseException:
             self._remove(_paths(done.values()))
             raise
@@ -135,7 +137,7 @@ class WriteStage:
     def _remove(self, paths: Iterable[str]) -> None:
         remove(file_io(self._properties, self._config.lake.warehouse_location), paths)
 
-    def _run(self, batch: _JobInput, begin: int = 0) -> dict[int, ChunkDone]:
+    def _run(self, batch: _JobInput, run: RunChunks, begin: int = 0) -> dict[int, ChunkDone]:
         """Run the job over the chunks of the batch from a number on."""
         chunks = batch.chunks[begin:]
         if not chunks:
@@ -143,7 +145,7 @@ class WriteStage:
         raw = [_raw(chunk.step) for chunk in chunks]
         path, written = self._spool.write([part for parts in raw for part in parts if part is not None])
         slices = iter(written)
-        tasks: list[tuple[int, ChunkTask]] = []
+        tasks: list[SizedTask] = []
         done: dict[int, ChunkDone] = {}
         try:
             for number, (chunk, parts) in enumerate(zip(chunks, raw, strict=True), begin):
@@ -152,32 +154,17 @@ class WriteStage:
                     shape=chunk.shape, count=chunk.rows, lengths=lengths, data=data, owners=chunk.owners,
                     facts=facts, order=chunk.order, path=naming.fresh(chunk.location, chunk.step.source, chunk.order),
                 )  # fmt: skip
-                tasks.append((number, task))
+                tasks.append((number, task, chunk.size))
             failpoints.hit("before_data_files", LakeError)
-            done = self._run_tasks(batch.job(self._properties), tasks, [chunk.size for chunk in chunks])
+            done = run(batch.job(self._properties), tasks)
             failpoints.hit("after_data_files", LakeError)
         except BaseException:
-            self._remove({task.path for _, task in tasks} | _paths(done.values()))
+            self._remove({task.path for _, task, _ in tasks} | _paths(done.values()))
             raise
         else:
             return done
         finally:
             self._spool.remove(path)
-
-    def _run_tasks(
-        self, job: ApplyChunks, tasks: Sequence[tuple[int, ChunkTask]], sizes: Sequence[int]
-    ) -> dict[int, ChunkDone]:
-        """Run the chunks; those with expressions go through Spark SQL, in jobs of their own."""
-        plain = [(task, size) for task, size in zip(tasks, sizes, strict=True)
-                 if job.shapes[task[1].shape].transform is None or task[1].data is None]  # fmt: skip
-        done: dict[int, ChunkDone] = {}
-        if plain:
-            done |= dict(self._jobs.run(job, [task for task, _ in plain], [size for _, size in plain]))
-        if len(plain) < len(tasks):
-            simple = {number for (number, _), _ in plain}
-            others = [task for task in tasks if task[0] not in simple]
-            done |= dict(expression_jobs.apply_chunks(self._session, job, others))
-        return done
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,10 +219,10 @@ class IcebergLake(Lake):
     # The two stages
 
     @override
-    def write(self, works: Sequence[TableWork]) -> Written:
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Written:
         """See `kuvasz.ports.Lake.write`."""
         assert self._write_stage is not None
-        return self._write_stage.write(works)
+        return self._write_stage.write(works, apart=apart)
 
     @override
     def commit(self, written: Written) -> Iterable[Receipt | Failure | Pending]:

@@ -200,8 +200,8 @@ class MemoryLake(Lake):
     # The two stages
 
     @override
-    def write(self, works: Sequence[TableWork]) -> Sequence[MemoryWritten]:
-        """See `kuvasz.ports.Lake.write`."""
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Sequence[MemoryWritten]:
+        """See `kuvasz.ports.Lake.write`: each step is always one by itself."""
         return self._write_stage.write(works)
 
     @override

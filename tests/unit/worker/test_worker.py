@@ -35,12 +35,12 @@ class FailingLake(MemoryLake):
         self.is_committing = threading.Event()
         self.write_attempts = 0
 
-    def write(self, works: object) -> object:
+    def write(self, works: object, *, apart: bool = False) -> object:
         self.write_attempts += 1
         if self.failing_writes:
             self.failing_writes -= 1
             raise LakeError("the warehouse does not answer")
-        return super().write(works)
+        return super().write(works, apart=apart)
 
     def commit(self, written: object) -> object:
         self.is_committing.set()
@@ -208,7 +208,7 @@ def test_an_idle_worker_stops(bench: Bench) -> None:
 
 
 def test_an_error_of_our_own_code_is_reported_and_ends_the_worker(bench: Bench) -> None:
-    def broken(_: object) -> object:
+    def broken(_: object, **__: object) -> object:
         raise ZeroDivisionError("oops")
 
     bench.lake.write = broken

@@ -6,6 +6,8 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kuvasz.errors import LakeError
 from kuvasz.model import Delivery
 from kuvasz.worker import write_loop
@@ -40,8 +42,8 @@ class Bench:
         size = sum(one.bytes for one in deliveries)
         return Gathered(works=(), through={}, bytes=size, to_park=self.to_park)
 
-    def _write(self, _: object) -> str:
-        self.events.append("write")
+    def _write(self, _: object, *, apart: bool) -> str:
+        self.events.append("write apart" if apart else "write")
         if self.failures:
             self.failures -= 1
             raise LakeError("the warehouse does not answer")
@@ -121,3 +123,14 @@ def test_a_worker_that_stops_gives_up_what_the_lake_does_not_take() -> None:
     wait_until(lambda: "write" in bench.events, "it is tried")
     bench.stop()
     assert bench.handover.get() is None
+
+
+def test_a_job_that_fails_often_is_tried_for_each_source_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_loop, "Backoff", lambda: SimpleNamespace(next_s=lambda: 0.0))
+    bench = Bench()
+    bench.failures = 5
+    bench.thread.start()
+    bench.put(1)
+    assert bench.handover.get() is not None
+    bench.stop()
+    assert bench.events == ["write"] * 4 + ["write apart"] * 2
