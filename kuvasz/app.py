@@ -197,7 +197,8 @@ class App:
         is_repaired = self.config.lake.on_lake_rewound is OnLakeRewound.REPAIR
         if failure.error.retry is Retry.TIMED or (isinstance(failure.error, LakeRewound) and is_repaired):
             for source in self.states.sources_of(failure.target) if failure.source is None else [failure.source]:
-                self.sync(source).commands.retry_later(names.member_name(failure.target, names.member_of(source)))
+                if self.states.get(failure.target, source).error is failure.error:  # else it has one of its own
+                    self.sync(source).commands.retry_later(names.member_name(failure.target, names.member_of(source)))
 
     def view(self) -> View:
         """Return what is going on."""

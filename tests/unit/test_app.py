@@ -178,8 +178,19 @@ def test_a_failure_that_may_pass_is_tried_again(
     commands: Any = world.sync.commands
     commands.retry_later = asked.append
     target = world.app.states.snapshot()[0].target
+    world.app.states.set(target, "shop", State.ERROR, error)
     world.app._on_failure(Failure(target=target, error=error))
     assert asked == ([target] if is_tried else [])
+
+
+def test_a_failure_of_a_table_does_not_take_up_a_source_that_a_person_has_to_mend(world: World) -> None:
+    asked: list[str] = []
+    commands: Any = world.sync.commands
+    commands.retry_later = asked.append
+    target = world.app.states.snapshot()[0].target
+    world.app.states.set(target, "shop", State.ERROR, TableError("wrong"))
+    world.app._on_failure(Failure(target=target, error=LakeError("its commit with others is undone")))
+    assert asked == []
 
 
 def test_what_is_going_on_is_seen_at_any_time(world: World) -> None:
