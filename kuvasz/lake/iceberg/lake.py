@@ -163,7 +163,10 @@ class IcebergLake(Lake):
         with table.lock:
             if failure is not None and table.era.error is failure:
                 table.open.abandon_all()  # a commit that was given up and made in the end has left them as they were
-            table.era = table.era.resumed(failure, table.positions)
+            before = table.era
+            after = before.resumed(failure, table.positions)
+            if after is not before:  # a commit that hangs ends an era without the lock
+                table.era = after
 
     @override
     def failure(self, target: str, source: str | None = None) -> KuvaszError | None:

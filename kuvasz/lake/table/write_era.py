@@ -48,7 +48,8 @@ class WriteEra:
             return self
         if self.error is failure:
             return WriteEra.begin(positions)
-        for source in [source for source, error in self.refused.items() if error is failure]:
+        refused = self.refused.copy()  # whoever writes may add to it meanwhile
+        for source in [source for source, error in refused.items() if error is failure]:
             self.accepted.pop(source, None)
             if source in positions:
                 self.accepted[source] = positions[source].lsn

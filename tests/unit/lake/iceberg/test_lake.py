@@ -57,6 +57,19 @@ def test_a_failed_table_goes_on_for_who_knows_why_it_failed(world: LocalWorld) -
     assert world.of("eu")[9] == (7, "b")
 
 
+def test_who_is_resumed_does_not_undo_that_a_commit_hangs(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is said without the lock, for that commit holds it."""
+    table, hangs = world.loaded(), WriteEra(accepted={}, error=TableError("nobody answers"))
+
+    def resumed(era: WriteEra, *_: object) -> WriteEra:
+        table.era = hangs
+        return era
+
+    monkeypatch.setattr(WriteEra, "resumed", resumed)
+    world.lake.resume(TARGET, TableError("of one source"))
+    assert table.era is hangs
+
+
 def test_a_table_that_begins_again_is_looked_at_for_a_rewind(world: LocalWorld) -> None:
     world.applied(work(Sender(start=5000).one(insert(2))))
     world.stored().roll_back(1)

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import itertools
+import sys
+import threading
+
 from kuvasz.errors import TableError
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition
@@ -50,6 +54,32 @@ def test_a_source_that_is_refused_and_has_no_position_any_more_is_accepted_from_
     wrong = TableError("wrong")
     era.refuse({"us": wrong})
     assert era.resumed(wrong, {}).accepted == {}
+
+
+def test_a_source_may_be_refused_while_another_is_resumed() -> None:
+    """By a worker that writes, while the loop of a source looks who was refused."""
+    era = WriteEra(accepted={})
+    wrong = TableError("wrong")
+    era.refused = {f"s{number}": TableError("") for number in range(2000)}
+    ended = threading.Event()
+
+    def refuse() -> None:
+        for number in itertools.count():
+            era.refuse({f"u{number % 50_000}": wrong})
+            if ended.is_set():
+                return
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other = threading.Thread(target=refuse)
+    other.start()
+    try:
+        for _ in range(50):
+            era.resumed(TableError("another"), {})
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        other.join()
 
 
 def test_the_failure_of_all_sources_ends_the_era() -> None:
