@@ -210,7 +210,8 @@ class TableStates:
             Whether that is news of any.
         """
         with self._lock:
-            mine = [found for (name, of), found in self._states.items() if name == target and source in {None, of}]
+            keys = [key for key in self._states if key[0] == target] if source is None else [(target, source)]
+            mine = [self._states[key] for key in keys if key in self._states]
             following = [found for found in mine if found.state in _FOLLOWING]
             showing = [found for found in mine if _is_to_show(found, error)]
             if not (following or showing) or not is_due():
@@ -356,6 +357,11 @@ class TableStates:
         with self._lock:
             found = self._states.get((target, source))
             return found is not None and found.state in _FOLLOWING
+
+    def knows(self, target: str, source: str) -> bool:
+        """Whether a source feeds a target."""
+        with self._lock:
+            return (target, source) in self._states
 
     def sources_of(self, target: str) -> list[str]:
         """Return the sources that feed a target."""

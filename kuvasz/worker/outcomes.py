@@ -77,9 +77,10 @@ class Outcomes:
 
     def hold(self, failure: Failure) -> None:
         """Have nothing more confirmed of what feeds a target, or of the source that failed."""
-        for source in self._states.sources_of(failure.target):
-            if failure.source in {None, source}:
-                self._progress.hold(source, failure.target)
+        target, one = failure.target, failure.source
+        for source in self._states.sources_of(target) if one is None else [one]:
+            if self._states.knows(target, source):
+                self._progress.hold(source, target)
 
     def note_replays(self, gathered: Gathered, receipts: Iterable[Receipt]) -> None:
         """Take note how far parking logs are replayed into the targets that were committed.

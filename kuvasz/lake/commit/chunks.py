@@ -84,12 +84,14 @@ class Cut:
         if not sources:
             return self
         rows_of = {source: rows for source, rows in self.rows_of.items() if source not in sources}
+        positions = {source: at for source, at in self.positions.items() if source not in sources}
         return dataclasses.replace(
             self,
             steps=tuple(step for step in self.steps if step.source not in sources),
-            positions={source: at for source, at in self.positions.items() if source not in sources},
+            positions=positions,
             rows=sum(rows_of.values()),
             rows_of=rows_of,
+            commit_us=max((at.commit_us for at in positions.values()), default=0),
             events={key: value for key, value in self.events.items() if key[0] not in sources},
         )
 

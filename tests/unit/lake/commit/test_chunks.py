@@ -90,6 +90,13 @@ def test_a_chunk_knows_the_transaction_of_a_row() -> None:
     assert cut.commit_us == 12000
 
 
+def test_what_a_source_that_is_left_out_brought_counts_for_nothing() -> None:
+    cut = chunks.cut([Sender().one(insert(1)), Sender("us", start=5000).one(insert(1), insert(2))], {}, 1 << 20)
+    left = cut.without({"us"})
+    assert [step.source for step in left.steps] == ["eu"]
+    assert (left.rows, left.rows_of, left.positions.keys(), left.commit_us) == (1, {"eu": 1}, {"eu"}, 11_000)
+
+
 def test_a_relation_that_is_equal_is_the_same_version() -> None:
     eu = Sender()
     other = Relation(oid=ITEMS.oid, table=ITEMS.table, identity=ITEMS.identity, columns=ITEMS.columns)
