@@ -31,6 +31,7 @@
     ├── LakeError                1   timed   table     catalog or storage failed; nothing was committed
     │   ├── LateCommit           1   timed   table     a commit of a process that was killed came in after all
     │   ├── TableStuck           1   timed   table     catalog or storage fail for this table alone
+    │   ├── JobFailed            1   timed   table     a job of Spark ended without a result
     │   └── OutcomeUnknown       1   timed   table     the commit's answer was lost: look before trying again
     ├── StateError               1   human   process   the state folder cannot be read or written
     │   └── StateTaken           2   human   process   another process owns the state folder
@@ -309,6 +310,10 @@ class TableStuck(LakeError):
     """Catalog or storage refuse what is done to one table, or do not answer it, while others go on."""
 
     is_public = True
+
+
+class JobFailed(LakeError):
+    """A job of Spark ended without a result; whether for want of executors or for some of its rows nobody says."""
 
 
 class OutcomeUnknown(LakeError):

@@ -391,8 +391,8 @@ class Lake(Protocol):
 
         Args:
             works: What there is to write.
-            apart: In jobs of their own, because one for all has failed often: the source whose rows end theirs, while
-                others are run, has failed.
+            apart: Find out whether the rows of one source end jobs, because that for all has failed often: it has
+                failed if jobs with rows of others succeed.
 
         Raises:
             LakeError: Nothing was written; it may be tried again with the same works.

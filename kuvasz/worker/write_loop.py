@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from kuvasz.backoff import Backoff
-from kuvasz.errors import LakeError
+from kuvasz.errors import JobFailed, LakeError
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Delivery
 from kuvasz.parking.logs import ParkingLogs
@@ -20,8 +21,8 @@ from kuvasz.worker.under_way import UnderWay
 
 _log = EventLog(__name__)
 
-#: The attempt at a job from which on each source has one by itself: what ends it may be the rows of one.
-_APART_FROM = 5
+#: Jobs that failed at the same changes, after which it is found out whether the rows of one source end them.
+_APART_AFTER = 4
 
 
 class WriteLoop:
@@ -96,15 +97,15 @@ class WriteLoop:
 
     def _write(self, gathered: Gathered) -> Any:  # noqa: ANN401
         backoff = Backoff()
-        attempt = 0
+        failed = 0
         while True:
-            attempt += 1
             try:
-                return self._lake.write(gathered.works, apart=attempt >= _APART_FROM)
+                return self._lake.write(gathered.works, apart=failed >= _APART_AFTER)
             except LakeError as error:
                 if self._signals.is_stopping:
                     return None
-                wait = backoff.next_s()
+                failed += isinstance(error, JobFailed)
+                wait = backoff.next_s(random.random())  # noqa: S311 (workers that fail together)
                 _log.tell(Event.JOB_RETRY, worker=self._number, error=error.message, wait_s=wait)
                 self._signals.sleep(wait)
 

@@ -1,4 +1,4 @@
-"""Jobs that write chunks: one for all of them, or one for each where it has to be found out whose rows end a job."""
+"""Jobs that write the chunks of a mini-transaction; where one ends without a word, it is found out at whose rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kuvasz.lake.executors.warmup import WarmUp
 from kuvasz.lake.format import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -22,33 +22,80 @@ if TYPE_CHECKING:
 #: A chunk with its number, and the bytes of its rows.
 SizedTask: TypeAlias = tuple[int, ChunkTask, int]
 
-#: Runs chunks; one way or the other of `ChunkJobs`.
-RunChunks: TypeAlias = "Callable[[ApplyChunks, Sequence[SizedTask]], dict[int, ChunkDone]]"
+#: Jobs that may fail before any succeeds; then it is not for some of the rows. One of 300 chunks is found in ten.
+_MOST_FAILURES = 20
 
 
 class ChunkJobs:
-    """Runs chunks. Safe from any thread.
+    """Runs the chunks of one mini-transaction. Use once.
 
     Args:
         session: The running Spark.
         jobs: Where tasks run.
+        is_apart: Whether it is found out whose rows end a job.
     """
 
-    def __init__(self, session: SparkSession, jobs: Jobs) -> None:
+    def __init__(self, session: SparkSession, jobs: Jobs, *, is_apart: bool) -> None:
         self._session = session
         self._jobs = jobs
-
-    @property
-    def parallelism(self) -> int:
-        """The cores there are now."""
-        return self._jobs.parallelism
+        self._is_apart = is_apart
+        self._failures = 0
+        self._has_succeeded = False  #: a job of some of the chunks
+        self._blamed: LakeError | None = None
+        self.paths: set[str] = set()  #: of all files that may be there now
 
     def run(self, job: ApplyChunks, chunks: Sequence[SizedTask]) -> dict[int, ChunkDone]:
-        """Run the chunks; those with expressions go through Spark SQL, in jobs of their own.
+        """Run chunks.
+
+        Where it is to be found out whose rows end a job, that is done by halves, each attempt under other names: what
+        is left of a job may still be writing. A chunk that ends two jobs of its own has an error; see `conclude`.
 
         Raises:
             LakeError: Spark could not run it.
         """
+        return self._run_apart(job, chunks) if self._is_apart else self._run(job, chunks)
+
+    def conclude(self) -> None:
+        """Have what was found out count.
+
+        Nobody is to blame unless a job of other chunks succeeded and Spark still runs any: executors may all lack
+        memory or room.
+
+        Raises:
+            LakeError: Nobody is.
+        """
+        if self._blamed is None:
+            return
+        if not self._has_succeeded:
+            raise self._blamed
+        self._jobs.run(WarmUp(), [0], [1])
+
+    def _run_apart(
+        self, job: ApplyChunks, chunks: Sequence[SizedTask], *, is_last: bool = False
+    ) -> dict[int, ChunkDone]:
+        try:
+            done = self._run(*_with_own_shapes(job, chunks))
+        except LakeError as error:
+            self._failures += 1
+            if not self._has_succeeded and self._failures > _MOST_FAILURES:
+                raise
+            if is_last:
+                self._blamed = error
+                ((number, task, _),) = chunks
+                return {number: ChunkDone(error=_ends_jobs(job.shapes[task.shape], error))}
+        else:
+            self._has_succeeded = True
+            return done
+        anew = [(n, dataclasses.replace(task, path=naming.another(task.path)), size) for n, task, size in chunks]
+        if len(anew) == 1:
+            return self._run_apart(job, anew, is_last=True)
+        half = len(anew) // 2
+        return self._run_apart(job, anew[:half]) | self._run_apart(job, anew[half:])
+
+    def _run(self, job: ApplyChunks, chunks: Sequence[SizedTask]) -> dict[int, ChunkDone]:
+        """Run chunks together; those with expressions go through Spark SQL, in jobs of their own."""
+        begun = {task.path for _, task, _ in chunks}
+        self.paths |= begun
         plain: list[SizedTask] = []
         others: list[SizedTask] = []
         for chunk in chunks:
@@ -58,36 +105,34 @@ class ChunkJobs:
         if plain:
             tasks = [(number, task) for number, task, _ in plain]
             done |= dict(self._jobs.run(job, tasks, [size for _, _, size in plain]))
+            self.paths |= _paths(done)
         if others:
             done |= dict(expression_jobs.apply_chunks(self._session, job, [(n, task) for n, task, _ in others]))
+        self.paths = (self.paths - begun) | _paths(done)
         return done
 
-    def run_apart(self, job: ApplyChunks, chunks: Sequence[SizedTask]) -> dict[int, ChunkDone]:
-        """Run each chunk in a job of its own; one whose job fails twice, while Spark runs others, has an error.
 
-        Raises:
-            LakeError: Spark could not run any.
-        """
-        done: dict[int, ChunkDone] = {}
-        again: list[SizedTask] = []
-        for number, task, size in chunks:
-            try:
-                done |= self.run(job, [(number, task, size)])
-            except LakeError:  # what is left of that job may still be writing its file
-                again.append((number, dataclasses.replace(task, path=naming.another(task.path)), size))
-        for chunk in again:
-            try:
-                done |= self.run(job, [chunk])
-            except LakeError as error:
-                self._jobs.run(WarmUp(), [0], [1])
-                done[chunk[0]] = ChunkDone(error=_ends_jobs(job.shapes[chunk[1].shape], error))
-        return done
+def _paths(done: Mapping[int, ChunkDone]) -> set[str]:
+    return {file.path for one in done.values() for file in one.files}
+
+
+def _with_own_shapes(job: ApplyChunks, chunks: Sequence[SizedTask]) -> tuple[ApplyChunks, list[SizedTask]]:
+    """Return a job with the shapes of its chunks alone: all of them would go with each of many jobs."""
+    used = sorted({task.shape for _, task, _ in chunks})
+    places = {shape: place for place, shape in enumerate(used)}
+    own = dataclasses.replace(
+        job,
+        shapes=tuple(job.shapes[shape] for shape in used),
+        bounded=tuple(job.bounded[shape] for shape in used),
+        layouts=tuple(job.layouts[shape] for shape in used),
+    )
+    return own, [(n, dataclasses.replace(task, shape=places[task.shape]), size) for n, task, size in chunks]
 
 
 def _ends_jobs(shape: Shape, error: LakeError) -> TableError:
     what = "its rows end the job that writes them, however often it is tried"
-    hint = "see Spark's log; give executors more memory, or make the row smaller, then copy the table again"
+    hint = "see Spark's log; give executors more memory, then retry"
     return TableError(f"{place_of(shape.source, shape.table)}: {what}: {error.message}", hint=hint)
 
 
-__all__ = ["ChunkJobs", "RunChunks", "SizedTask"]
+__all__ = ["ChunkJobs", "SizedTask"]

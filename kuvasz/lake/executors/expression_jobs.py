@@ -21,7 +21,7 @@ from pyspark.sql import types as spark_types
 
 from kuvasz import typemap
 from kuvasz.decode import copytext, tuples
-from kuvasz.errors import DecodeError, KuvaszError, LakeError
+from kuvasz.errors import DecodeError, JobFailed, KuvaszError, LakeError
 from kuvasz.lake.executors.analyzer import spark_type
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyTask, slim_worker
 from kuvasz.lake.files.data_file import file_io, remove
@@ -55,7 +55,7 @@ def apply_chunks(
     """Run chunks of shapes with expressions. One that fails does so for its source alone.
 
     Raises:
-        LakeError: Spark could not run it.
+        JobFailed: Spark could not run it.
     """
     return [done for mine in groups(job, tasks) for done in _apply_group(session, job, mine)]
 
@@ -104,7 +104,7 @@ def copy_range(session: SparkSession, job: CopyTask) -> CopyDone:
     """Run one range of a copy of a shape with expressions.
 
     Raises:
-        LakeError: Spark could not run it.
+        JobFailed: Spark could not run it.
     """
     try:
         done = read_range(session, job.shape, job.request, job.chunk_bytes, job.copy)
@@ -128,7 +128,7 @@ def read_range(
 
     Raises:
         DecodeError: An expression fails.
-        LakeError: Spark could not run it.
+        JobFailed: Spark could not run it.
     """
     assert shape.transform is not None
     ((_, done),) = _run(session, shape.transform, 1, _ReadRange(shape, request, chunk_bytes), _WriteRange(consume))
@@ -142,7 +142,7 @@ def read_changes(
 
     Raises:
         DecodeError: A value does not fit, or an expression fails.
-        LakeError: Spark could not run it.
+        JobFailed: Spark could not run it.
     """
     assert shape.transform is not None
     ((_, done),) = _run(session, shape.transform, 1, _ReadMessages(shape, data, lengths), _WriteMessages(consume))
@@ -181,9 +181,9 @@ def _run(
         first = next((line for line in str(error).splitlines() if line.strip()), "")[:300]
         if state.startswith(_DATA_EXCEPTIONS):
             raise _failed(transform, first, error.getCondition() or state) from error
-        raise LakeError(f"a spark job failed: {first}", hint="it is tried again") from error
+        raise JobFailed(f"a spark job failed: {first}", hint="it is tried again") from error
     except (Py4JError, ConnectionError) as error:
-        raise LakeError(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error
+        raise JobFailed(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error
 
 
 def _selected(transform: Transform) -> Iterator[str]:
@@ -221,6 +221,10 @@ class _ReadChunks:
                 inputs = _inputs(shape, data, lengths)
             except KuvaszError as error:
                 yield _control(transform, {"place": place, "error": error})
+                continue
+            except OSError as error:
+                failed = LakeError(f"cannot read spooled changes: {error}", hint="it is tried again")
+                yield _control(transform, {"place": place, "error": failed})
                 continue
             yield _control(transform, {"place": place})
             yield from _batches(transform, inputs)

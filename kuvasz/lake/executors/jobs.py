@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError
 
-from kuvasz.errors import LakeError
+from kuvasz.errors import JobFailed, LakeError
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class Jobs:
             slots: Cores to use at most; all of them by default.
 
         Raises:
-            LakeError: Spark could not run it, for instance because a worker process died.
+            JobFailed: Spark could not run it, for instance because a worker process died.
         """
         slices = balance(tasks, sizes, slots or self.parallelism)
         try:
             return self._context.parallelize(slices, len(slices)).mapPartitions(_Flat(job)).collect()
         except (Py4JError, ConnectionError) as error:  # ConnectionError: the JVM is gone
             message = f"a spark job failed: {_cause(error)}"
-            raise LakeError(message, hint="it is tried again; see Spark's log if it stays") from error
+            raise JobFailed(message, hint="it is tried again; see Spark's log if it stays") from error
 
     def go_background(self) -> None:
         """Let the jobs that this thread runs from now on take no core that others want, and be cancelled together."""

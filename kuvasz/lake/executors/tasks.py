@@ -105,7 +105,7 @@ class ChunkDone:
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     whose: Int32s | None = None  #: as in `clone.ChunkOutcome`
     error: KuvaszError | None = None
-    owner: int = 0  #: of the error: whose it is
+    owner: int = -1  #: of the error: whose it is, if the chunk is of several sources and that is known
     row: int = -1  #: of the error, in the chunk, among the rows of its owner
 
 

@@ -444,12 +444,10 @@ def rows_of(properties: Mapping[str, str], path: str, sid_id: int, sid: str | No
 
 
 def remove(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files that no snapshot knows; one that is gone already is fine."""
+    """Delete files that no snapshot knows, if that can be done; one that is gone already is fine."""
     for path in paths:
-        try:
+        with contextlib.suppress(Exception):  # a store's client has errors of its own
             io.delete(path)
-        except (FileNotFoundError, OSError):
-            continue
 
 
 def check_size(io: FileIO, path: str, size: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import LakeError
+from kuvasz.errors import JobFailed, LakeError
 from kuvasz.model import Delivery
 from kuvasz.worker import write_loop
 from kuvasz.worker.backlog import Backlog
@@ -32,6 +32,7 @@ class Bench:
         self.backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), self.signals.changed)
         self.events: list[str] = []
         self.failures = 0
+        self.error: type[LakeError] = LakeError
         self.to_park: tuple[ToPark, ...] = ()
         lake: Any = SimpleNamespace(write=self._write)
         lot: Any = SimpleNamespace(park=lambda target, *_, **__: self.events.append(f"parked {target}"))
@@ -46,7 +47,7 @@ class Bench:
         self.events.append("write apart" if apart else "write")
         if self.failures:
             self.failures -= 1
-            raise LakeError("the warehouse does not answer")
+            raise self.error("the warehouse does not answer")
         return f"written {self.events.count('write')}"
 
     def put(self, *sizes: int) -> None:
@@ -103,7 +104,7 @@ def test_what_is_to_be_parked_is_so_before_anything_is_written() -> None:
 
 
 def test_a_lake_that_fails_is_asked_again_with_the_same_work(monkeypatch: Any) -> None:
-    monkeypatch.setattr(write_loop, "Backoff", lambda: SimpleNamespace(next_s=lambda: 0.001))
+    monkeypatch.setattr(write_loop, "Backoff", lambda: SimpleNamespace(next_s=lambda _: 0.001))
     bench = Bench()
     bench.failures = 2
     bench.thread.start()
@@ -125,12 +126,18 @@ def test_a_worker_that_stops_gives_up_what_the_lake_does_not_take() -> None:
     assert bench.handover.get() is None
 
 
-def test_a_job_that_fails_often_is_tried_for_each_source_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_loop, "Backoff", lambda: SimpleNamespace(next_s=lambda: 0.0))
+@pytest.mark.parametrize(
+    ("error", "written"), [(JobFailed, ["write"] * 4 + ["write apart"] * 2), (LakeError, ["write"] * 6)]
+)
+def test_a_job_that_fails_often_may_do_so_for_the_rows_of_one_source(
+    monkeypatch: pytest.MonkeyPatch, error: type[LakeError], written: list[str]
+) -> None:
+    """A store that was away, or a spool without room, says nothing of rows."""
+    monkeypatch.setattr(write_loop, "Backoff", lambda: SimpleNamespace(next_s=lambda _: 0.0))
     bench = Bench()
-    bench.failures = 5
+    bench.failures, bench.error = 5, error
     bench.thread.start()
     bench.put(1)
     assert bench.handover.get() is not None
     bench.stop()
-    assert bench.events == ["write"] * 4 + ["write apart"] * 2
+    assert bench.events == written

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kuvasz.errors import LakeError, TableError
-from kuvasz.lake.executors.tasks import ApplyChunks
+from kuvasz.lake.commit.chunk_jobs import ChunkJobs
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
+from kuvasz.lake.executors.warmup import WarmUp
 from kuvasz.ports import Failure, Receipt
 from tests.support.changes import TARGET, Sender, again, insert, work
 from tests.support.local_lake import LocalJobs, LocalWorld
@@ -21,7 +25,7 @@ class Deadly:
 
     def __init__(self, jobs: LocalJobs, source: str) -> None:
         self._run = jobs.run
-        self._source = source
+        self.names = {source}
         self.is_away = False
         self.ends = 0
 
@@ -32,8 +36,7 @@ class Deadly:
         return self._run(job, tasks, *more)
 
     def _is_of(self, job: ApplyChunks, task: Any) -> bool:
-        names = {owner.source for owner in task.owners} or {job.shapes[task.shape].source}
-        return self._source in names
+        return bool(self.names & ({owner.source for owner in task.owners} or {job.shapes[task.shape].source}))
 
 
 @pytest.fixture
@@ -67,7 +70,7 @@ def test_a_source_whose_rows_end_their_job_has_failed_and_others_are_written(
     assert failure.error.message.startswith("source us, table public.items: its rows end the job that writes them")
     assert all(isinstance(one, Receipt) for one in receipts)
     assert (world.rows().keys(), world.of("eu", OTHER).keys()) == ({("eu", 1), ("ap", 1)}, {7})
-    assert deadly.ends == 5, "together; the bundle, twice; alone, twice"
+    assert deadly.ends == 8, "all; all, and the bundle twice; its three, two of them, and the one twice"
     assert (world.orphans(), world.orphans(OTHER)) == ([], [])
 
 
@@ -77,9 +80,88 @@ def test_while_spark_is_away_nobody_has_failed(world: LocalWorld, deadly: Deadly
     with pytest.raises(LakeError, match="the worker exited"):
         world.lake.write(wanted, apart=True)
     assert world.lake.failure(TARGET, "us") is None
-    deadly.is_away, deadly._source = False, ""
+    deadly.is_away, deadly.names = False, set()
     world.applied(*wanted)
     assert world.rows().keys() == {("eu", 1), ("us", 1), ("ap", 1)}
+
+
+def test_while_no_job_of_any_rows_succeeds_nobody_has_failed(world: LocalWorld, deadly: Deadly) -> None:
+    """Executors without memory or room: they run what writes nothing."""
+    wanted = works()
+    deadly.names = {"eu", "us", "ap"}
+    with pytest.raises(LakeError, match="the worker exited"):
+        world.lake.write(wanted, apart=True)
+    assert {world.lake.failure(TARGET, source) for source in ("eu", "us", "ap")} == {None}
+    assert (world.orphans(), world.orphans(OTHER)) == ([], [])
+    deadly.names = set()
+    world.applied(*wanted)
+
+
+def test_rows_that_come_alone_have_nobody_to_prove_that_they_end_jobs(world: LocalWorld, deadly: Deadly) -> None:
+    with pytest.raises(LakeError, match="the worker exited"):
+        world.lake.write([work(Sender("us").one(insert(1)))], apart=True)
+    assert world.lake.failure(TARGET, "us") is None
+
+
+def test_a_job_that_fails_behind_its_files_leaves_none(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, ran = world.jobs.run, itertools.count()
+
+    def lost(job: Any, tasks: Any, *more: Any) -> list[Any]:
+        done = run(job, tasks, *more)
+        if next(ran) < 2:
+            raise LakeError("its result was lost")
+        return done
+
+    monkeypatch.setattr(world.jobs, "run", lost)
+    world.commit(world.lake.write(works(), apart=True))
+    assert world.rows().keys() == {("eu", 1), ("us", 1), ("ap", 1)}
+    assert world.orphans() == []
+
+
+class Fakes:
+    """Chunks of sources with these numbers; jobs with some of them end."""
+
+    def __init__(self, count: int, deadly: set[int]) -> None:
+        shapes: Any = tuple(SimpleNamespace(source=f"s{n}", table="t", transform=None) for n in range(count))
+        layouts: Any = (None,) * count
+        self.job = ApplyChunks(shapes=shapes, bounded=((),) * count, layouts=layouts, properties={})
+        self.chunks = [
+            (n, ChunkTask(shape=n, count=1, lengths=None, data=None, path=f"/t/kvsz-{n}-0.parquet", order=n), 1)
+            for n in range(count)
+        ]
+        self.ran: list[list[int]] = []
+        self.paths: list[str] = []
+        self.deadly = deadly
+        jobs: Any = self
+        self.chunk_jobs = ChunkJobs(jobs, jobs, is_apart=True)
+
+    def run(self, job: Any, tasks: Any, _: object) -> list[tuple[int, ChunkDone]]:
+        if isinstance(job, WarmUp):
+            return []
+        assert [job.shapes[task.shape].source for _, task in tasks] == [f"s{n}" for n, _ in tasks]
+        assert len(job.shapes) == len(tasks), "no others are sent along"
+        self.ran.append([n for n, _ in tasks])
+        self.paths += [task.path for _, task in tasks]
+        if self.deadly & {n for n, _ in tasks}:
+            raise LakeError("the worker exited")
+        return [(n, ChunkDone(order=task.order)) for n, task in tasks]
+
+
+def test_whose_rows_end_jobs_is_found_by_halves() -> None:
+    fakes = Fakes(300, {7, 200})
+    done = fakes.chunk_jobs.run(fakes.job, fakes.chunks)
+    fakes.chunk_jobs.conclude()
+    assert {number for number, one in done.items() if one.error is not None} == {7, 200}
+    assert done.keys() == set(range(300))
+    assert len(fakes.ran) < 40
+    assert len(fakes.paths) == len(set(fakes.paths)), "what is left of a job may still be writing"
+
+
+def test_where_every_job_fails_that_is_plain_soon() -> None:
+    fakes = Fakes(300, set(range(300)))
+    with pytest.raises(LakeError, match="the worker exited"):
+        fakes.chunk_jobs.run(fakes.job, fakes.chunks)
+    assert len(fakes.ran) == 21
 
 
 def test_a_job_that_was_killed_once_is_run_again(

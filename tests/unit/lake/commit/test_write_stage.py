@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import LakeError
+from kuvasz.lake.commit.bundles import sources_of
 from kuvasz.lake.executors.tasks import ChunkDone
+from kuvasz.lake.files.data_file import file_io
 from kuvasz.model import TableType, Truncation
 from tests.support.changes import ITEMS, TARGET, Sender, again, feed, insert, target, work
 from tests.support.local_lake import LocalWorld
@@ -100,23 +102,43 @@ def test_a_bad_value_is_told_with_its_commit_and_stops_no_other_table(world: Loc
     assert len(world.orphans()) == 0, "not even of what was right"
 
 
-def test_sources_that_share_a_file_with_a_bad_one_are_written_each_by_itself(world: LocalWorld) -> None:
+def test_what_shares_a_file_with_what_is_wrong_is_written_once_more_without_it(world: LocalWorld) -> None:
     """And no file counts as newer than what its source wrote behind it."""
     world.prepare("us", "ap")
-    world.jobs.ran.clear()
     eu, us, ap = Sender(), Sender("us"), Sender("ap")
-    large = ap.segment([(ap.commit_lsn() + 500, [insert(1, 2, "x" * 40_000)])])
     world.applied(work(ap.segment([(1050, [insert(2)])])))
+    large = ap.segment([(ap.commit_lsn() + 500, [insert(1, 2, "x" * 40_000)])])
     world.jobs.ran.clear()
     (table,) = world.lake.write(
         [work(eu.one(insert(1)), us.one(insert(1, "x1")), ap.one(insert(1, 1)), large)]
     ).tables
     assert world.jobs.ran == ["ApplyChunks"] * 2
     assert table.refused.keys() == {"us"}
-    assert [step.source for step in table.steps] == ["eu", "ap"]
+    assert [sources_of(step) for step in table.steps] == [("eu", "ap")]
     orders = [result.order for result in table.results if isinstance(result, ChunkDone)]
     assert orders == sorted(orders)
     assert sorted(world.loaded().commits.in_flight) == sorted(table.paths())
+
+
+@pytest.mark.parametrize(("wrong", "chunks"), [({"s0"}, [2, 1]), ({"s0", "s1"}, [2, 1, 2])])
+def test_what_shares_no_file_with_what_is_wrong_is_not_written_again(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch, wrong: set[str], chunks: list[int]
+) -> None:
+    """Four of eight sources share a file here; once more than one of a file is wrong, each has one of its own."""
+    names = [f"s{number}" for number in range(8)]
+    world.prepare(*names)
+    given: list[int] = []
+    run = world.jobs.run
+
+    def counted(job: Any, tasks: Any, *more: Any) -> list[Any]:
+        given.append(len(tasks))
+        return run(job, tasks, *more)
+
+    monkeypatch.setattr(world.jobs, "run", counted)
+    rows = [Sender(name).one(insert(1, "x" if name in wrong else 1, "x" * 450_000)) for name in names]
+    (table,) = world.lake.write([work(*rows)]).tables
+    assert (table.refused.keys(), given) == (wrong, chunks)
+    assert [source for step in table.steps for source in sources_of(step)] == [n for n in names if n not in wrong]
 
 
 def test_a_store_that_fails_while_sources_are_told_apart_leaves_nothing(
@@ -141,6 +163,21 @@ def _fails_second(run: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         return run(*arguments)
 
     return once
+
+
+def test_a_store_that_removes_nothing_loses_nothing(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client's errors are of any kind; what stays is an orphan, which is looked for."""
+    world.prepare("us")
+
+    def fail(*_: object) -> None:
+        raise ValueError("AccessDenied")
+
+    monkeypatch.setattr(file_io(world.config.lake.properties, "file://"), "delete", fail)
+    us = Sender("us")
+    failure, receipt = world.apply(
+        work(us.one(insert(1)), us.truncation(), us.one(insert(2, "x1")), Sender().one(insert(1)))
+    )
+    assert (failure.source, receipt.positions.keys()) == ("us", {"eu"})
 
 
 def test_a_table_that_has_failed_is_passed_over(world: LocalWorld) -> None:

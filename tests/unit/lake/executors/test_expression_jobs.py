@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from kuvasz.errors import DecodeError, LakeError
 from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
+from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, SpoolSlice
 from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes.row_rules import Input, Transform
 from kuvasz.modes.shape import Shape
@@ -85,6 +87,17 @@ def test_an_expression_that_fails_is_told_of_its_source_alone(monkeypatch: pytes
     assert all(one.order == number for number, one in done.items() if one.error is None)
     assert len(paths) == len(set(paths)), "tasks of a job that failed may still be writing"
     assert len(removed) == len(paths) - 17
+
+
+def test_a_spool_that_cannot_be_read_is_told_of_its_chunk_and_ends_no_job(tmp_path: Path) -> None:
+    slices = [SpoolSlice(path=str(tmp_path / "gone"), offset=0, size=4)] * 2
+    task = ChunkTask(shape=0, count=1, lengths=slices[0], data=slices[1], path="", order=1)
+    job = ApplyChunks(shapes=(shape("eu"),), bounded=((),), layouts=(), properties={})
+    places = pa.RecordBatch.from_arrays([pa.array([0])], names=["id"])
+    (control,) = expression_jobs._ReadChunks(job, (task,))([places])
+    facts = pickle.loads(control.column(0)[0].as_py())
+    assert (facts["place"], type(facts["error"])) == (0, LakeError)
+    assert facts["error"].message.startswith("cannot read spooled changes: [Errno 2] No such file")
 
 
 @pytest.mark.parametrize(
