@@ -247,7 +247,7 @@ class Life:
 
     def activate(self, name: str, epoch: int) -> bool:
         self.states.activate(name, EU, epoch)
-        error = self.world.lake.failure(name)
+        error = self.world.lake.failure(name, EU)
         if error is not None:
             self.states.set(name, EU, State.ERROR, error)
         return self.states.is_streaming(name, EU)
@@ -268,7 +268,7 @@ class Life:
             self.progress.hold(EU, name)
             self.states.set(name, EU, State.NEW)
             await self._settled()
-            self.world.lake.resume(name, self.world.lake.failure(name))
+            self.world.lake.resume(name, self.world.lake.failure(name, EU))
         spec = next(spec for spec in SPECS if spec.identifier == name)
         if self.logs.has(name):
             await self.replays.replay(spec, self.reader)
