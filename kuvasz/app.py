@@ -17,7 +17,8 @@ from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config, OnLakeRewound
-from kuvasz.errors import LakeRewound, Retry
+from kuvasz.config.sources import Source
+from kuvasz.errors import LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.parking.logs import ParkingLogs
@@ -30,8 +31,11 @@ from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import TableStates
+from kuvasz.sync import map_change
 from kuvasz.sync.catching_up import CatchingUp
 from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.rules import map_difference
+from kuvasz.sync.rules.map_difference import MapDifference
 from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.sync.sources import Sources
@@ -75,7 +79,7 @@ class App:
         mapped = config_sources.resolve(config)
         targets = Targets(mapped, config.pipeline.workers)
         self._workers = Workers(self._worker(number, targets) for number in range(config.pipeline.workers))
-        self._sources = Sources(mapped, self._shared(state, targets, config.pipeline.share_bytes(len(mapped))))
+        self._sources = Sources(mapped, self._shared(state, targets).among(len(mapped), config.pipeline))
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
 
     def _worker(self, number: int, targets: Targets) -> Worker:
@@ -93,7 +97,7 @@ class App:
             lot=self.lot,
         )
 
-    def _shared(self, state: StateStore, targets: Targets, share_bytes: int) -> Shared:
+    def _shared(self, state: StateStore, targets: Targets) -> Shared:
         pipeline = self.config.pipeline
         return Shared(
             lake=self.lake,
@@ -102,8 +106,8 @@ class App:
             progress=self.progress,
             budget=self.budget,
             states=self.states,
-            spill_bytes=min(pipeline.transaction_spill_bytes, share_bytes),
-            gulp_bytes=min(ReaderOptions().gulp_bytes, share_bytes),
+            spill_bytes=pipeline.transaction_spill_bytes,
+            gulp_bytes=ReaderOptions().gulp_bytes,
             max_row_bytes=pipeline.max_row_bytes,
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
             state=state,
@@ -124,6 +128,37 @@ class App:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""
         return self._sources.of(source)
 
+    @property
+    def released(self) -> Sequence[Source]:
+        """Sources that left the map since the start, whose slots are there still."""
+        return self._sources.released
+
+    def difference(self, config: Config) -> MapDifference:
+        """Return what another map has otherwise.
+
+        Raises:
+            ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
+        """
+        sources = self._sources
+        found = map_difference.difference(self.config, config, sources.defined, sources.ended)
+        for source in (*found.added, *(one.source for one in found.changed)):
+            source.url.get()
+        return found
+
+    def take_over(self, found: MapDifference) -> None:
+        """Go by another map from now on; what comes of it is seen in the states of sources and tables.
+
+        Args:
+            found: What it has otherwise, as `difference` returned it a moment ago.
+
+        Raises:
+            MapBusy: The last one is still being put into use, or kuvasz is not running yet, or no more.
+        """
+        if self.phase != "running" or self._sources.is_changing:
+            raise MapBusy("the map before it is still being put into use", hint="try it again in a moment")
+        self.config = found.config
+        self._sources.change(map_change.take_over(self._sources, found))
+
     def stop(self) -> None:
         """Begin to stop; call it from the loop."""
         self._stop.set()
@@ -143,15 +178,15 @@ class App:
         await asyncio.gather(asyncio.to_thread(self._open_lake), asyncio.to_thread(warm))
         try:
             self._workers.start()
-            self.phase = "running"
             async with asyncio.TaskGroup() as tasks:
-                running = self._sources.begin(tasks)
+                self._sources.begin(tasks)
+                self.phase = "running"
                 patrolling = tasks.create_task(patrol(self.lake, self._workers), name="lake patrol")
                 await self._watch(until_caught_up=until_caught_up)
                 patrolling.cancel()
                 self.phase = "stopping"
                 await self._shut_down()
-                _, late = await asyncio.wait(running, timeout=5)
+                _, late = await asyncio.wait(self._sources.running, timeout=5)
                 for task in late:
                     task.cancel()
             return self._sources.exit_code
@@ -197,8 +232,10 @@ class App:
         is_repaired = self.config.lake.on_lake_rewound is OnLakeRewound.REPAIR
         if failure.error.retry is Retry.TIMED or (isinstance(failure.error, LakeRewound) and is_repaired):
             for source in self.states.sources_of(failure.target) if failure.source is None else [failure.source]:
-                if self.states.get(failure.target, source).error is failure.error:  # else it has one of its own
-                    self.sync(source).commands.retry_later(names.member_name(failure.target, names.member_of(source)))
+                sync = self._sources.find(source)
+                # Else it has left the map, or has an error of its own.
+                if sync is not None and self.states.get(failure.target, source).error is failure.error:
+                    sync.commands.retry_later(names.member_name(failure.target, names.member_of(source)))
 
     def view(self) -> View:
         """Return what is going on."""
@@ -213,6 +250,7 @@ class App:
             upkeep=tuple(upkeep for _, upkeep in sorted(self.lake.maintenance.upkeep().items())),
             workers=len(self._workers.all),
             parked=self.lot.views(),
+            released=tuple(source.name for source in self.released),
         )
 
 

@@ -99,7 +99,10 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
     async with show(application, is_live=log.is_live(log_format)):
-        return await replicate(loaded, application, until_caught_up=until_caught_up)
+        return await replicate(
+            loaded, application, until_caught_up=until_caught_up,
+            on_served=lambda server: loop.add_signal_handler(signal.SIGHUP, server.live_map.signal),
+        )  # fmt: skip
 
 
 @app.command("config")
@@ -309,6 +312,22 @@ _steering("pause", "Have tables stay where they are until `resume`, over restart
 _steering("resume", "Let paused tables follow again, from where they are.")
 _steering("retry", "Have the running kuvasz try tables again that are in error.")
 _steering("resync", "Copy tables again; what the lake has of them stays until the new rows replace it at once.")
+
+
+@app.command("reload")
+def reload(
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False,
+    is_trial: Annotated[bool, typer.Option("--dry-run", help="Only show what differs.")] = False,
+) -> None:  # fmt: skip
+    """Have the running kuvasz go by what the map has now: sources and tables that differ, without a restart."""
+    from kuvasz.verbs import remote
+
+    loaded = _loaded(context, config, settings)
+    answer = remote.reload(loaded.config, is_trial=is_trial)
+    if as_json:
+        _print_json(answer)
+    else:
+        print(remote.differences(answer))
 
 
 @app.command("wait")

@@ -2,7 +2,8 @@
 
     KuvaszError                exit  retry   scope
     ├── ConfigError              2   never   process   the map, the environment or a flag is wrong
-    │   └── MapMismatch          2   never   process   an option of a table does not fit the source's columns
+    │   ├── MapMismatch          2   never   process   an option of a table does not fit the source's columns
+    │   └── MapBusy              2   never   process   another map is just being put into use
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
@@ -129,6 +130,10 @@ class MapMismatch(ConfigError):
         self.database = database
         self.table = table
         self.option = option
+
+
+class MapBusy(ConfigError):
+    """Another map is just being put into use, or kuvasz starts or stops."""
 
 
 class CheckError(KuvaszError):

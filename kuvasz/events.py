@@ -34,6 +34,10 @@ class Event(enum.Enum):
     SPARK_SAID = "spark_said", WARNING, "spark says"
     LAKE_OPEN = "lake_open", INFO, "the lake is open"
     CAUGHT_UP = "caught_up", INFO, "caught up"
+    MAP_TAKEN = "map_taken", INFO, "the map is taken over"
+    MAP_REFUSED = "map_refused", WARNING, "the map is not taken over: nothing was changed"
+    MAP_RETRY = "map_retry", WARNING, "sources of the new map cannot begin yet"
+    MAP_IN_USE = "map_in_use", INFO, "the new map is in use"
     PAUSE = "pause", INFO, "a person pauses a table"
     RESUME = "resume", INFO, "a person resumes a table"
     RETRY = "retry", INFO, "a person retries a table"
@@ -46,6 +50,12 @@ class Event(enum.Enum):
     SOURCE_FAILED = "source_failed", WARNING, "a source is not replicated now"
     SOURCE_UNFORESEEN = "source_unforeseen", ERROR, "a source is not replicated now", _TRACEBACK
     SOURCE_STOPPED = "source_stopped", ERROR, "a source stops"
+    SOURCE_RELEASED = (
+        "source_released",
+        WARNING,
+        "a source left the map: its slot and publication stay, and the slot holds its WAL",
+    )
+    SOURCE_RELEASED_WHOLE = "source_released", INFO, "a source left the map: its slot and publication are dropped"
     SLOT_LOST = "slot_lost", WARNING, "the stream was lost: the source is copied again"
     SLOT_LOST_REPAIRED = "slot_lost", WARNING, "the stream was lost: the source is compared with the lake"
     SLOT_WAITS = "slot_waits", WARNING, "the slot waits for transactions to end"

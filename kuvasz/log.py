@@ -30,6 +30,14 @@ def set_up(log_format: str, secrets: Iterable[str]) -> None:
     root.propagate = False
 
 
+def hide(secrets: Iterable[str]) -> None:
+    """Keep more secrets out of our log records from now on: a map that was read again may have some."""
+    for handler in logging.getLogger("kuvasz").handlers:
+        for each in handler.filters:
+            if isinstance(each, SecretFilter):
+                each.learn(secrets)
+
+
 def is_set_up() -> bool:
     """Whether our log records go anywhere: those of a verb do not."""
     return bool(logging.getLogger("kuvasz").handlers)

@@ -50,6 +50,7 @@ class View:
     upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
     workers: int = 1  #: among which the targets are shared out
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
+    released: tuple[str, ...] = ()  #: sources that left the map since the start, whose slots are there still
 
     def tables_of(self) -> Mapping[str, list[TableState]]:
         """Return the tables of each source, by its name."""

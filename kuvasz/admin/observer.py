@@ -8,6 +8,7 @@ route a gulp: looks and pages are made in one thread of its own, off the readers
 from __future__ import annotations
 
 import asyncio
+import collections
 import concurrent.futures
 import dataclasses
 import functools
@@ -58,7 +59,7 @@ class Snapshot:
     """Everything that is shown, at one moment."""
 
     view: View
-    facts: Mapping[str, SourceFacts]  #: by source
+    facts: Mapping[str, SourceFacts]  #: by source, those that left the map and have a slot included
     now: float  #: unix seconds
     clock: float  #: monotonic seconds of the same moment
     started_at: float  #: unix seconds
@@ -121,11 +122,11 @@ class Observer:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._app = app
-        self._watch = watch or SlotWatch(sync.source for sync in app.sources)
+        self._watch = watch or SlotWatch(lambda: [*(sync.source for sync in app.sources), *app.released])
         self._clock = clock
         self._wall = wall
-        self._freshness = {sync.source.name: Freshness() for sync in app.sources}
-        self._validity = {sync.source.name: Freshness() for sync in app.sources}  # by the sources' clocks alone
+        self._freshness: dict[str, Freshness] = collections.defaultdict(Freshness)
+        self._validity: dict[str, Freshness] = collections.defaultdict(Freshness)  # by the sources' clocks alone
         # source -> its epoch, and the newest commit of earlier ones
         self._before: dict[str, tuple[int, int | None]] = {}
         self._started_at = wall()
@@ -200,6 +201,7 @@ class Observer:
             )
             for source in view.sources
         }
+        facts |= {name: SourceFacts(slot=self._watch.facts.get(name)) for name in view.released}
         return Snapshot(
             view=view, facts=facts, now=self._wall(), clock=self._clock(), started_at=self._started_at,
             heard_at=self._heard_at, moved_at=self._moved_at, memory_bytes=self._app.budget.high_bytes,

@@ -22,6 +22,7 @@ from kuvasz.admin import door, upkeep, views
 from kuvasz.admin.about import telling
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import ConnectionLimit, Handler
+from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.page import Page
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from kuvasz.app import App
+    from kuvasz.config.load import Loaded
     from kuvasz.config.model import ServerConfig
     from kuvasz.state.ports import StoredAddress
 
@@ -47,24 +49,27 @@ _STOP_S = 2.0
 _LONGEST_PERSON = 100
 
 _COMMANDS = ", ".join(f"POST /api/{verb.name}" for verb in VERBS)
-_PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS} and POST /api/maintain"
+_PATHS = f"/livez, /readyz, /status, /metrics, {_COMMANDS}, POST /api/maintain and POST /api/map/reload"
 
 
 @contextlib.asynccontextmanager
-async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) -> AsyncIterator[AdminServer]:
+async def serve(
+    app: App, stored: StoredAddress, secrets: Iterable[str] = (), loaded: Loaded | None = None
+) -> AsyncIterator[AdminServer]:
     """Observe an application while the body runs, and serve what is seen unless `server.address` is null.
 
     Args:
         app: Looked at and steered.
         stored: Where url and token are left for the verbs.
         secrets: To be kept out of answers.
+        loaded: What it was started with, and what its map is read again by.
 
     Raises:
         ConfigError: The address cannot be listened on.
     """
-    server = AdminServer(app, secrets)
+    server = AdminServer(app, secrets, loaded)
     if app.config.server.address is None or app.config.server.host is None:
-        async with _observing(server):
+        async with _observing(server), _living(server.live_map):
             yield server
         return
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S, **door.LIMITS)
@@ -74,7 +79,7 @@ async def serve(app: App, stored: StoredAddress, secrets: Iterable[str] = ()) ->
         listening = await _listen(runner, app.config.server)
         server.url = _url(listening)
         with _announced(stored, ServerAddress(url=server.url, token=server.token)):
-            async with _observing(server):
+            async with _observing(server), _living(server.live_map):
                 _log.tell(Event.SERVING, url=server.url)
                 yield server
     finally:
@@ -96,6 +101,18 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
         server.observer.close()
 
 
+@contextlib.asynccontextmanager
+async def _living(live_map: LiveMap) -> AsyncIterator[None]:
+    """Have the map's file read again while the body runs."""
+    watching = asyncio.create_task(live_map.run(), name="map")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
 async def _watch(observer: Observer) -> None:
     try:
         await observer.run()
@@ -109,22 +126,25 @@ class AdminServer:
     Args:
         app: It.
         secrets: What must not be shown wherever it stands.
+        loaded: What it was started with.
     """
 
-    def __init__(self, app: App, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, app: App, secrets: Iterable[str] = (), loaded: Loaded | None = None) -> None:
         self.url: str | None = None  #: where it is reached from this machine; None: not by HTTP
         self.token = random_secrets.token_urlsafe(32)
         self.observer = Observer(app)
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
         self._redact = Redactor(secrets)
+        self.live_map = LiveMap(app, loaded)
+        self.live_map.on_secrets.append(self._redact.learn)
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: self.observer.show(self.metrics.render))
         app.receipts.observe(self.metrics.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """Return what tells the lake of the application for as long as it is entered."""
-        return telling(self._app, self.observer, self._redact)
+        return telling(self._app, self.observer, self.redact)
 
     def application(self) -> web.Application:
         """Return the routes."""
@@ -139,6 +159,7 @@ class AdminServer:
                 web.get("/metrics", self._metrics),
                 *(web.post(f"/api/{verb.name}", self._guarded(self._command(verb))) for verb in VERBS),
                 web.post("/api/maintain", self._guarded(self._maintain)),
+                web.post("/api/map/reload", self._guarded(self._reload)),
             ]
         )
         return application
@@ -198,6 +219,16 @@ class AdminServer:
         ]
         return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
 
+    async def _reload(self, request: web.Request) -> web.Response:
+        """Go by what the map's file has now, or only say what that would be."""
+        body = await _body(request)
+        is_trial = body.get("dry_run") is True
+        try:
+            found = await (self.live_map.compare() if is_trial else self.live_map.reload(_person(request, body)))
+        except ConfigError as error:
+            return _refusal(409, self._redact(error.message), error.hint and self._redact(error.hint))
+        return web.json_response(self._clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202)
+
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             if not door.has_token(request, self.token):
@@ -255,7 +286,8 @@ async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
         if error.status < 400:
             raise
         hint = (
-            "there are /livez, /readyz, /status, /metrics and POST /api/{pause,resume,retry,resync,maintain}"
+            "there are /livez, /readyz, /status, /metrics, POST /api/map/reload"
+            " and POST /api/{pause,resume,retry,resync,maintain}"
             if error.status == 404
             else None
         )

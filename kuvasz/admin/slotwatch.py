@@ -20,7 +20,7 @@ from kuvasz.source import conninfo, failure, slots
 from kuvasz.sync.context.source_threads import Turn, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kuvasz.config.sources import Source
     from kuvasz.source.slots import Clock
@@ -69,13 +69,13 @@ class SlotWatch:
     """The slots of all sources.
 
     Args:
-        sources: From the map.
+        sources: Returns them; called in a thread.
         every_s: Between two rounds.
     """
 
-    def __init__(self, sources: Iterable[Source], *, every_s: float = EVERY_S) -> None:
+    def __init__(self, sources: Callable[[], Iterable[Source]], *, every_s: float = EVERY_S) -> None:
         self.facts: dict[str, SlotFacts] = {}
-        self._sources = tuple(sources)
+        self._sources = sources
         self._every_s = every_s
         self._rest_until: dict[str, float] = {}
 
@@ -99,7 +99,7 @@ class SlotWatch:
     def _servers(self) -> dict[str, list[Source]]:
         """Return the sources of each server."""
         servers: dict[str, list[Source]] = {}
-        for source in self._sources:
+        for source in self._sources():
             servers.setdefault(_server(source), []).append(source)
         return servers
 

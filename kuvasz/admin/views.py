@@ -82,6 +82,11 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
         "sources": [_source(source, tables_of[source.name], snapshot, errors) for source in view.sources],
+        "released": [
+            {"source": name, "retained_bytes": slot.retained_bytes}
+            for name in view.released
+            if (slot := snapshot.facts[name].slot) is not None
+        ],
         "maintenance": [upkeep.as_json(table) | {"error": errors.row_text(table.error)} for table in view.upkeep],
     }
 

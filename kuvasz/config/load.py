@@ -44,12 +44,14 @@ class Loaded:
         origins: Option -> where it was written; an option that is not in it has its default.
         secrets: Values that are secret wherever they stand; for `secrets.SecretFilter`.
         path: The map file, if there was one.
+        overrides: The flags that it was read with.
     """
 
     config: Config
     origins: Mapping[Path, OptionOrigin]
     secrets: frozenset[str] = dataclasses.field(repr=False)
     path: FilePath | None = None
+    overrides: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
     def origin(self) -> dict[str, str]:
@@ -119,7 +121,20 @@ def load(
     # A password that is a name as well is hidden by its place in a url: anywhere else, and in the SQL that mends
     # something above all, it is the name that is meant.
     hidden = frozenset(builder.secrets) - sources.identifiers(config)
-    return Loaded(config=config, origins=builder.origins, secrets=hidden, path=path)
+    return Loaded(
+        config=config, origins=builder.origins, secrets=hidden, path=path, overrides=dict(overrides or {})
+    )  # fmt: skip
+
+
+def again(loaded: Loaded, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Return the same configuration as its file has it now, with the same flags.
+
+    Raises:
+        ConfigError: Something is wrong; or there is no file.
+    """
+    if loaded.path is None:
+        raise ConfigError("the configuration is from no file", hint="give it one with --config, and start again")
+    return load(loaded.path, environ, loaded.overrides)
 
 
 def of_text(text: str, environ: Mapping[str, str], folder: FilePath) -> Config:

@@ -381,6 +381,17 @@ class ServerConfig(Section):
         return None if self.address is None else kinds.split_address(self.address)[1]
 
 
+class MapConfig(Section):
+    """How this file itself is used while kuvasz runs; see `kuvasz reload`."""
+
+    watch: bool = False
+    """Whether the file is read again by itself when it changed; SIGHUP and `kuvasz reload` do so in any case."""
+
+    drop_removed: bool = False
+    """Whether slot and publication of a source that leaves the map while kuvasz runs are dropped. Otherwise they
+    stay, for the day it comes back, and the slot holds WAL until then."""
+
+
 class UrlConfig(Section):
     """One source: a database of a group of equal ones."""
 
@@ -503,6 +514,9 @@ class Config(Section):
     server: Annotated[ServerConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ServerConfig)
     """Metrics, health, status and the management API over HTTP."""
 
+    map: Annotated[MapConfig, BeforeValidator(kinds.empty)] = Field(default_factory=MapConfig)
+    """How this file itself is used while kuvasz runs."""
+
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""
 
@@ -523,6 +537,7 @@ SECTIONS: dict[str, type[Section]] = {
     "pipeline": PipelineConfig,
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
+    "map": MapConfig,
 }
 
 

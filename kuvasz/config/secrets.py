@@ -61,7 +61,7 @@ class SecretFile:
     """
 
     path: str
-    place: str = ""
+    place: str = dataclasses.field(default="", compare=False)
     is_quoted: bool = False
     safe: str = ""
 
@@ -174,21 +174,29 @@ def url_secrets(url: str) -> set[str]:
 
 
 class Redactor:
-    """Takes secrets out of texts; built once, used for every record.
+    """Takes secrets out of texts; used for every record.
 
     Args:
         known: Values that are secret wherever they stand.
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
+        self._values: frozenset[str] = frozenset()
+        self._known: re.Pattern[str] | None = None
+        self.learn(known)
+
+    def learn(self, known: Iterable[str]) -> None:
+        """Hide more values from now on; those that were hidden stay so."""
+        self._values |= {value for value in known if value and value != HIDDEN}
         # Longest first: a secret that contains another must not leave its own end behind.
-        values = sorted({value for value in known if value and value != HIDDEN}, key=len, reverse=True)
+        values = sorted(self._values, key=len, reverse=True)
         self._known = re.compile("|".join(map(_value_pattern, values))) if values else None
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
+        known = self._known  # another thread may learn more meanwhile
+        if known is not None:
+            text = known.sub(HIDDEN, text)
         # Both shapes need one of these characters: most records have neither and pass without a search.
         return redact_url(text) if "@" in text or "=" in text else text
 
@@ -203,6 +211,7 @@ class SecretFilter(logging.Filter):
     def __init__(self, known: Iterable[str] = ()) -> None:
         super().__init__()
         self._redact = Redactor(known)
+        self.learn = self._redact.learn  #: hides more values from now on
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:

@@ -128,13 +128,17 @@ class ParkingLogs:
         Raises:
             StateError: It cannot be removed.
         """
+        self.leave(target, source)
+        self._store.remove(target, source)
+
+    def leave(self, target: str, source: str) -> None:
+        """Let go of a log, if there is one, and of nothing that is in it: an earlier process's from now on."""
         found = self._parked.pop((target, source), None)
         self.replays.forget(target, source)
         if found is not None:
             found.from_epoch = None
             with found.lock:
                 found.log.close()
-        self._store.remove(target, source)
 
     def begin(self, target: str, source: str, epoch: int) -> None:
         """Park what comes with this connection and later ones. Whoever parks already goes on."""

@@ -253,9 +253,19 @@ class Progress:
             entry.advance()
 
     def forget(self, source: str) -> None:
-        """Drop everything known of a source; only when its reader has stopped."""
+        """Drop everything known of a source, as at a start; only when its reader has stopped.
+
+        Numbers are never used twice: whatever of it is still on its way to the lake proves nothing any more.
+        """
         with self._lock:
-            self._sources.pop(source, None)
+            before, entry = self._source(source), _Source()
+            entry.epoch, entry.numbers = before.epoch + 1, before.numbers
+            self._sources[source] = entry
+
+    def epoch(self, source: str) -> int:
+        """Return the number of a source's last connection."""
+        with self._lock:
+            return self._source(source).epoch
 
     def _source(self, source: str) -> _Source:
         return self._sources.setdefault(source, _Source())

@@ -88,6 +88,9 @@ class TableState:
 #: Facts that are added to what is known, not put in its place.
 _COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "commits", "copies"})
 
+#: Facts that stay when its source is begun anew in the same process.
+_LASTING_COUNTS = (*sorted(_COUNTED), "copied_rows", "last_commit_us", "last_commit_seconds")
+
 
 class TableStates:
     """All tables. The clocks are parameters so that tests can turn them.
@@ -121,19 +124,41 @@ class TableStates:
     def add(self, target: str, source: str, table: str) -> None:
         """Make a table known, in the state that was noted of it."""
         with self._lock:
-            if (target, source) in self._states:
-                return
-            note = self._notes.get(target, source) or self._note_of_all(target, source)
-            made = TableState(target=target, source=source, table=table, since=self._clock())
-            made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
-            if note.failed_at is not None:
-                made.state, made.error = State.ERROR, EarlierError(note.message, hint=note.hint)
-                made.since = self._monotonic(note.failed_at)
-            if note.paused_at is not None:
-                made.state, made.is_paused = State.PAUSED, True
-                made.since = self._monotonic(note.paused_at)
-            self._states[target, source] = made
-            self._of_source.setdefault(made.database, {})[target, source] = made
+            if (target, source) not in self._states:
+                self._add(target, source, table)
+
+    def _add(self, target: str, source: str, table: str) -> TableState:
+        note = self._notes.get(target, source) or self._note_of_all(target, source)
+        made = TableState(target=target, source=source, table=table, since=self._clock())
+        made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
+        if note.failed_at is not None:
+            made.state, made.error = State.ERROR, EarlierError(note.message, hint=note.hint)
+            made.since = self._monotonic(note.failed_at)
+        if note.paused_at is not None:
+            made.state, made.is_paused = State.PAUSED, True
+            made.since = self._monotonic(note.paused_at)
+        self._states[target, source] = made
+        self._of_source.setdefault(made.database, {})[target, source] = made
+        return made
+
+    def begin_anew(self, source: str, tables: Mapping[str, str]) -> None:
+        """Have the tables of a source be as at a start, but for what was counted of them.
+
+        Those that the map has no more, and members of collapses, are let go of; what was noted of them stays, for the
+        day they come back.
+
+        Args:
+            source: It; nothing of it may be applied any more.
+            tables: Target -> the table that the map has for it.
+        """
+        with self._lock:
+            for (target, name), found in tuple(self._of_source.get(source, {}).items()):
+                self._drop(target, name)
+                table = tables.get(target)
+                if name == source and table is not None and table == (found.mapped or found.table):
+                    made = self._add(target, name, table)
+                    for fact in _LASTING_COUNTS:
+                        setattr(made, fact, getattr(found, fact))
 
     def _note_of_all(self, target: str, source: str) -> Note:
         """Return what was noted of all tables that are one target, while nobody knew them one by one."""
@@ -152,12 +177,13 @@ class TableStates:
     def remove(self, target: str, source: str) -> None:
         """Forget a table that is no longer at its source, and what was noted of it."""
         with self._lock:
-            self._states.pop((target, source), None)
-            self._of_source.get(names.source_of(source), {}).pop((target, source), None)
-            self._catching_up.pop((target, source), None)
-            self._epochs.pop((target, source), None)
-            self._seen.pop((target, source), None)
+            self._drop(target, source)
             self._notes.remove(target, source)
+
+    def _drop(self, target: str, source: str) -> None:
+        self._of_source.get(names.source_of(source), {}).pop((target, source), None)
+        for known in (self._states, self._catching_up, self._epochs, self._seen):
+            known.pop((target, source), None)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
         """Note that a table has another name at its source, and perhaps not the one in the map."""

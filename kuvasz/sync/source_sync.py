@@ -50,15 +50,18 @@ class SourceSync:
     Args:
         source: From the map.
         shared: What all sources share.
+        is_late: Others run already: an option of the map that does not fit stops its table, not all of kuvasz.
     """
 
-    def __init__(self, source: Source, shared: Shared) -> None:
+    def __init__(self, source: Source, shared: Shared, *, is_late: bool = False) -> None:
+        self.is_late = is_late
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
         self._context = SourceContext.of(source, shared)
         self._lifetime = self._context.lifetime
+        self._lifetime.has_started = is_late
         self._source_tables = self._context.source_tables
         self._parts = Parts.of(self._context)
 
@@ -185,6 +188,10 @@ class SourceSync:
         """Confirm what is durable and end."""
         self._lifetime.end()
         self._context.current.stop()
+
+    async def seen_off(self) -> None:
+        """Return when nothing of it is left that may still touch its source, after it has ended."""
+        await self._lifetime.seen_off()
 
     async def _once(self) -> None:
         await self._parts.stream.leave()

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
 from kuvasz.errors import ConfigError, KuvaszError, Retry, first_of
 from kuvasz.events import Event, EventLog
+from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.rules.feeders import feeders
+from kuvasz.sync.rules.map_difference import definitions
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
+
+#: Seconds that the workers get for what they have of a source that ends, and then that it gets to end.
+_DRAIN_S = 10.0
+_END_S = 10.0
+
+_LOOK_S = 0.02
 
 
 class Sources:
@@ -26,26 +36,39 @@ class Sources:
 
     def __init__(self, mapped: Sequence[Source], shared: Shared) -> None:
         self.mapped = mapped
+        self.shared = shared
         self.all = tuple(SourceSync(source, shared) for source in mapped)
+        self.released: tuple[Source, ...] = ()  #: those that left the map since the start, and whose slots stay
+        #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
+        self.defined = definitions(mapped)
         self._by_name = {sync.source.name: sync for sync in self.all}
-        self._shared = shared
         self._ended: dict[str, KuvaszError] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._change: asyncio.Task[None] | None = None
 
     def of(self, name: str) -> SourceSync:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""
         return self._by_name[names.source_of(name)]
 
-    def let_go_unmapped(self) -> None:
+    def find(self, name: str) -> SourceSync | None:
+        """Return the same from any thread, to which it may be news that the source left the map; None then."""
+        return self._by_name.get(names.source_of(name))
+
+    def let_go_unmapped(self, mapped: Sequence[Source] | None = None) -> None:
         """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
 
         Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted;
-        blocks, before any source begins.
+        blocks, before any of the sources begins.
+
+        Args:
+            mapped: Sources that are about to begin; all by default.
 
         Raises:
             LakeError: The lake cannot be told.
         """
-        shared, feeds = self._shared, self._shared.state.feeds
-        fed = feeders(self.mapped, feeds.known())
+        shared, feeds = self.shared, self.shared.state.feeds
+        fed = feeders(self.mapped if mapped is None else mapped, feeds.known())
         for target, source in shared.lake.unmapped(fed.lasting, fed.changed):
             # Members of a group have files of their own, which nobody compares: they are copied again.
             shared.lake.forget(target, source, to_repair=not names.member_of(source))
@@ -54,9 +77,19 @@ class Sources:
             _log.tell(event, source=source, table=target)
         feeds.keep(fed.now)
 
-    def begin(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    # Their lives
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
         """Have each source replicated by a task."""
-        return [tasks.create_task(self._run(sync), name=sync.source.name) for sync in self.all]
+        self._tasks = tasks
+        for sync in self.all:
+            self.start(sync)
+
+    def start(self, sync: SourceSync) -> None:
+        """Have one source replicated by a task."""
+        assert self._tasks is not None
+        name = sync.source.name
+        self._running[name] = self._tasks.create_task(self._run(sync), name=name)
 
     async def _run(self, sync: SourceSync) -> None:
         try:
@@ -68,11 +101,81 @@ class Sources:
             self._ended[sync.source.name] = error
             _log.tell(Event.SOURCE_STOPPED, source=sync.source.name, error=str(error))
         except* Exception:
-            if not await self._shared.is_lake_dead():
+            if not await self.shared.is_lake_dead():
                 raise  # else it ended by whatever it was asking the JVM, which whoever watches the lake says
+
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """The tasks of all that have begun."""
+        return list(self._running.values())
+
+    async def end(self, name: str) -> None:
+        """End one source as a stop of kuvasz does: what is in hand becomes durable and is confirmed, within limits.
+
+        Returns when nothing of it is left that may touch source or lake.
+        """
+        sync, task, shared = self._by_name[name], self._running.get(name), self.shared
+        sync.quiesce()
+        await _drained(shared.progress, name)
+        sync.stop()
+        if task is not None:
+            _, late = await asyncio.wait([task], timeout=_END_S)
+            for one in late:  # it waits for a server, a turn to copy, a commit
+                one.cancel()
+                await asyncio.wait([one])
+        self._running.pop(name, None)
+        await sync.seen_off()
+        shared.progress.forget(name)  # first: what is left out from now on must not count as durable
+        shared.states.begin_anew(name, _tables(sync.source))
+        for target in sorted({spec.identifier for spec in sync.source.tables}):
+            await shared.settle(target)
+
+    def exchange(self, gone: Iterable[str], mapped: Sequence[Source]) -> list[SourceSync]:
+        """Let go of sources that have ended, and return what will keep others replicated, each as at a start.
+
+        Nothing is waited for in between: whoever looks sees the old ones or the new ones.
+
+        Args:
+            gone: Names of sources.
+            mapped: Sources that are new, or replace those of their names.
+        """
+        shared, made = self.shared, {source.name: source for source in mapped}
+        for name in (*gone, *made):
+            shared.routes.replace(name, made.get(name))
+            shared.progress.forget(name)
+            shared.states.begin_anew(name, _tables(made[name]) if name in made else {})
+            self._ended.pop(name, None)
+            self._by_name.pop(name, None)
+        syncs = {name: SourceSync(source, shared, is_late=True) for name, source in made.items()}
+        self._by_name |= syncs
+        places = {source.name: place for place, source in enumerate(self.mapped)}
+        self.all = tuple(
+            sorted(self._by_name.values(), key=lambda sync: places.get(sync.source.name, len(places)))
+        )  # fmt: skip
+        return list(syncs.values())
+
+    # Changes of the map
+
+    def change(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have the map changed by a task, one at a time."""
+        assert self._tasks is not None
+        assert not self.is_changing
+        self._change = self._tasks.create_task(work, name="map change")
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether sources are being ended, or begun, because the map changed."""
+        return self._change is not None and not self._change.done()
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that have ended by themselves."""
+        return frozenset(self._ended)
 
     def quiesce(self) -> None:
         """Have all of them stop reading, and go on confirming."""
+        if self._change is not None:
+            self._change.cancel()
         for sync in self.all:
             sync.quiesce()
 
@@ -84,7 +187,8 @@ class Sources:
     @property
     def why_misfit(self) -> ConfigError | None:
         """Why the map fits no table of a source: an expression of it, for example."""
-        return next((error for error in self._ended.values() if isinstance(error, ConfigError)), None)
+        first = (error for name, error in self._ended.items() if not self._by_name[name].is_late)
+        return next((error for error in first if isinstance(error, ConfigError)), None)
 
     def is_ended(self, sync: SourceSync) -> bool:
         """Whether a source lost its stream and waits for a person, or has ended."""
@@ -106,6 +210,18 @@ class Sources:
         if self.are_hopeless:
             return max(sync.error.exit_code for sync in self.all if sync.error is not None)
         return 0
+
+
+async def _drained(progress: Progress, source: str) -> None:
+    """Wait for what the workers have of a source; what takes longer comes again."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_S):
+            while progress.pending(source):  # noqa: ASYNC110 (it tells nobody)
+                await asyncio.sleep(_LOOK_S)
+
+
+def _tables(source: Source) -> dict[str, str]:
+    return {spec.identifier: str(spec.table) for spec in source.tables if not spec.is_collapse}
 
 
 __all__ = ["Sources"]

@@ -62,7 +62,8 @@ class Stream:
         self._ancestor_rows = ancestor_rows
         self._row_limit = row_limit
         self._preparation = preparation
-        self._epoch = 0  #: of the last connection: numbers are never used twice
+        #: of the last connection, also of an earlier life: numbers are never used twice
+        self._epoch = context.shared.progress.epoch(context.source.name)
 
     async def leave(self) -> None:
         """Cut what an earlier connection delivered off: the next one brings it again, and tables may change hands."""

@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from kuvasz.errors import ConfigError, KuvaszError, SlotLost
+from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
 from kuvasz.shown import escapes, terminal
 from kuvasz.state.store import state_of
 from kuvasz.verbs import text
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
 
 _TIMEOUT_S = 10.0
+_RELOAD_S = 60.0
 _DAY_S = 86_400.0
 
 _STYLES = {"streaming": "green", "copying": "cyan", "error": "bold red", "waiting": "bold red", "paused": "yellow"}
@@ -62,6 +63,34 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
     """
     given = {"table": table, "sid": sid, "by": _person()}
     return _ask(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
+
+
+def reload(config: Config, *, is_trial: bool = False) -> dict[str, Any]:
+    """Have the running kuvasz go by what its map's file has now; return what that has otherwise.
+
+    Args:
+        config: The configuration.
+        is_trial: Nothing is changed, it is only said.
+
+    Raises:
+        ConfigError, NotRunning, ForeignServer: See `command`.
+        Refused: The file is faulty or cannot follow without a restart, or another change is under way.
+    """
+    return _ask(config, "/api/map/reload", {"by": _person(), "dry_run": is_trial}, timeout_s=_RELOAD_S)
+
+
+def differences(answer: dict[str, Any]) -> str:
+    """Return what `reload` answers, a line for each source."""
+    lines = [f"{place_of(name)}: added" for name in answer["added"]]
+    lines += [f"{place_of(name)}: removed" for name in answer["removed"]]
+    for one in answer["changed"]:
+        said = [
+            *one["options"],
+            *(f"table {t} {what}" for what in ("added", "removed", "changed") for t in one[what]),
+        ]
+        lines.append(f"{place_of(one['source'])}: {', '.join(said)}; it is begun again")
+    lines += [f"{option}: counts from the next start on" for option in answer["needs_restart"]]
+    return escapes.lines("\n".join(lines or ["no source or table differs"]))
 
 
 def _person() -> str:
@@ -193,6 +222,14 @@ def render(answer: dict[str, Any]) -> Group:
             for table in source["tables"]
             if table["why_copy"]
         ]
+    parts += [
+        Text(
+            f"\n{one['source']} left the map: its slot keeps {text.size(one['retained_bytes'])} of WAL until it is"
+            " dropped, or the source is in the map again",
+            style="yellow",
+        )
+        for one in answer.get("released", ())
+    ]
     if answer.get("maintenance"):
         parts += [_times(answer["maintenance"]), _files(answer["maintenance"])]
     return Group(*parts)

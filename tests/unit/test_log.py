@@ -88,3 +88,12 @@ def test_beside_live_lines_commits_are_not_told(
     told = capsys.readouterr().err
     assert "table copied" in told
     assert "committed" not in told
+
+
+def test_what_becomes_secret_later_never_shows_either(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.set_up("plain", [])
+    log.hide({"another-one"})
+    logger.warning("it is another-one")
+    assert capsys.readouterr().err.endswith("it is ***\n")

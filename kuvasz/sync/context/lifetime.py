@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: Between looks at threads that are left.
+_LOOK_S = 0.05
 
 
 class Lifetime:
@@ -18,6 +22,7 @@ class Lifetime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self.has_started = False  #: the source passed its checks at least once
+        self._left: set[concurrent.futures.Future[Any]] = set()  #: threads that nobody waits for any more
 
     @property
     def is_ending(self) -> bool:
@@ -37,6 +42,16 @@ class Lifetime:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
+
+    def leave(self, job: concurrent.futures.Future[Any]) -> None:
+        """Take note of a thread whose task was cancelled: it may still be at it when all else has ended."""
+        self._left.add(job)
+        job.add_done_callback(self._left.discard)
+
+    async def seen_off(self) -> None:
+        """Return when none of them is left, however long that takes: it must not meet what comes after."""
+        while self._left:  # noqa: ASYNC110 (their results are nobody's)
+            await asyncio.sleep(_LOOK_S)
 
     # From any thread
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from kuvasz.config.model import OnLakeRewound, WhenParkedFull
+from kuvasz.config.model import OnLakeRewound, PipelineConfig, WhenParkedFull
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
+from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
@@ -52,6 +53,15 @@ class Shared:
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
+
+    def among(self, sources: int, pipeline: PipelineConfig) -> Shared:
+        """Return the same for one of so many sources, all of which gather no more than a share of the memory."""
+        share = pipeline.share_bytes(sources)
+        return dataclasses.replace(
+            self,
+            spill_bytes=min(pipeline.transaction_spill_bytes, share),
+            gulp_bytes=min(ReaderOptions().gulp_bytes, share),
+        )
 
     async def is_lake_dead(self) -> bool:
         """Whether nothing can be committed any more in this process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from kuvasz.sync.context.pasts import Pasts
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_tables import SourceTables
+from kuvasz.sync.context.source_threads import carry_out
 from kuvasz.sync.context.troubles import Troubles
 
 P = ParamSpec("P")
@@ -58,7 +60,15 @@ class SourceContext:
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run what asks the source in a thread."""
-        return await self.shared.threads.run(conninfo.servers(self.url), function, *arguments, **options)
+        job = concurrent.futures.Future[T]()
+        call = functools.partial(function, *arguments, **options)
+        try:
+            await self.shared.threads.run(conninfo.servers(self.url), carry_out, job, call)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                self.lifetime.leave(job)
+            raise
+        return job.result()
 
     @property
     def snapshots(self) -> asyncio.Semaphore:

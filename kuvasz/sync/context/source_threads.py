@@ -118,16 +118,17 @@ class SourceThreads:
 def in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Run a function in a thread of its own, which nobody waits for at the end of the process."""
     future = concurrent.futures.Future[T]()
-
-    def run() -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(function())
-            except BaseException as error:  # noqa: BLE001 (it is the caller's)
-                future.set_exception(error)
-
-    threading.Thread(target=run, name=THREAD_NAME, daemon=True).start()
+    threading.Thread(target=carry_out, args=(future, function), name=THREAD_NAME, daemon=True).start()
     return future
 
 
-__all__ = ["PATIENCE_S", "THREAD_NAME", "SourceThreads", "Turn", "in_thread"]
+def carry_out(job: concurrent.futures.Future[T], function: Callable[[], T]) -> None:
+    """Run a function for whoever waits for a job; not if that was cancelled before it began."""
+    if job.set_running_or_notify_cancel():
+        try:
+            job.set_result(function())
+        except BaseException as error:  # noqa: BLE001 (it is the caller's)
+            job.set_exception(error)
+
+
+__all__ = ["PATIENCE_S", "THREAD_NAME", "SourceThreads", "Turn", "carry_out", "in_thread"]

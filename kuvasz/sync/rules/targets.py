@@ -15,8 +15,61 @@ from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import worker_of
 
 
+class SourceRoutes:
+    """Which target each table of one source feeds.
+
+    Args:
+        source: As the map has it.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._specs: dict[TableName, SourceTableSpec | None] = {}
+        self._by_oid: dict[int, SourceTableSpec] = {}
+        self._oids: dict[str, int] = {}  # target -> OID of the table that feeds it
+
+    def bind(self, spec: SourceTableSpec, oid: int) -> None:
+        """See `Targets.bind`."""
+        if not spec.member:
+            self._know(spec, oid)
+        self._by_oid[oid] = spec
+
+    def claim(self, spec: SourceTableSpec, oid: int) -> None:
+        """See `Targets.claim`."""
+        self._know(spec, oid)
+        self._by_oid.setdefault(oid, spec)
+
+    def _know(self, spec: SourceTableSpec, oid: int) -> None:
+        before = self._oids.get(spec.identifier)
+        self._oids[spec.identifier] = oid
+        if before not in {None, oid} and self.is_bound(spec, before):  # else another entry has it by now
+            del self._by_oid[before]
+
+    def unbind(self, target: str, oid: int) -> None:
+        """See `Targets.unbind`."""
+        bound = self._by_oid.get(oid)
+        if bound is not None and bound.member and bound.identifier == target:
+            del self._by_oid[oid]
+
+    def is_bound(self, spec: SourceTableSpec, oid: int) -> bool:
+        """See `Targets.is_bound`."""
+        bound = self._by_oid.get(oid)
+        return bound is not None and bound.identifier == spec.identifier
+
+    def spec(self, relation: Relation) -> SourceTableSpec | None:
+        """Return the entry that a relation's changes go to; None: the map has none."""
+        bound = self._by_oid.get(relation.oid)
+        if bound is not None:
+            return bound
+        if relation.table not in self._specs:
+            self._specs[relation.table] = self._source.find(relation.table)
+        named = self._specs[relation.table]
+        is_taken = named is not None and named.identifier in self._oids
+        return None if is_taken else named  # else it has the name of a table that was copied, and is another one
+
+
 class Targets:
-    """The map, as the pipeline asks it.
+    """The map, as the pipeline asks it. From any thread.
 
     Args:
         sources: All sources.
@@ -25,44 +78,33 @@ class Targets:
 
     def __init__(self, sources: Iterable[Source], workers: int) -> None:
         self._workers = workers
-        self._sources = {source.name: source for source in sources}
-        self._specs: dict[tuple[str, TableName], SourceTableSpec | None] = {}
-        self._by_oid: dict[tuple[str, int], SourceTableSpec] = {}
-        self._oids: dict[tuple[str, str], int] = {}  # (source, target) -> OID of the table that feeds it
+        self._of = {source.name: SourceRoutes(source) for source in sources}
+
+    def replace(self, name: str, source: Source | None) -> None:
+        """Go by another entry of the map for a source, or by none; what was learned of its tables is forgotten."""
+        if source is None:
+            self._of.pop(name, None)
+        else:
+            self._of[name] = SourceRoutes(source)
 
     def bind(self, source: str, spec: SourceTableSpec, oid: int) -> None:
         """Have the changes of the table with this OID go to an entry's target, whatever the table is called.
 
         From then on no other table does so for having the name that the map says; others are members as well.
         """
-        if spec.member:
-            self._by_oid[source, oid] = spec
-            return
-        self._know(source, spec, oid)
-        self._by_oid[source, oid] = spec
+        self._of[source].bind(spec, oid)
 
     def claim(self, source: str, spec: SourceTableSpec, oid: int) -> None:
         """Do the same, unless another entry has the table: of two targets that have had its rows, one follows."""
-        self._know(source, spec, oid)
-        self._by_oid.setdefault((source, oid), spec)
-
-    def _know(self, source: str, spec: SourceTableSpec, oid: int) -> None:
-        key = source, spec.identifier
-        before = self._oids.get(key)
-        self._oids[key] = oid
-        if before not in {None, oid} and self.is_bound(source, spec, before):  # else another entry has it by now
-            del self._by_oid[source, before]
+        self._of[source].claim(spec, oid)
 
     def unbind(self, source: str, target: str, oid: int) -> None:
         """Let go of a member: its changes go to the target as long as its name is taken in, and no longer."""
-        bound = self._by_oid.get((source, oid))
-        if bound is not None and bound.member and bound.identifier == target:
-            del self._by_oid[source, oid]
+        self._of[source].unbind(target, oid)
 
     def is_bound(self, source: str, spec: SourceTableSpec, oid: int) -> bool:
         """Whether the changes of the table with this OID go to an entry's target."""
-        bound = self._by_oid.get((source, oid))
-        return bound is not None and bound.identifier == spec.identifier
+        return self._of[source].is_bound(spec, oid)
 
     def find(self, source: str, relation: Relation) -> tuple[str, str] | None:
         """Return the target a relation feeds, and the name it knows the relation's source by; None: the map has none.
@@ -81,15 +123,8 @@ class Targets:
         return None if spec is None else worker_of(spec.identifier, self._workers)
 
     def _spec(self, source: str, relation: Relation) -> SourceTableSpec | None:
-        bound = self._by_oid.get((source, relation.oid))
-        if bound is not None:
-            return bound
-        key = (source, relation.table)
-        if key not in self._specs:
-            self._specs[key] = self._sources[source].find(relation.table)
-        named = self._specs[key]
-        is_taken = named is not None and (source, named.identifier) in self._oids
-        return None if is_taken else named  # else it has the name of a table that was copied, and is another one
+        routes = self._of.get(source)  # a worker may still have something of one that has left the map
+        return None if routes is None else routes.spec(relation)
 
 
 def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:

@@ -201,3 +201,9 @@ def test_a_person_may_be_shown_what_quotes_rows_and_nobody_else(world: World) ->
     trusted = json.dumps(world.ask("/status", method="GET", secrets=["geheim"])[1])
     assert "geheim" not in trusted, "a secret is shown to nobody"
     assert "is there twice" in trusted
+
+
+def test_a_map_that_is_from_no_file_is_not_read_again(world: World) -> None:
+    status, refused = world.ask("/api/map/reload")
+    assert (status, refused["error"]) == (409, "the map is from no file: it cannot be read again")
+    assert world.ask("/api/map/reload", token=False)[0] == 401

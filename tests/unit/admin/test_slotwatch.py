@@ -53,7 +53,7 @@ class Answers:
         monkeypatch.setattr(slotwatch, "ask", self._ask)
         monkeypatch.setattr(slotwatch, "_server", lambda source: source.name.partition("/")[0])
         sources: Any = [SimpleNamespace(name=name) for name in names]
-        self.watch = SlotWatch(sources)
+        self.watch = SlotWatch(lambda: sources)
 
     def _ask(self, source: Any, beside: Any) -> dict[str, SlotFacts]:
         self.asked.append(source.name)

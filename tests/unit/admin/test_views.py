@@ -25,6 +25,7 @@ def test_status_of_a_good_day() -> None:
     assert status == {
         "phase": "running", "started_at": "2023-11-14T22:11:40.000+00:00", "at": "2023-11-14T22:13:20.000+00:00",
         "waiting_bytes": 10, "memory_bytes": 1 << 30, "commit_conflicts": 2, "live": True, "ready": True,
+        "released": [],
     }  # fmt: skip
     assert source == {
         "source": "shop_eu", "state": "streaming", "error": None, "received_lsn": "0/500", "durable_lsn": "0/500",

@@ -168,3 +168,17 @@ def test_a_wrong_format_string_loses_neither_record_nor_secret() -> None:
     stream = logged(log)
     log.warning("one %s two %s", "geheim")  # noqa: PLE1206
     assert stream.getvalue() == "one %s two %s ('***',)||\n"
+
+
+def test_more_secrets_are_hidden_when_they_are_learned() -> None:
+    redact = secrets.Redactor({"first-secret"})
+    redact.learn({"second-secret", "", secrets.HIDDEN})
+    assert redact("first-secret second-secret") == "*** ***"
+
+
+def test_a_file_is_the_same_wherever_the_map_names_it() -> None:
+    one, same, other = (
+        SecretUrl("a", SecretFile(path, place)) for path, place in (("f", "1"), ("f", "2"), ("g", "1"))
+    )
+    assert one == same
+    assert one != other

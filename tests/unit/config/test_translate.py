@@ -12,7 +12,10 @@ from tests.support.maps import SHOP, faults, refusal
     [
         ("lak: {}", "1:1: lak: unknown key 'lak': did you mean 'lake'?"),
         ("workers: 3", "1:1: workers: unknown key 'workers': it belongs to pipeline"),
-        ("zzz: 3", "1:1: zzz: unknown key 'zzz': known are lake, spark, pipeline, maintenance, server, databases"),
+        (
+            "zzz: 3",
+            "1:1: zzz: unknown key 'zzz': known are lake, spark, pipeline, maintenance, server, map, databases",
+        ),
         ("lake: 5", "1:7: lake: must be a mapping (key: value), not 5"),
         ("lake: [a]", "1:7: lake: must be a mapping (key: value), not a list"),
         ("lake: {typ: jdbc}", "1:8: lake.typ: unknown key 'typ': did you mean 'type'?"),

@@ -191,3 +191,16 @@ def test_one_thread_drops_what_others_use(tmp_path: Path) -> None:
         thread.join()
     assert not failures
     assert not lot.has(T, S)
+
+
+def test_a_log_that_is_left_is_one_of_an_earlier_process(tmp_path: Path) -> None:
+    lot, eu = Lot(tmp_path), Sender()
+    lot.leave(T, S)
+    made = lot.create(T, S)
+    lot.begin(T, S, 6)
+    lot.park(T, S, 6, [eu.one(insert(1))], 1108, is_open=False)
+    lot.leave(T, S)
+    assert (lot.has(T, S), lot.takes(T, S, 6), lot.views()) == (False, False, {})
+    lot.park(T, S, 6, [eu.one(insert(2))], 1208, is_open=False)
+    lot.load(T, S, made)
+    assert lot.count() == 1

@@ -111,6 +111,30 @@ def test_sources_do_not_touch_each_other_and_can_be_forgotten():
     assert progress.pending("a")
 
 
+def test_what_a_source_that_was_forgotten_has_on_its_way_proves_nothing_of_it_later():
+    progress = Progress()
+    progress.restarted("a", 3)
+    progress.received("a", 10)
+    held, aside = progress.hold("a", "t"), progress.step_aside("a", "t")
+    progress.routed("a", 0, 20)
+    progress.forget("a")
+    assert (progress.epoch("a"), progress.held("a"), progress.pending("a")) == (4, frozenset(), False)
+    again, later = progress.hold("a", "t"), progress.step_aside("a", "t")
+    progress.release("a", "t", held)
+    progress.came_through("a", "t", aside)
+    assert progress.held("a") == {"t"}
+    assert progress.pending("a")
+    progress.release("a", "t", again)
+    progress.came_through("a", "t", later)
+    progress.restarted("a", 5)
+    progress.routed("a", 0, 20)
+    progress.received("a", 20)
+    progress.durable("a", 0, 20, 3)
+    assert progress.confirmable("a") == 0, "of the life before"
+    progress.durable("a", 0, 20, 5)
+    assert progress.confirmable("a") == 20
+
+
 def test_what_is_read_again_after_a_reconnect_counts_once():
     progress = Progress()
     progress.routed("a", 0, 10)

@@ -282,3 +282,28 @@ def test_what_is_asked_for_all_the_time_is_found_without_looking_at_all(states: 
     states.remove("shop.users", "eu/7")
     assert states.catching_up() == []
     assert states.snapshot(S) == [states.get(T, S)]
+
+
+def test_a_source_that_begins_anew_has_its_tables_as_at_a_start_and_what_was_counted(clock: Clock) -> None:
+    notes = MemoryNotes()
+    states = TableStates(notes, clock)
+    for target in (T, "shop.others", "shop.gone", "shop.moved"):
+        states.add(target, S, f"public.{target[5:]}")
+    states.add("shop.parts", f"{S}/7", "public.parts_1")
+    states.add(T, "us", "public.items")
+    states.rename(T, S, "public.things", "public.items")
+    states.activate(T, S, 3)
+    states.note(T, S, rows=5, commits=2, copied_rows=7, why_copy="once")
+    states.pause("shop.others", S)
+    states.pause("shop.gone", S)
+    states.begin_anew(S, {T: "public.items", "shop.others": "public.others", "shop.moved": "public.new"})
+    found = {(one.target, one.source): one for one in states.snapshot()}
+    assert found.keys() == {(T, S), ("shop.others", S), (T, "us")}
+    mine = found[T, S]
+    assert (mine.state, mine.table, mine.rows, mine.commits, mine.copied_rows, mine.why_copy) == (
+        State.NEW, "public.items", 5, 2, 7, "")  # fmt: skip
+    assert found["shop.others", S].is_paused
+    assert not states.is_active(T, S, 3)
+    assert not states.catching_up()
+    states.add("shop.gone", S, "public.gone")
+    assert states.get("shop.gone", S).is_paused, "what was noted is there when it comes back"

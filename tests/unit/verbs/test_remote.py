@@ -239,3 +239,21 @@ def test_a_script_sees_that_something_is_in_error(sources: list[tuple[str, list[
         "sources": [{"state": state, "tables": [{"state": one} for one in tables]} for state, tables in sources]
     }
     assert remote.exit_code(answer) == code
+
+
+def test_a_reload_says_what_differs(config: Config, server: Server) -> None:
+    answer = {
+        "verb": "reload", "added": ["shop_ap"], "removed": ["shop_us"], "needs_restart": ["pipeline.workers"],
+        "changed": [{"source": "shop_eu", "options": ["url"], "added": ["a"], "removed": ["b"], "changed": ["c"]}],
+    }  # fmt: skip
+    server.answer = (202, json.dumps(answer))
+    assert remote.reload(config, is_trial=True) == answer
+    ((_, path, _, body),) = server.asked
+    assert (path, body["dry_run"]) == ("/api/map/reload", True)
+    assert remote.differences(answer).split("\n") == [
+        "source shop_ap: added",
+        "source shop_us: removed",
+        "source shop_eu: url, table a added, table b removed, table c changed; it is begun again",
+        "pipeline.workers: counts from the next start on",
+    ]
+    assert remote.differences({key: [] for key in answer}) == "no source or table differs"

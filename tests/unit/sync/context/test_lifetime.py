@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 import time
 
@@ -75,3 +76,17 @@ def test_a_thread_is_waited_for_however_often_the_task_is_cancelled() -> None:
 
     asyncio.run(run())
     assert ends == ["thread", "task"]
+
+
+def test_threads_that_nobody_waits_for_are_seen_off() -> None:
+    async def run() -> None:
+        lifetime, job = Lifetime(), concurrent.futures.Future[int]()
+        await lifetime.seen_off()
+        lifetime.leave(job)
+        waiting = asyncio.ensure_future(lifetime.seen_off())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        job.set_exception(ValueError("nobody asks"))
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(run())

@@ -46,6 +46,19 @@ def test_a_relation_is_found_by_its_sources_map(sources: list[config_sources.Sou
     assert targets.find(eu, relation(table=TableName(schema="public", name="orders"))) is None
 
 
+def test_another_entry_takes_the_place_of_a_source(sources: list[config_sources.Source]) -> None:
+    targets, (eu, us) = Targets(sources, 4), (source.name for source in sources[:2])
+    targets.bind(eu, sources[0].tables[0], 9)
+    away = relation(oid=9, table=TableName(schema="attic", name="away"))
+    assert targets.find(eu, away) == ("shop.items", eu)
+    targets.replace(eu, dataclasses.replace(sources[0], tables=sources[0].tables[1:]))
+    assert (targets.find(eu, away), targets.find(eu, relation())) == (None, None)
+    assert targets.find(us, relation()) == ("shop.items", us)
+    targets.replace(us, None)
+    targets.replace("unknown", None)
+    assert (targets.find(us, relation()), targets.worker(us, relation())) == (None, None)
+
+
 def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
     file = tmp_path / "map.yaml"
     file.write_text(MAP.replace("items:", 'items: {partitions_regex: "items_.*"}'))

@@ -1,0 +1,134 @@
+"""The map file of a running kuvasz: read again when a person says so, on SIGHUP, or when it changed.
+
+It is checked as a whole before anything of it is used: a faulty one changes nothing, and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kuvasz import log
+from kuvasz.config import load
+from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.events import Event, EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from kuvasz.app import App
+    from kuvasz.config.load import Loaded
+    from kuvasz.sync.rules.map_difference import MapDifference
+
+_log = EventLog(__name__)
+
+#: Between two looks at the file, and two attempts while the map before it is still being put into use.
+_LOOK_S = 1.0
+
+#: Who asked, where nobody did in person.
+_SIGNAL, _FILE = "SIGHUP", "map.watch"
+
+
+class LiveMap:
+    """The map of one application. Methods are called on the loop.
+
+    Args:
+        app: It.
+        loaded: What it was started with; None: from no file, and nothing is read again.
+    """
+
+    def __init__(self, app: App, loaded: Loaded | None = None) -> None:
+        self._app = app
+        self._loaded = loaded
+        self._turn = asyncio.Lock()
+        self._signalled = asyncio.Event()
+        #: told the secrets of a map before anything of it is used
+        self.on_secrets: list[Callable[[Iterable[str]], None]] = [log.hide]
+
+    async def compare(self) -> MapDifference:
+        """Return what the file has otherwise than the map that runs; nothing is changed.
+
+        Raises:
+            ConfigError: It is faulty, or cannot follow without a restart.
+        """
+        return self._app.difference((await self._read()).config)
+
+    async def reload(self, by: str) -> MapDifference:
+        """Have kuvasz go by what the file has now; return what that has otherwise, while it is put into use.
+
+        Args:
+            by: Who asked.
+
+        Raises:
+            ConfigError: It is faulty, or cannot follow without a restart: nothing is changed.
+            MapBusy: The last change is still under way.
+        """
+        async with self._turn:
+            try:
+                loaded = await self._read()
+                found = self._app.difference(loaded.config)
+                if not found.is_empty or found.config != self._app.config:
+                    self._app.take_over(found)
+            except MapBusy:
+                raise
+            except ConfigError as error:
+                _log.tell(Event.MAP_REFUSED, by=by, error=str(error))
+                raise
+            self._loaded = loaded
+            _log.tell(Event.MAP_TAKEN, by=by, **found.as_json())
+            return found
+
+    async def _read(self) -> Loaded:
+        if self._loaded is None:
+            raise ConfigError("the map is from no file: it cannot be read again", hint="restart kuvasz to change it")
+        loaded = await asyncio.to_thread(load.again, self._loaded)
+        for hide in self.on_secrets:
+            hide(loaded.secrets)
+        return loaded
+
+    def signal(self) -> None:
+        """Have the file read again, as SIGHUP does; what comes of it is in the log."""
+        self._signalled.set()
+
+    async def run(self) -> None:
+        """Read the file again on a signal, or when it changed and the map says so, until cancelled."""
+        seen = await asyncio.to_thread(self._stamp)
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._signalled.wait()
+            except TimeoutError:
+                pass
+            by = _SIGNAL if self._signalled.is_set() else _FILE
+            self._signalled.clear()
+            now = await asyncio.to_thread(self._stamp) if by == _SIGNAL or self._app.config.map.watch else seen
+            if by == _FILE and now == seen:
+                continue
+            seen = now
+            await self._reload_when_free(by)
+
+    async def _reload_when_free(self, by: str) -> None:
+        while True:
+            try:
+                await self.reload(by)
+            except MapBusy:
+                await asyncio.sleep(_LOOK_S)
+            except ConfigError:  # it is in the log
+                return
+            else:
+                return
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        """Return what differs when the file was written again, or another one is in its place."""
+        path: Path | None = None if self._loaded is None else self._loaded.path
+        if path is None:
+            return None
+        try:
+            found = path.stat()
+        except OSError:  # who replaces it may have taken it away for a moment
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+__all__ = ["LiveMap"]

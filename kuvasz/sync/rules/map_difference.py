@@ -1,0 +1,170 @@
+"""What a map has otherwise than the one that runs, and which of it counts without a restart. Pure.
+
+Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
+would do, and all others go on. What all sources share is made once, at a start: sections but `map`, and the
+definition of a target, which its loaded table is built around.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from kuvasz.config import check, names, problem, sources
+from kuvasz.config.model import SECTIONS, Config
+from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.errors import ConfigError
+from kuvasz.model import TableName
+
+#: The section that is read anew each time; all others are held until the next start.
+LIVE = "map"
+
+_RESTART = "nothing was changed; stop kuvasz, and start it with the new map"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDifference:
+    """What differs of a source that both maps have. Tables are named as in a map."""
+
+    source: Source  #: as the new map has it
+    options: tuple[str, ...] = ()  #: of the source itself
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()  #: tables whose entry differs
+
+    def describe(self) -> str:
+        """Return it in words."""
+        said = [("", self.options), ("added ", self.added), ("removed ", self.removed), ("changed ", self.changed)]
+        return "; ".join(f"{what}{', '.join(found)}" for what, found in said if found)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MapDifference:
+    """What a new map has otherwise."""
+
+    config: Config  #: the new map, with what is held as it runs
+    mapped: tuple[Source, ...]  #: its sources
+    added: tuple[Source, ...] = ()
+    removed: tuple[Source, ...] = ()
+    changed: tuple[SourceDifference, ...] = ()
+    held: tuple[str, ...] = ()  #: options that differ and count from the next start on
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no source differs."""
+        return not (self.added or self.removed or self.changed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return {
+            "added": [source.name for source in self.added],
+            "removed": [source.name for source in self.removed],
+            "changed": [
+                {
+                    "source": one.source.name, "options": list(one.options), "added": list(one.added),
+                    "removed": list(one.removed), "changed": list(one.changed),
+                }
+                for one in self.changed
+            ],
+            "needs_restart": list(self.held),
+        }  # fmt: skip
+
+
+def difference(
+    before: Config, after: Config, defined: Mapping[str, Mapping[str, object]], ended: Collection[str] = ()
+) -> MapDifference:
+    """Return what a map has otherwise than the one that runs.
+
+    Args:
+        before: That runs.
+        after: That is to.
+        defined: Target -> its definition (`definition`), of all that were mapped since the start.
+        ended: Sources that have ended by themselves: they are begun again if the new map has them.
+
+    Raises:
+        ConfigError: It cannot follow without a restart.
+    """
+    held = tuple(_held(before, after))
+    sections = {name: getattr(before, name) for name in SECTIONS if name != LIVE}
+    config = after.model_copy(update=sections)
+    if found := check.problems(config):
+        told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
+        raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
+    mapped = sources.resolve(config)
+    if others := sorted(_redefined(mapped, defined)):
+        raise ConfigError("; ".join(others), hint=_RESTART)
+    old, new = ({source.name: source for source in sources.resolve(one)} for one in (before, config))
+    both = [
+        of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
+    ]  # fmt: skip
+    return MapDifference(
+        config=config, mapped=mapped, held=held,
+        added=tuple(source for name, source in new.items() if name not in old),
+        removed=tuple(source for name, source in old.items() if name not in new),
+        changed=tuple(one for one in both if one is not None),
+    )  # fmt: skip
+
+
+def of_source(before: Source, after: Source, *, has_ended: bool = False) -> SourceDifference | None:
+    """Return what differs of a source; None if nothing does.
+
+    Args:
+        before: As it runs.
+        after: As it is to.
+        has_ended: Whether it is to be begun again in any case.
+    """
+    old, new = ({spec.table: spec for spec in source.tables} for source in (before, after))
+    options = [name for name in ("url", "on_slot_lost") if getattr(before, name) != getattr(after, name)]
+    if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
+        options.append("order of partitions_regex")  # a table belongs to the first that takes it in
+    found = SourceDifference(
+        source=after,
+        options=(*options, *(["it had ended"] if has_ended else [])),
+        added=tuple(names.render_table(table) for table in new if table not in old),
+        removed=tuple(names.render_table(table) for table in old if table not in new),
+        changed=tuple(names.render_table(table) for table in new if table in old and old[table] != new[table]),
+    )
+    return found if found.describe() else None
+
+
+def definition(spec: SourceTableSpec) -> Mapping[str, object]:
+    """Return what a target's table is loaded by, option by option: all that feed it agree on that."""
+    return {
+        "type": spec.config.type,
+        "key": spec.config.key,
+        "partition_by": spec.config.partition_by,
+        "sort_by": spec.config.sort_by,
+        "partitions_regex": spec.config.partitions_regex is not None,
+        "the column sid": spec.has_sid,
+    }
+
+
+def definitions(mapped: Iterable[Source]) -> dict[str, Mapping[str, object]]:
+    """Return the definition of each target."""
+    return {spec.identifier: definition(spec) for source in mapped for spec in source.tables}
+
+
+def _collapses(specs: Mapping[TableName, SourceTableSpec]) -> list[TableName]:
+    return [table for table, spec in specs.items() if spec.is_collapse]
+
+
+def _redefined(mapped: Iterable[Source], defined: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield what is to be defined otherwise, in words."""
+    for target, wanted in definitions(mapped).items():
+        now = defined.get(target, wanted)
+        if options := [option for option in wanted if wanted[option] != now[option]]:
+            yield f"target {target}: {', '.join(options)} cannot change while kuvasz runs"
+
+
+def _held(before: Config, after: Config) -> Iterator[str]:
+    """Yield the options that differ and that only a start reads; those that follow from others are left out."""
+    for section in SECTIONS:
+        old, new = getattr(before, section), getattr(after, section)
+        for option in type(new).model_fields if section != LIVE else ():
+            is_said = option in old.model_fields_set | new.model_fields_set
+            if is_said and getattr(old, option) != getattr(new, option):
+                yield f"{section}.{option}"
+
+
+__all__ = ["LIVE", "MapDifference", "SourceDifference", "definition", "definitions", "difference", "of_source"]

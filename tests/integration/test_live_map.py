@@ -1,0 +1,278 @@
+"""The map changes while kuvasz runs and rows keep changing: the lake is what the sources are, all the time after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from kuvasz.config.load import load
+from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.state.tables import State
+from kuvasz.sync.rules.map_difference import MapDifference
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.two_tables import EU, ITEMS, OTHERS, US, confirmed, fill, lake_counts
+from tests.support.two_tables import load as changes
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+BOTH = {"items": None, "others": None}
+
+
+@pytest.fixture
+def second(postgres16) -> Iterator[Database]:
+    created = create_database(postgres16)
+    yield created
+    drop_database(created)
+
+
+class World:
+    """A running kuvasz and its map."""
+
+    def __init__(self, folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.databases = databases
+        self.pipeline = Pipeline(folder.config(group(databases, tables)), folder)
+
+    def reload(self, databases: Mapping[str, Database], tables: Mapping[str, Any], **more: Any) -> MapDifference:
+        """Take another map over, and return when it is in use."""
+        self.folder.config([group(databases, tables)[0] | more])
+        pipeline = self.pipeline
+
+        async def take_over() -> MapDifference:
+            found = pipeline.app.difference(load(self.folder.folder / "map.yaml", {}).config)
+            pipeline.app.take_over(found)
+            return found
+
+        found = pipeline.call(take_over())
+        wait_until(lambda: not pipeline.app._sources.is_changing, "the map is in use")
+        return found
+
+    def assert_equal(self, databases: Mapping[str, Database], *tables: str, where: str = "true") -> None:
+        """The lake has what the sources have, by Spark and by a second and a third engine."""
+        self.pipeline.wait_applied(*databases.values())
+        for table in tables:
+            rows = [source_rows(one.url, table, sid=sid, where=where) for sid, one in databases.items()]
+            self.pipeline.assert_equal(table, *rows, key=("sid", "id"))
+
+
+@contextlib.contextmanager
+def running(folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any]) -> Iterator[World]:
+    world = World(folder, databases, tables)
+    with world.pipeline as pipeline:
+        pipeline.wait_streaming()
+        yield world
+
+
+def test_a_source_is_added_and_the_others_stream_on(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source)
+    eu, both = {"eu": database}, {"eu": database, "us": second}
+    with running(lake_folder, eu, BOTH) as world, changes(database, second):
+        epoch = world.pipeline.app.sync(EU).reader.epoch
+        found = world.reload(both, BOTH)
+        assert ([one.name for one in found.added], found.removed, found.changed) == ([US], (), ())
+        world.pipeline.wait_streaming()
+        assert world.pipeline.app.sync(EU).reader.epoch == epoch, "its connection is the one it had"
+        assert [sync.source.name for sync in world.pipeline.app.sources] == [EU, US]
+        time.sleep(1)
+    # The load has ended: what is there is there for good.
+    with running(lake_folder, both, BOTH) as world:
+        world.assert_equal(both, "items", "others")
+
+
+def test_a_source_is_removed_and_comes_back(database: Database, second: Database, lake_folder: LakeFolder) -> None:
+    for source in (database, second):
+        fill(source)
+    eu, both = {"eu": database}, {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world:
+        with changes(database, second):
+            epoch = world.pipeline.app.sync(EU).reader.epoch
+            found = world.reload(eu, BOTH)
+            assert ([one.name for one in found.removed], found.added, found.changed) == ([US], (), ())
+            assert [one.name for one in world.pipeline.app.released] == [US]
+            assert {source for source, _ in world.pipeline.states()} == {EU}
+            stands = confirmed(second)
+            time.sleep(1)
+            assert confirmed(second) == stands, "nobody reads it, and nothing is confirmed"
+            assert world.pipeline.app.sync(EU).reader.epoch == epoch
+            assert lake_counts(world.pipeline, "items", "sid = 'us'") == 1000, "its rows stay"
+            second.execute("DELETE FROM items WHERE id > 900")
+            world.reload(both, BOTH)
+            assert not world.pipeline.app.released
+            world.pipeline.wait_streaming()
+            time.sleep(0.5)
+        world.assert_equal(both, "items", "others")
+        assert [world.pipeline.app.states.get(table, US).copies for table in (ITEMS, OTHERS)] == [0, 0], "none again"
+
+
+def test_a_source_that_is_removed_for_good_has_nothing_of_ours(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source, 10)
+    eu, both = {"eu": database}, {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world:
+        file = lake_folder.folder / "map.yaml"
+        lake_folder.config(group(eu, BOTH))
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"map": {"drop_removed": True}}))
+
+        async def take_over() -> None:
+            world.pipeline.app.take_over(world.pipeline.app.difference(load(file, {}).config))
+
+        world.pipeline.call(take_over())
+        wait_until(lambda: not world.pipeline.app._sources.is_changing, "the map is in use")
+        assert not world.pipeline.app.released
+        assert second.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
+        assert second.execute("SELECT pubname FROM pg_publication") == []
+
+
+def test_a_table_is_added(database: Database, second: Database, lake_folder: LakeFolder) -> None:
+    for source in (database, second):
+        fill(source)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, {"items": None}) as world:
+        with changes(database, second):
+            found = world.reload(both, BOTH)
+            assert [one.describe() for one in found.changed] == ["added others"] * 2
+            world.pipeline.wait_streaming()
+            time.sleep(0.5)
+        world.assert_equal(both, "items", "others")
+        assert [world.pipeline.app.states.get(ITEMS, one).copies for one in (EU, US)] == [1, 1], "as counted before"
+
+
+def test_a_table_is_removed_and_comes_back_with_what_happened_meanwhile(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    fill(database)
+    eu = {"eu": database}
+    with running(lake_folder, eu, BOTH) as world:
+        with changes(database):
+            world.reload(eu, {"items": None})
+            world.pipeline.wait_streaming()
+            database.execute("DELETE FROM others WHERE id > 900")
+            database.execute("INSERT INTO others SELECT i, 7 FROM generate_series(2001, 2100) i")
+            assert lake_counts(world.pipeline, "others") == 1000
+            world.reload(eu, BOTH)
+            world.pipeline.wait_streaming()
+            time.sleep(0.5)
+        world.assert_equal(eu, "items", "others")
+        assert lake_counts(world.pipeline, "others", "n = 7") == 100
+
+
+def test_a_filter_changes_and_rows_are_as_it_says(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world:
+        with changes(database, second):
+            found = world.reload(both, BOTH | {"items": {"filter": "id % 2 = 0"}})
+            assert [one.describe() for one in found.changed] == ["changed items"] * 2
+            world.pipeline.wait_streaming()
+            time.sleep(0.5)
+        world.assert_equal(both, "items", where="id % 2 = 0")
+        world.assert_equal(both, "others")
+
+
+def test_an_expression_that_does_not_fit_stops_its_table_alone(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    eu = {"eu": database}
+    with running(lake_folder, eu, BOTH) as world:
+        world.reload(eu, BOTH | {"items": {"filter": "nothing > 1"}})
+        world.pipeline.wait_state(EU, ITEMS, State.ERROR)
+        world.pipeline.wait_state(EU, OTHERS, State.STREAMING)
+        database.execute("UPDATE items SET n = 5")
+        world.reload(eu, BOTH)
+        world.pipeline.wait_streaming()
+        world.assert_equal(eu, "items", "others")
+
+
+def test_a_definition_that_cannot_change_is_named_and_nothing_is_done(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    fill(database, 10)
+    eu = {"eu": database}
+    with running(lake_folder, eu, {"items": None}) as world:
+        app = world.pipeline.app
+        before, sync = app.config, app.sync(EU)
+        with pytest.raises(ConfigError) as caught:
+            world.reload(eu, BOTH | {"items": {"type": "changelog"}})
+        assert str(caught.value) == (
+            "target shop.items: type cannot change while kuvasz runs\n"
+            "hint: nothing was changed; stop kuvasz, and start it with the new map"
+        )
+        assert app.config is before
+        assert app.sync(EU) is sync
+        world.reload(eu, {"others": None})
+        with pytest.raises(ConfigError):
+            world.reload(eu, {"items": {"type": "changelog"}, "others": None})
+
+
+def test_the_map_changes_while_a_table_is_copied(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source)
+    second.execute("INSERT INTO items SELECT i, 0, now() FROM generate_series(1001, 400000) i")
+    eu, both = {"eu": database}, {"eu": database, "us": second}
+    with running(lake_folder, eu, BOTH) as world, changes(database, second):
+        world.reload(both, {"items": None})
+        wait_until(lambda: world.pipeline.states().get((US, ITEMS)) is State.COPYING, "it is copied")
+        world.reload(both, BOTH)
+        world.pipeline.wait_streaming()
+    with running(lake_folder, both, BOTH) as world:
+        world.assert_equal(both, "items", "others")
+
+
+def test_one_change_at_a_time(database: Database, second: Database, lake_folder: LakeFolder) -> None:
+    for source in (database, second):
+        fill(source, 10)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world:
+        app = world.pipeline.app
+        lake_folder.config(group({"eu": database}, BOTH))
+        config = load(lake_folder.folder / "map.yaml", {}).config
+
+        async def twice() -> None:
+            app.take_over(app.difference(config))
+            with pytest.raises(MapBusy):
+                app.take_over(app.difference(config))
+
+        world.pipeline.call(twice())
+        wait_until(lambda: not app._sources.is_changing, "the map is in use")
+        world.pipeline.wait_streaming()
+
+
+def test_it_stops_at_once_while_the_map_changes(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world, changes(database, second):
+        app = world.pipeline.app
+        lake_folder.config(group(both, {"items": None}))
+        config = load(lake_folder.folder / "map.yaml", {}).config
+
+        async def change() -> None:
+            app.take_over(app.difference(config))
+
+        world.pipeline.call(change())
+        begin = time.monotonic()
+        world.pipeline.stop()
+        assert time.monotonic() - begin < 30
+    with running(lake_folder, both, {"items": None}) as world:
+        world.reload(both, BOTH)
+        world.pipeline.wait_streaming()
+        world.assert_equal(both, "items", "others")

@@ -1,0 +1,155 @@
+"""The map's file, read again: on whose word, what is refused, and what is handed on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuvasz.admin import live_map
+from kuvasz.admin.live_map import LiveMap
+from kuvasz.app import App
+from kuvasz.config.load import load
+from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.lake.memory.lake import MemoryLake
+from kuvasz.sync.rules.map_difference import MapDifference
+
+MAP: dict[str, Any] = {
+    "databases": [
+        {"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": {"items": None, "others": None}}
+    ],
+}  # fmt: skip
+
+
+class World:
+    """A map, and an application that stands still and notes what it is to take over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "map.yaml"
+        self.state = str(folder / "state")
+        self.write()
+        self.loaded = load(self.file, {})
+        self.app = App(self.loaded.config, lake=MemoryLake())
+        self.taken: list[MapDifference] = []
+        self.busy = 0
+        app: Any = self.app
+        app.take_over = self._take_over
+        self.secrets: set[str] = set()
+        self.map = LiveMap(self.app, self.loaded)
+        self.map.on_secrets.append(self.secrets.update)
+
+    def write(self, *, password: str = "", watch: bool = False, **tables: Any) -> None:
+        """Put another file in its place, as an editor does."""
+        document = json.loads(json.dumps(MAP | {"pipeline": {"state": self.state}, "map": {"watch": watch}}))
+        (group,) = document["databases"]
+        group["tables"] |= tables
+        if password:
+            group["urls"] = [{"url": f"postgresql://repl:{password}@eu/shop"}]
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text(json.dumps(document))
+        os.replace(fresh, self.file)  # noqa: PTH105
+
+    def _take_over(self, found: MapDifference) -> None:
+        if self.busy:
+            self.busy -= 1
+            raise MapBusy("it is busy", hint="later")
+        self.app.config = found.config
+        self.taken.append(found)
+
+    def live(self, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the watch beside a body."""
+
+        async def run() -> None:
+            watching = asyncio.create_task(self.map.run())
+            try:
+                await asyncio.sleep(0.1)
+                async with asyncio.timeout(30):
+                    await body()
+            finally:
+                watching.cancel()
+
+        asyncio.run(run())
+
+    async def wait_taken(self, count: int) -> None:
+        while len(self.taken) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(live_map, "_LOOK_S", 0.05)
+    return World(tmp_path)
+
+
+def test_what_differs_is_taken_over_and_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world.write(password="new-secret", extra=None)
+    found = asyncio.run(world.map.compare())
+    assert (world.taken, found.changed[0].describe()) == ([], "url; added extra")
+    assert world.secrets == {"new-secret"}
+    assert asyncio.run(world.map.reload("ann")) == world.taken[0]
+    (record,) = [one for one in caplog.records if one.msg == "the map is taken over"]
+    assert (record.by, [one["source"] for one in record.changed]) == ("ann", ["shop"])  # type: ignore[attr-defined]
+    assert asyncio.run(world.map.reload("ann")).is_empty
+    assert len(world.taken) == 1, "the second time nothing differs"
+
+
+@pytest.mark.parametrize("text", ["databases: [", "databases: []", "databases:\n- {database: shop, urs: []}"])
+def test_a_faulty_map_changes_nothing(world: World, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    world.file.write_text(text)
+    before = world.app.config
+    with pytest.raises(ConfigError):
+        asyncio.run(world.map.reload("ann"))
+    assert (world.taken, world.app.config) == ([], before)
+    assert "the map is not taken over: nothing was changed" in caplog.text
+    world.write(extra=None)
+    asyncio.run(world.map.reload("ann"))
+    assert len(world.taken) == 1
+
+
+def test_a_password_that_cannot_be_read_changes_nothing(world: World, tmp_path: Path) -> None:
+    world.write(password="${file:gone}")
+    with pytest.raises(ConfigError, match="gone"):
+        asyncio.run(world.map.reload("ann"))
+    assert world.taken == []
+
+
+def test_a_map_from_no_file_cannot_be_read_again(world: World) -> None:
+    with pytest.raises(ConfigError, match="from no file"):
+        asyncio.run(LiveMap(world.app).reload("ann"))
+
+
+def test_a_signal_is_heard_also_while_the_last_map_is_put_into_use(world: World) -> None:
+    async def body() -> None:
+        world.write(extra=None)
+        world.busy = 2
+        await asyncio.sleep(0.3)
+        assert world.taken == [], "nobody watches it"
+        world.map.signal()
+        await world.wait_taken(1)
+
+    world.live(body)
+    assert world.busy == 0
+
+
+def test_the_file_is_watched_when_the_map_says_so(world: World) -> None:
+    async def body() -> None:
+        world.write(watch=True)
+        world.map.signal()
+        await world.wait_taken(1)
+        world.write(watch=True, extra=None)
+        await world.wait_taken(2)
+        world.file.write_text("databases: [")
+        await asyncio.sleep(0.2)
+        world.write(watch=False, extra=None, more=None)
+        await world.wait_taken(3)
+        world.write(watch=False)
+        await asyncio.sleep(0.3)
+
+    world.live(body)
+    assert len(world.taken) == 3, "from then on nobody does"

@@ -1,0 +1,229 @@
+"""What a map has otherwise: every kind of difference by itself, and any two maps."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuvasz.config import sources
+from kuvasz.config.model import Config
+from kuvasz.errors import ConfigError
+from kuvasz.sync.rules.map_difference import MapDifference, definitions, difference, of_source
+from tests.support.examples import examples
+
+SHOP: dict[str, Any] = {
+    "databases": [
+        {
+            "database": "shop",
+            "urls": [
+                {"url": "postgresql://r:old@eu/shop", "sid": "eu"}, {"url": "postgresql://us/shop", "sid": "us"}
+            ],
+            "tables": {"items": None, "orders": {"type": "history"}, "sales.docs": {"filter": "id > 1"}},
+        },
+        {"database": "crm", "urls": [{"url": "postgresql://crm/crm"}], "tables": {"leads": None}},
+    ],
+    "pipeline": {"workers": 2},
+}  # fmt: skip
+
+
+def between(change: Callable[[Any], object], before: Any = SHOP, **facts: Any) -> MapDifference:
+    after = copy.deepcopy(before)
+    change(after)
+    old, new = Config.model_validate(before), Config.model_validate(after)
+    return difference(old, new, definitions(sources.resolve(old)), **facts)
+
+
+def told(found: MapDifference) -> dict[str, Any]:
+    return {name: value for name, value in found.as_json().items() if value}
+
+
+def only(source: str, **facts: list[str]) -> dict[str, Any]:
+    return {"source": source, "options": [], "added": [], "removed": [], "changed": [], **facts}
+
+
+def shop(map_: Any) -> Any:
+    return map_["databases"][0]
+
+
+def tables(map_: Any) -> Any:
+    return shop(map_)["tables"]
+
+
+BOTH = ("shop_eu", "shop_us")
+
+KINDS = {
+    "nothing": (lambda _: None, {}),
+    "a default that is written": (lambda m: tables(m).update(items={"type": "clone"}), {}),
+    "an order that means nothing": (lambda m: shop(m).update(tables=dict(reversed(tables(m).items()))), {}),
+    "a source that is added": (
+        lambda m: shop(m)["urls"].append({"url": "postgresql://ap/shop", "sid": "ap"}), {"added": ["shop_ap"]}
+    ),
+    "a group that is added": (
+        lambda m: m["databases"].append(
+            {"database": "erp", "urls": [{"url": "postgresql://erp/erp"}], "tables": {"parts": None}}
+        ), {"added": ["erp"]},
+    ),
+    "a source that is removed": (lambda m: shop(m)["urls"].pop(), {"removed": ["shop_us"]}),
+    "a group that is removed": (lambda m: m["databases"].pop(), {"removed": ["crm"]}),
+    "a table that is added": (
+        lambda m: tables(m).update(extra=None), {"changed": [only(s, added=["extra"]) for s in BOTH]}
+    ),
+    "a table that is removed": (
+        lambda m: tables(m).pop("sales.docs"), {"changed": [only(s, removed=["sales.docs"]) for s in BOTH]}
+    ),
+    "a filter": (
+        lambda m: tables(m).update({"sales.docs": {"filter": "id > 2"}}),
+        {"changed": [only(s, changed=["sales.docs"]) for s in BOTH]},
+    ),
+    "another target": (
+        lambda m: tables(m).update(items={"target": "things"}),
+        {"changed": [only(s, changed=["items"]) for s in BOTH]},
+    ),
+    "a password": (
+        lambda m: shop(m)["urls"][0].update(url="postgresql://r:new@eu/shop"),
+        {"changed": [only("shop_eu", options=["url"])]},
+    ),
+    "what a lost slot means": (
+        lambda m: shop(m).update(on_slot_lost="repair"),
+        {"changed": [only(s, options=["on_slot_lost"]) for s in BOTH]},
+    ),
+    "an option of a start": (lambda m: m.update(pipeline={"workers": 4}), {"needs_restart": ["pipeline.workers"]}),
+    "an option that others follow from": (
+        lambda m: m["pipeline"].update(memory="64MB"), {"needs_restart": ["pipeline.memory"]}
+    ),
+    "how the file is used": (lambda m: m.update(map={"watch": True}), {}),
+    "a namespace": (lambda m: m.update(lake={"namespace": "other"}), {"needs_restart": ["lake.namespace"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "expected"), KINDS.values(), ids=KINDS)
+def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected: dict[str, Any]) -> None:
+    found = between(change)
+    assert told(found) == expected
+    assert found.is_empty is (not expected or set(expected) == {"needs_restart"})
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"type": "changelog"}, "type"),
+        ({"key": ["id"]}, "key"),
+        ({"partition_by": ["days(at)"]}, "partition_by"),
+        ({"sort_by": ["id"]}, "sort_by"),
+        ({"partitions_regex": "items_.*"}, "partitions_regex"),
+        ({"type": "append", "sort_by": ["id"]}, "type, sort_by"),
+    ],
+)
+def test_what_a_loaded_table_is_built_around_cannot_change(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        between(lambda m: tables(m).update(items=options))
+    assert caught.value.message == f"target kuvasz.items: {named} cannot change while kuvasz runs"
+    assert caught.value.hint == "nothing was changed; stop kuvasz, and start it with the new map"
+
+
+def test_neither_can_that_of_a_table_which_was_in_an_earlier_map() -> None:
+    old = Config.model_validate(SHOP)
+    without, other = copy.deepcopy(SHOP), copy.deepcopy(SHOP)
+    tables(without).pop("items")
+    tables(other)["items"] = {"type": "append"}
+    defined = definitions(sources.resolve(old))
+    now = Config.model_validate(without)
+    assert told(difference(old, now, defined))["changed"] == [only(one, removed=["items"]) for one in BOTH]
+    with pytest.raises(ConfigError):
+        difference(now, Config.model_validate(other), defined)
+
+
+def test_a_target_of_one_source_gets_no_second_one_without_a_restart() -> None:
+    def second(map_: Any) -> None:
+        map_["databases"][1]["urls"] = [
+            {"url": "postgresql://crm/crm", "sid": "a"}, {"url": "postgresql://crm2/crm", "sid": "b"}
+        ]  # fmt: skip
+
+    with pytest.raises(ConfigError, match=r"target kuvasz.leads: the column sid cannot change"):
+        between(second)
+
+
+def test_a_map_that_needs_what_only_a_start_reads_is_refused() -> None:
+    def mask(map_: Any) -> None:
+        map_["pipeline"]["mask_secret"] = "sixteen or more characters"
+        tables(map_)["items"] = {"mask": {"name": "hmac"}}
+
+    with pytest.raises(ConfigError) as caught:
+        between(mask)
+    assert caught.value.message == (
+        "with pipeline.mask_secret as they are until a restart: databases[0].tables.items.mask.name hmac needs a key:"
+        " set pipeline.mask_secret"
+    )
+
+
+def test_a_source_that_has_ended_is_begun_again() -> None:
+    assert told(between(lambda _: None, ended={"crm"})) == {"changed": [only("crm", options=["it had ended"])]}
+    assert told(between(lambda m: m["databases"].pop(), ended={"crm"})) == {"removed": ["crm"]}
+
+
+def test_the_order_of_collapses_counts() -> None:
+    before = copy.deepcopy(SHOP)
+    shop(before)["tables"] = {"a": {"partitions_regex": "e.*"}, "b": {"partitions_regex": "ev.*"}, "items": None}
+    found = between(lambda m: shop(m).update(tables=dict(reversed(tables(m).items()))), before)
+    assert told(found)["changed"] == [only(one, options=["order of partitions_regex"]) for one in BOTH]
+
+
+SPECS = st.sampled_from([None, {"filter": "id > 1"}, {"columns": ["id"]}, {"target": "elsewhere"}])
+GROUPS = st.fixed_dictionaries(
+    {
+        "sids": st.sets(st.sampled_from("abcd"), min_size=1),
+        "tables": st.dictionaries(st.sampled_from(["items", "docs", "x.y"]), SPECS, min_size=1).filter(
+            lambda found: sum(spec == {"target": "elsewhere"} for spec in found.values()) < 2
+        ),
+        "port": st.sampled_from([1, 2]),
+    }
+)
+MAPS = st.dictionaries(st.sampled_from(["one", "two"]), GROUPS, min_size=1)
+
+
+def config(drawn: dict[str, Any]) -> Config:
+    return Config.model_validate(
+        {
+            "databases": [
+                {
+                    "database": name,
+                    "urls": [
+                        {"url": f"postgresql://{name}-{sid}:{group['port']}/d", "sid": f"{name}{sid}"}
+                        for sid in sorted(group["sids"])
+                    ],
+                    "tables": group["tables"],
+                }
+                for name, group in drawn.items()
+            ]
+        }
+    )  # fmt: skip
+
+
+@settings(max_examples=examples(200))
+@given(MAPS, MAPS)
+def test_of_any_two_maps_what_was_and_what_differs_make_what_is(first: Any, second: Any) -> None:
+    before, after = config(first), config(second)
+    old, new = ({one.name: one for one in sources.resolve(each)} for each in (before, after))
+    found = difference(before, after, definitions(old.values()))
+    added, removed = ({one.name for one in each} for each in (found.added, found.removed))
+    changed = {one.source.name: one for one in found.changed}
+    assert {one.name for one in found.mapped} == set(new) == (set(old) - removed) | added
+    assert not added & set(old)
+    assert removed <= set(old)
+    for name in set(old) & set(new):
+        mine, theirs = ({str(t.table): t for t in one[name].tables} for one in (old, new))
+        is_same = mine == theirs and old[name].url == new[name].url
+        assert (name in changed) is not is_same
+        if name in changed:
+            one = changed[name]
+            assert one.source == new[name]
+            assert len(one.added) == len(theirs.keys() - mine.keys())
+            assert len(one.removed) == len(mine.keys() - theirs.keys())
+            assert len(one.changed) == sum(mine[t] != theirs[t] for t in mine.keys() & theirs.keys())
+            assert of_source(new[name], new[name]) is None
+    assert difference(after, after, definitions(new.values())).is_empty

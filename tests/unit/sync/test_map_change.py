@@ -1,0 +1,254 @@
+"""Another map in the place of the one that runs: who is ended, who goes on, and in which order all of it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuvasz.config import sources as config_sources
+from kuvasz.config.load import load
+from kuvasz.config.model import Config
+from kuvasz.errors import ConfigError, LakeError, SourceRefused, TableError
+from kuvasz.source import conninfo, publication, slots
+from kuvasz.state.tables import State
+from kuvasz.sync import map_change, sources
+from kuvasz.sync.rules.map_difference import difference
+from kuvasz.sync.source_sync import SourceSync
+from kuvasz.sync.sources import Sources
+from tests.support.scene import Scene
+
+ALL: dict[str, Any] = {"eu": ["items", "others"], "us": ["items", "others"], "ap": ["parts"]}
+
+
+class World(Scene):
+    """Sources whose lives are notes of what was asked of them."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.folder = folder
+        self.done: list[str] = []
+        self.stubborn: set[str] = set()  #: sources that end only when they are cancelled
+        self.ends: dict[str, BaseException] = {}  #: sources that end by themselves
+        self.config = self.read(ALL)
+        self.sources = Sources(config_sources.resolve(self.config), self.shared)
+        monkeypatch.setattr(SourceSync, "run", _life_in(self))
+        monkeypatch.setattr(map_change, "_TOGETHER_S", 0.01)
+        monkeypatch.setattr(sources, "_DRAIN_S", 0.05)
+        monkeypatch.setattr(sources, "_END_S", 0.05)
+        lake: Any = self.lake
+        self.unmapped: list[BaseException] = []
+        ask = lake.unmapped
+
+        def unmapped(*arguments: Any) -> Any:
+            if self.unmapped:
+                raise self.unmapped.pop()
+            self.done.append(f"lake told of {', '.join(sorted(name for name in arguments[0] if '/' not in name))}")
+            return ask(*arguments)
+
+        lake.unmapped = unmapped
+
+    def read(self, groups: dict[str, Any], **more: Any) -> Config:
+        """Return a map of groups of one source each."""
+        databases = [
+            {
+                "database": name, "urls": [{"url": f"postgresql:///{name}", "sid": name}],
+                "tables": dict.fromkeys(tables),
+            }
+            for name, tables in groups.items()
+        ]  # fmt: skip
+        file = self.folder / "other.yaml"
+        file.write_text(json.dumps({"lake": {"namespace": "shop"}, "databases": databases} | more))
+        return load(file, {}).config
+
+    async def live_one(self, sync: SourceSync) -> None:
+        """Stand for the life of a source."""
+        name = sync.source.database
+        self.done.append(f"{name} begins")
+        if name in self.ends:
+            raise self.ends[name]
+        while name in self.stubborn or not sync._lifetime.is_ending:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        self.done.append(f"{name} ends")
+
+    async def _settle(self, target: str) -> None:
+        self.done.append(f"{target} settled")
+
+    def live(self, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have all sources begun while the body runs."""
+
+        async def run() -> None:
+            async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+                self.sources.begin(tasks)
+                await asyncio.sleep(0.03)
+                self.done.clear()
+                try:
+                    await body()
+                finally:
+                    self.stubborn.clear()
+                    self.sources.quiesce()
+                    self.sources.stop()
+
+        asyncio.run(run())
+
+    async def change(self, groups: dict[str, Any], **more: Any) -> None:
+        """Put another map into use."""
+        found = difference(self.config, self.read(groups, **more), self.sources.defined, self.sources.ended)
+        self.config = found.config
+        self.sources.change(map_change.take_over(self.sources, found))
+        while self.sources.is_changing:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
+
+
+def _life_in(world: World) -> Callable[[SourceSync], Coroutine[Any, Any, None]]:
+    async def run(sync: SourceSync) -> None:
+        await world.live_one(sync)
+
+    return run
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_a_source_that_differs_is_begun_again_when_nothing_of_it_is_left(world: World) -> None:
+    async def body() -> None:
+        before = world.sources.all
+        world.progress.restarted("eu_eu", 5)
+        await world.change(ALL | {"eu": ["items", "more"]})
+        assert world.done == [
+            "eu ends", "shop.items settled", "shop.others settled", "lake told of eu_eu", "eu begins"
+        ]  # fmt: skip
+        assert [sync.source.name for sync in world.sources.all] == ["eu_eu", "us_us", "ap_ap"]
+        assert world.sources.all[1:] == before[1:]
+        assert world.progress.epoch("eu_eu") > 5
+        assert [one.target for one in world.states.snapshot("eu_eu")] == ["shop.items", "shop.more"]
+
+    world.live(body)
+
+
+def test_sources_come_and_go(world: World) -> None:
+    async def body() -> None:
+        await world.change({"eu": ALL["eu"], "new": ["parts"], "us": ALL["us"]})
+        assert world.done == ["lake told of new_new", "new begins", "ap ends", "shop.parts settled"]
+        assert [sync.source.name for sync in world.sources.all] == ["eu_eu", "new_new", "us_us"]
+        assert [one.name for one in world.sources.released] == ["ap_ap"]
+        assert world.sources.find("ap_ap") is None
+        assert not world.states.snapshot("ap_ap")
+        await world.change(ALL)
+        assert [one.name for one in world.sources.released] == ["new_new"]
+        assert world.sources.of("ap_ap").is_late
+
+    world.live(body)
+
+
+def test_nothing_of_a_source_begins_before_the_lake_knows_what_left_the_map(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.unmapped = [LakeError("the catalog is away"), LakeError("and still is")]
+    monkeypatch.setattr(map_change, "Backoff", type("B", (), {"next_s": lambda self: 0.01}))
+
+    async def body() -> None:
+        await world.change(ALL | {"eu": ["items"]})
+        assert world.done[-2:] == ["lake told of eu_eu", "eu begins"]
+
+    world.live(body)
+    assert caplog.text.count("sources of the new map cannot begin yet") == 2
+
+
+def test_one_that_does_not_end_is_cut_off_and_keeps_no_other_waiting(world: World) -> None:
+    world.stubborn = {"eu"}
+
+    async def body() -> None:
+        world.progress.routed("eu_eu", 0, 10)
+        await world.change(ALL | {"eu": ["items"], "us": ["items"]})
+        assert "eu ends" not in world.done
+        assert world.done.index("us begins") < world.done.index("eu begins")
+
+    world.live(body)
+
+
+def test_a_source_that_had_ended_is_begun_again_and_ends_alone_by_a_map_that_does_not_fit(world: World) -> None:
+    world.ends = {"ap": SourceRefused("no privilege")}
+
+    async def body() -> None:
+        assert world.sources.ended == {"ap_ap"}
+        world.ends = {}
+        await world.change(ALL)
+        assert world.done == ["shop.parts settled", "lake told of ap_ap", "ap begins"]
+        assert not world.sources.ended
+        world.ends = {"ap": ConfigError("a file is gone")}
+        await world.change(ALL | {"ap": ["parts", "more"]})
+        assert world.sources.ended == {"ap_ap"}
+        assert world.sources.why_misfit is None, "kuvasz goes on without it"
+
+    world.live(body)
+
+
+def test_it_is_given_up_when_all_end(world: World) -> None:
+    world.stubborn = {"eu"}
+
+    async def body() -> None:
+        found = difference(world.config, world.read(ALL | {"eu": ["items"]}), {})
+        world.sources.change(map_change.take_over(world.sources, found))
+        await asyncio.sleep(0.01)
+        world.sources.quiesce()
+        await asyncio.sleep(0.05)
+        assert not world.sources.is_changing
+        assert "eu begins" not in world.done
+
+    world.live(body)
+
+
+class Connection:
+    """To a source whose slot and publications are dropped."""
+
+    def __init__(self, dropped: list[str], failures: list[Exception]) -> None:
+        self.dropped, self.failures = dropped, failures
+
+    def close(self) -> None:
+        pass
+
+    def drop(self, _: object, name: str) -> bool:
+        if self.failures:
+            raise self.failures.pop()
+        self.dropped.append(name)
+        return True
+
+
+@pytest.mark.parametrize("failures", [[], [SourceRefused("it is in use")], [TableError("no")]], ids=len)
+def test_what_a_source_has_of_ours_is_dropped_if_the_map_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failures: list[Exception]
+) -> None:
+    caplog.set_level("INFO")
+    dropped: list[str] = []
+    connection = Connection(dropped, failures)
+    monkeypatch.setattr(conninfo, "connect", lambda _: connection)
+    monkeypatch.setattr(slots, "drop", connection.drop)
+    monkeypatch.setattr(publication, "drop", connection.drop)
+    monkeypatch.setattr(map_change, "Backoff", type("B", (), {"next_s": lambda self: 0.01}))
+    is_left = any(isinstance(one, TableError) for one in failures)
+
+    async def body() -> None:
+        await world.change({"eu": ALL["eu"], "us": ALL["us"]}, map={"drop_removed": True})
+        assert [one.name for one in world.sources.released] == (["ap_ap"] if is_left else [])
+
+    world.live(body)
+    assert dropped == ([] if is_left else ["kuvasz_ap_ap", "kuvasz_ap_ap", "kuvasz_ap_ap_ins"])
+    said = "stay, and the slot holds its WAL" if is_left else "its slot and publication are dropped"
+    assert said in caplog.text
+
+
+def test_a_failure_of_a_table_whose_source_left_is_nobodys(world: World) -> None:
+    async def body() -> None:
+        world.states.set("shop.parts", "ap_ap", State.STREAMING)
+        await world.change({"eu": ALL["eu"], "us": ALL["us"]})
+        assert world.states.sources_of("shop.parts") == []
+
+    world.live(body)
