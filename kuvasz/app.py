@@ -186,9 +186,10 @@ class App:
                 patrolling.cancel()
                 self.phase = "stopping"
                 await self._shut_down()
-                _, late = await asyncio.wait(self._sources.running, timeout=5)
-                for task in late:
-                    task.cancel()
+                if running := self._sources.running:  # else the map was just changing
+                    _, late = await asyncio.wait(running, timeout=5)
+                    for task in late:
+                        task.cancel()
             return self._sources.exit_code
         finally:
             await asyncio.to_thread(self.lake.close)

@@ -160,8 +160,9 @@ def check(
 def plan(
     context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a start would do, and do nothing; exit 4 if there is anything to do."""
+    """Show what a start, or a reload, would do, and do nothing; exit 4 if a start had anything to do."""
     from kuvasz.verbs import plan as verb
+    from kuvasz.verbs import remote
 
     loaded = _loaded(context, config, settings)
     found = verb.plans(loaded.config, loaded.place_of)
@@ -169,7 +170,7 @@ def plan(
     if as_json:
         _print_json(verb.as_json(found), redact)
     else:
-        print(redact(verb.render(found)))
+        print(redact(remote.foretold(loaded.config) + verb.render(found)))
     raise typer.Exit(verb.exit_code(found))
 
 

@@ -40,7 +40,7 @@ class LiveMap:
 
     def __init__(self, app: App, loaded: Loaded | None = None) -> None:
         self._app = app
-        self._loaded = loaded
+        self.loaded = loaded  #: the map that runs, as it was read
         self._turn = asyncio.Lock()
         self._signalled = asyncio.Event()
         #: told the secrets of a map before anything of it is used
@@ -52,7 +52,7 @@ class LiveMap:
         Raises:
             ConfigError: It is faulty, or cannot follow without a restart.
         """
-        return self._app.difference((await self._read()).config)
+        return await asyncio.to_thread(self._app.difference, (await self._read()).config)
 
     async def reload(self, by: str) -> MapDifference:
         """Have kuvasz go by what the file has now; return what that has otherwise, while it is put into use.
@@ -67,7 +67,7 @@ class LiveMap:
         async with self._turn:
             try:
                 loaded = await self._read()
-                found = self._app.difference(loaded.config)
+                found = await asyncio.to_thread(self._app.difference, loaded.config)
                 if not found.is_empty or found.config != self._app.config:
                     self._app.take_over(found)
             except MapBusy:
@@ -75,14 +75,14 @@ class LiveMap:
             except ConfigError as error:
                 _log.tell(Event.MAP_REFUSED, by=by, error=str(error))
                 raise
-            self._loaded = loaded
+            self.loaded = loaded
             _log.tell(Event.MAP_TAKEN, by=by, **found.as_json())
             return found
 
     async def _read(self) -> Loaded:
-        if self._loaded is None:
+        if self.loaded is None:
             raise ConfigError("the map is from no file: it cannot be read again", hint="restart kuvasz to change it")
-        loaded = await asyncio.to_thread(load.again, self._loaded)
+        loaded = await asyncio.to_thread(load.again, self.loaded)
         for hide in self.on_secrets:
             hide(loaded.secrets)
         return loaded
@@ -121,7 +121,7 @@ class LiveMap:
 
     def _stamp(self) -> tuple[int, ...] | None:
         """Return what differs when the file was written again, or another one is in its place."""
-        path: Path | None = None if self._loaded is None else self._loaded.path
+        path: Path | None = None if self.loaded is None else self.loaded.path
         if path is None:
             return None
         try:

@@ -135,9 +135,9 @@ class AdminServer:
         self.observer = Observer(app)
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
-        self._redact = Redactor(secrets)
+        self.redact = Redactor(secrets)  #: takes what must not be shown out of texts
         self.live_map = LiveMap(app, loaded)
-        self.live_map.on_secrets.append(self._redact.learn)
+        self.live_map.on_secrets.append(self.redact.learn)
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: self.observer.show(self.metrics.render))
         app.receipts.observe(self.metrics.note)
@@ -175,7 +175,7 @@ class AdminServer:
         return web.Response(body=await page.get(), content_type="application/json")
 
     def _status_page(self, *, is_trusted: bool) -> Page:
-        errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
+        errors = ErrorView(redact=self.redact, is_trusted=is_trusted)
         return Page(lambda: self.observer.show(lambda now: json.dumps(views.status(now, errors)).encode()))
 
     async def _metrics(self, _: web.Request) -> web.Response:
@@ -226,7 +226,7 @@ class AdminServer:
         try:
             found = await (self.live_map.compare() if is_trial else self.live_map.reload(_person(request, body)))
         except ConfigError as error:
-            return _refusal(409, self._redact(error.message), error.hint and self._redact(error.hint))
+            return _refusal(409, self.redact(error.message), error.hint and self.redact(error.hint))
         return web.json_response(self._clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202)
 
     def _guarded(self, handler: Handler) -> Handler:
@@ -239,7 +239,7 @@ class AdminServer:
 
     def _clean(self, value: Any) -> Any:  # noqa: ANN401 (JSON)
         if isinstance(value, str):
-            return self._redact(value)
+            return self.redact(value)
         if isinstance(value, Mapping):
             return {key: self._clean(entry) for key, entry in value.items()}
         return [self._clean(entry) for entry in value] if isinstance(value, list) else value

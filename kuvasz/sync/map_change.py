@@ -53,11 +53,12 @@ async def take_over(sources: Sources, found: MapDifference) -> None:
             await asyncio.wait(ends, timeout=_TOGETHER_S)
             ready = [ends.pop(task) for task in await _done(ends)]
             await _begin(sources, ready, [mapped[name] for name in ready if name in mapped])
-            gone = [source for source in found.removed if source.name in ready]
-            await asyncio.gather(*(_release(sources, source, found) for source in gone))
     finally:
         for task in ends:
             task.cancel()
+    # Last, for their servers may be away, which is nothing to the others.
+    is_dropping = found.config.map.drop_removed
+    await asyncio.gather(*(_release(sources, source, is_dropping=is_dropping) for source in found.removed))
     _log.tell(Event.MAP_IN_USE, sources=len(found.mapped), seconds=round(time.monotonic() - begin, 3))
 
 
@@ -107,17 +108,13 @@ async def _until_done(mapped: Sequence[Source], step: Callable[[], object]) -> N
             return
 
 
-async def _release(sources: Sources, source: Source, found: MapDifference) -> None:
+async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> None:
     """Say what a source that left the map still has of ours, or drop it."""
-    if found.config.map.drop_removed:
-        error = await _dropped(source)
-        if error is None:
-            _log.tell(Event.SOURCE_RELEASED_WHOLE, source=source.name, slot=source.object_name)
-            return
-    else:
-        error = None
+    name, error = source.object_name, await _dropped(source) if is_dropping else None
+    if is_dropping and error is None:
+        _log.tell(Event.SOURCE_RELEASED_WHOLE, source=source.name, slot=name)
+        return
     sources.released = (*sources.released, source)
-    name = source.object_name
     hint = f"SELECT pg_drop_replication_slot('{name}'); DROP PUBLICATION {name}; or put it into the map again"
     why = {} if error is None else {"error": str(error)}
     _log.tell(Event.SOURCE_RELEASED, source=source.name, slot=name, hint=hint, **why)

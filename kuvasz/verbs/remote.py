@@ -93,6 +93,17 @@ def differences(answer: dict[str, Any]) -> str:
     return escapes.lines("\n".join(lines or ["no source or table differs"]))
 
 
+def foretold(config: Config) -> str:
+    """Return what a reload would change in the running kuvasz, for who plans; empty if none answers."""
+    try:
+        told = differences(reload(config, is_trial=True))
+    except (NotRunning, ForeignServer, ConfigError):
+        return ""
+    except Refused as error:
+        told = escapes.lines(f"refused: {error}")
+    return "\n".join(["the running kuvasz, by `kuvasz reload`:", *(f"  {line}" for line in told.split("\n")), "", ""])
+
+
 def _person() -> str:
     """Return who gives a command, for the log of the kuvasz that carries it out."""
     try:

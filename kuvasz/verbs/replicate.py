@@ -27,7 +27,6 @@ from kuvasz.admin.views import ErrorView
 from kuvasz.app import App
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
-from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, MapMismatch, StateTaken, first_of
 from kuvasz.state.store import state_of
 from kuvasz.sync.context.source_threads import THREAD_NAME
@@ -144,12 +143,26 @@ class Replicator:
         Raises:
             ConfigError: It does not run.
         """
+        server, loop = self._running()
+        errors = ErrorView(redact=server.redact, is_trusted=True)
+        shown = server.observer.show(lambda now: views.status(now, errors))
+        return asyncio.run_coroutine_threadsafe(shown, loop).result(_ANSWER_S)
+
+    def reload(self) -> dict[str, Any]:
+        """Go by what the map's file has now, and return what that has otherwise, as ``kuvasz reload --json`` does.
+
+        Raises:
+            ConfigError: It does not run; or the map is faulty, or cannot follow without a restart.
+        """
+        server, loop = self._running()
+        found = asyncio.run_coroutine_threadsafe(server.live_map.reload("the program"), loop).result(_ANSWER_S)
+        return {"verb": "reload", **found.as_json()}
+
+    def _running(self) -> tuple[AdminServer, asyncio.AbstractEventLoop]:
         server, loop = self._server, self._loop
         if not self.is_running or server is None or loop is None:
             raise ConfigError("this replicator does not run", hint="start() it first")
-        errors = ErrorView(redact=Redactor(self._loaded.secrets), is_trusted=True)
-        shown = server.observer.show(lambda now: views.status(now, errors))
-        return asyncio.run_coroutine_threadsafe(shown, loop).result(_ANSWER_S)
+        return server, loop
 
     def __enter__(self) -> Self:
         self.start()
@@ -186,6 +199,8 @@ class Replicator:
         try:
             return await replicate(self._loaded, app, until_caught_up=until_caught_up, on_served=served)
         finally:
+            if self._server is not None and self._server.live_map.loaded is not None:
+                self._loaded = self._server.live_map.loaded  # a second life goes by the same map
             self._server = None  # its observer goes with it: there is nothing to be asked any more
 
     def _ended(self) -> int:

@@ -17,7 +17,7 @@ from kuvasz.sync.rules.map_difference import MapDifference
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.two_tables import EU, ITEMS, OTHERS, US, confirmed, fill, lake_counts
+from tests.support.two_tables import EU, ITEMS, OTHERS, US, confirmed, fill, lake_counts, wait_let_go
 from tests.support.two_tables import load as changes
 from tests.support.waiting import wait_until
 
@@ -195,6 +195,55 @@ def test_an_expression_that_does_not_fit_stops_its_table_alone(database: Databas
         database.execute("UPDATE items SET n = 5")
         world.reload(eu, BOTH)
         world.pipeline.wait_streaming()
+        world.assert_equal(eu, "items", "others")
+
+
+def test_what_is_parked_of_a_paused_table_stays_over_a_change_and_is_replayed(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    fill(database)
+    eu = {"eu": database}
+    with running(lake_folder, eu, {"items": None}) as world:
+        app = world.pipeline.app
+        world.pipeline.tell("pause", ITEMS, EU)
+        database.execute("UPDATE items SET n = 5 WHERE id <= 500")
+        wait_until(app.lot.views, "it is parked")
+        with changes(database):
+            world.reload(eu, BOTH)
+            world.pipeline.wait_state(EU, OTHERS, State.STREAMING)
+            assert app.states.get(ITEMS, EU).state is State.PAUSED
+            assert lake_counts(world.pipeline, "items", "n = 5") == 0
+            database.execute("DELETE FROM items WHERE id > 900")
+            world.pipeline.tell("resume", ITEMS, EU)
+            world.pipeline.wait_streaming()
+        world.assert_equal(eu, "items", "others")
+        assert app.states.get(ITEMS, EU).copies == 1, "it was not copied again"
+
+
+def test_a_table_in_error_that_leaves_the_map_holds_nothing(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    eu = {"eu": database}
+    world = World(lake_folder, eu, BOTH)
+    world.pipeline.config = world.pipeline.config.model_copy(
+        update={"pipeline": world.pipeline.config.pipeline.model_copy(update={"park_bytes": 0})}
+    )
+    with world.pipeline as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET at = 'infinity' WHERE id = 1")
+        pipeline.wait_state(EU, ITEMS, State.ERROR)
+        with changes(database):
+            time.sleep(0.5)
+            stands = confirmed(database)
+            time.sleep(1)
+            assert confirmed(database) == stands, "what it lacks is needed"
+            world.reload(eu, {"others": None})
+            pipeline.wait_streaming()
+        world.assert_equal(eu, "others")
+        wait_let_go(database)
+        assert not pipeline.app.progress.held(EU)
+        database.execute("UPDATE items SET at = NULL WHERE id = 1")
+        world.reload(eu, BOTH)
+        pipeline.wait_streaming()
         world.assert_equal(eu, "items", "others")
 
 

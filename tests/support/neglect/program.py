@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import ConfigError
 from kuvasz.state.tables import State
 from kuvasz.verbs import verify
 from tests.support.lake import LakeFolder
@@ -51,7 +52,8 @@ class Program:
             application.change_parts, application.truncate, application.replace, self.administrator.unpublish,
             self.administrator.cut, self.restart, self.restart, self.kill, self.kill, self.fail, self.rewind_catalog,
             self.rewind_catalog, self.swap, self.unlog, application.identify, service.pause,
-            service.resync, service.roll_back, service.start_second, self.wait, self.wait,
+            service.resync, service.roll_back, service.start_second, self.wait, self.wait, self.reload, self.reload,
+            self.reload,
         ]  # fmt: skip
         return found + [self.administrator.restore] * 4 if self.world.owns_server else found
 
@@ -80,6 +82,19 @@ class Program:
             )()
         self.service.draw_map()
         self.service.start()
+
+    def reload(self) -> None:
+        """The map changes while kuvasz runs, more than once now and then; else it is started with the new one."""
+        for _ in range(self.random.choice([1, 1, 2])):
+            self.service.draw_map()
+            try:
+                self.service.reload()
+            except ConfigError as error:
+                self.world.note(f"not live: {error}")
+                self.service.stop()
+                self.service.start()
+            self.application.write()
+            time.sleep(self.random.choice(PAUSES_S))
 
     def rewind_catalog(self) -> None:
         """Copy the catalog aside, or put it back while kuvasz is stopped."""

@@ -62,9 +62,25 @@ class Service:
         self._stack.enter_context(state_of(config).own("replicates"))
         self.pipeline = self._stack.enter_context(MortalPipeline(config, self.world.lake))
 
-    def _config(self) -> Config:
+    def reload(self) -> None:
+        """The map changes while kuvasz runs; nothing does where that needs a restart, or the last one is under way.
+
+        Raises:
+            ConfigError: It is so.
+        """
+        if not any(table.is_mapped for table in self.world.tables):
+            self.world.tables[0].is_mapped = True
+        config, app = self._config("reload"), self.pipeline.app
+
+        async def take_over() -> None:
+            app.take_over(app.difference(config))
+
+        self.pipeline.call(take_over())
+        self.pipeline.config = app.config
+
+    def _config(self, what: str = "start") -> Config:
         mapped = {table.mapped: table.entry for table in self.world.tables if table.is_mapped}
-        self.world.note(f"start with {mapped}")
+        self.world.note(f"{what} with {mapped}")
         entries = group({"eu": self.world.database}, mapped)
         if self.world.depot is not None:
             entries += self.world.depot.entries(self.world.tables)

@@ -257,3 +257,15 @@ def test_a_reload_says_what_differs(config: Config, server: Server) -> None:
         "pipeline.workers: counts from the next start on",
     ]
     assert remote.differences({key: [] for key in answer}) == "no source or table differs"
+
+
+def test_who_plans_is_told_what_a_reload_would_change(config: Config, server: Server, tmp_path: Path) -> None:
+    answer = {"added": ["shop_ap"], "removed": [], "changed": [], "needs_restart": []}
+    server.answer = (200, json.dumps(answer))
+    head = "the running kuvasz, by `kuvasz reload`:\n"
+    assert remote.foretold(config) == f"{head}  source shop_ap: added\n\n"
+    server.answer = (409, '{"error": "target shop.items: type", "hint": "restart"}')
+    assert remote.foretold(config) == f"{head}  refused: target shop.items: type\n  hint: restart\n\n"
+    (tmp_path / "none").mkdir()
+    assert remote.foretold(config_of(tmp_path / "none", "127.0.0.1:1")) == ""
+    assert remote.foretold(config_of(tmp_path / "none", None)) == ""

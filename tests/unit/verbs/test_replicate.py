@@ -15,6 +15,7 @@ import kuvasz
 from kuvasz.errors import ConfigError, LakeError, MapMismatch, StateTaken
 from kuvasz.state.store import state_of
 from kuvasz.sync.context.source_threads import THREAD_NAME, in_thread
+from kuvasz.sync.rules.map_difference import difference
 from kuvasz.verbs import replicate as replicator
 from kuvasz.verbs.replicate import Replicator
 from tests.support.waiting import wait_until
@@ -40,6 +41,12 @@ class StandIn:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def difference(self, config: Any) -> Any:
+        return difference(self.config, config, {})
+
+    def take_over(self, found: Any) -> None:
+        self.config = found.config
 
     async def run(self, *, until_caught_up: bool) -> int:
         if self.error is not None:
@@ -153,3 +160,17 @@ def test_it_is_found_where_one_looks_for_it() -> None:
     assert kuvasz.Replicator is Replicator
     with pytest.raises(AttributeError, match="module 'kuvasz' has no attribute 'Streamer'"):
         kuvasz.Streamer  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_its_map_is_live_and_that_of_its_next_life(made: Replicator, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not run"):
+        made.reload()
+    file = tmp_path / "map.yaml"
+    with made:
+        file.write_text(file.read_text().replace('"items"', '"others"'))
+        (changed,) = made.reload()["changed"]
+        assert (changed["source"], changed["added"], changed["removed"]) == ("shop", ["others"], ["items"])
+        file.write_text("databases: [")
+        with pytest.raises(ConfigError):
+            made.reload()
+    assert list(made._loaded.config.databases[0].tables) == ["others"]
