@@ -62,13 +62,16 @@ class Sources:
         blocks, before any of the sources begins.
 
         Args:
-            mapped: Sources that are about to begin; all by default.
+            mapped: Sources that are about to begin while others run: those that feed what they fed have nothing that
+                a start did not find. By default it is a start, of all.
 
         Raises:
             LakeError: The lake cannot be told.
         """
         shared, feeds = self.shared, self.shared.state.feeds
         fed = feeders(self.mapped if mapped is None else mapped, feeds.known())
+        if mapped is not None and fed.are_same:
+            return
         for target, source in shared.lake.unmapped(fed.lasting, fed.changed):
             # Members of a group have files of their own, which nobody compares: they are copied again.
             shared.lake.forget(target, source, to_repair=not names.member_of(source))

@@ -36,14 +36,16 @@ def second(postgres16) -> Iterator[Database]:
 class World:
     """A running kuvasz and its map."""
 
-    def __init__(self, folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any], **pipeline: Any
+    ) -> None:
         self.folder = folder
-        self.databases = databases
-        self.pipeline = Pipeline(folder.config(group(databases, tables)), folder)
+        self._options = pipeline
+        self.pipeline = Pipeline(folder.config(group(databases, tables), **pipeline), folder)
 
     def reload(self, databases: Mapping[str, Database], tables: Mapping[str, Any], **more: Any) -> MapDifference:
         """Take another map over, and return when it is in use."""
-        self.folder.config([group(databases, tables)[0] | more])
+        self.folder.config([group(databases, tables)[0] | more], **self._options)
         pipeline = self.pipeline
 
         async def take_over() -> MapDifference:
@@ -64,8 +66,10 @@ class World:
 
 
 @contextlib.contextmanager
-def running(folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any]) -> Iterator[World]:
-    world = World(folder, databases, tables)
+def running(
+    folder: LakeFolder, databases: Mapping[str, Database], tables: Mapping[str, Any], **pipeline: Any
+) -> Iterator[World]:
+    world = World(folder, databases, tables, **pipeline)
     with world.pipeline as pipeline:
         pipeline.wait_streaming()
         yield world
@@ -223,12 +227,8 @@ def test_what_is_parked_of_a_paused_table_stays_over_a_change_and_is_replayed(
 def test_a_table_in_error_that_leaves_the_map_holds_nothing(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     eu = {"eu": database}
-    world = World(lake_folder, eu, BOTH)
-    world.pipeline.config = world.pipeline.config.model_copy(
-        update={"pipeline": world.pipeline.config.pipeline.model_copy(update={"park_bytes": 0})}
-    )
-    with world.pipeline as pipeline:
-        pipeline.wait_streaming()
+    with running(lake_folder, eu, BOTH, park_bytes=0) as world:
+        pipeline = world.pipeline
         database.execute("UPDATE items SET at = 'infinity' WHERE id = 1")
         pipeline.wait_state(EU, ITEMS, State.ERROR)
         with changes(database):
@@ -281,6 +281,27 @@ def test_the_map_changes_while_a_table_is_copied(
         world.reload(both, BOTH)
         world.pipeline.wait_streaming()
     with running(lake_folder, both, BOTH) as world:
+        world.assert_equal(both, "items", "others")
+
+
+def test_the_map_changes_in_the_middle_of_large_transactions(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    for source in (database, second):
+        fill(source)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH, memory="4MB", transaction_spill_bytes="64kB") as world:
+        app = world.pipeline.app
+        for number, tables in enumerate(({"items": None}, BOTH, {"others": None}, BOTH)):
+            for source in (database, second):
+                begin = 10_000 + 20_000 * number
+                source.execute(
+                    f"INSERT INTO items SELECT i, {number} FROM generate_series({begin}, {begin + 19_999}) i"
+                )
+                source.execute(f"UPDATE others SET n = n + {number}")
+            wait_until(lambda: app.progress.pending(EU) or app.progress.pending(US), "it is on its way")
+            world.reload(both, tables)
+        world.pipeline.wait_streaming()
         world.assert_equal(both, "items", "others")
 
 

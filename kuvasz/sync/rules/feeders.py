@@ -21,6 +21,7 @@ class Feeders:
     now: Mapping[str, frozenset[str]]  #: feeder -> targets that it feeds from this start on
     lasting: Mapping[str, frozenset[str]]  #: the same without those that it did not feed at the start before
     changed: frozenset[str]  #: targets that some feeder feeds no more, or did not feed before
+    are_same: bool  #: every feeder is known, and feeds what it fed
 
     def feeds(self, target: str, name: str) -> bool:
         """Whether the map has a target fed under a name now."""
@@ -37,7 +38,8 @@ def feeders(sources: Iterable[Source], known: Mapping[str, frozenset[str]]) -> F
     now = {feeder: targets for source in sources for feeder, targets in _of(source).items()}
     lasting = {feeder: targets & known.get(feeder, targets) for feeder, targets in now.items()}
     changed = (targets ^ known[feeder] for feeder, targets in now.items() if feeder in known)
-    return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed))
+    are_same = all(known.get(feeder) == targets for feeder, targets in now.items())
+    return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same)
 
 
 def _of(source: Source) -> dict[str, frozenset[str]]:

@@ -163,6 +163,18 @@ def test_nothing_of_a_source_begins_before_the_lake_knows_what_left_the_map(
     assert caplog.text.count("sources of the new map cannot begin yet") == 2
 
 
+def test_no_lake_is_searched_for_a_source_that_feeds_what_it_fed(world: World) -> None:
+    world.ends = {"ap": SourceRefused("no privilege")}
+
+    async def body() -> None:
+        world.sources.let_go_unmapped()
+        world.done.clear()
+        await world.change(ALL)
+        assert world.done == ["shop.parts settled", "ap begins"]
+
+    world.live(body)
+
+
 def test_one_that_does_not_end_is_cut_off_and_keeps_no_other_waiting(world: World) -> None:
     world.stubborn = {"eu"}
 

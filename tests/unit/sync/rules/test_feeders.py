@@ -41,6 +41,7 @@ def test_of_sources_that_nobody_knows_everything_lasts(sources: list[Source]) ->
     expected = {"shop_eu": {ITEMS, OTHERS}, "shop_eu/*": {EVENTS}, "shop_us": {ITEMS, OTHERS}, "shop_us/*": {EVENTS}}
     assert found.now == found.lasting == expected
     assert found.changed == frozenset()
+    assert not found.are_same
 
 
 def test_a_target_that_left_or_came_did_not_last(sources: list[Source]) -> None:
@@ -57,7 +58,10 @@ def test_a_target_that_left_or_came_did_not_last(sources: list[Source]) -> None:
     assert back.changed == {ITEMS, EVENTS}
     assert back.feeds(ITEMS, "shop_eu")
     assert back.lasting["shop_us"] == {ITEMS, OTHERS}
-    assert feeders(sources, back.now).lasting == before
+    assert not back.are_same
+    again = feeders(sources, back.now)
+    assert (again.lasting, again.are_same) == (before, True)
+    assert feeders([us], back.now).are_same
 
 
 def test_sources_that_are_not_in_the_map_are_nobodys_concern(sources: list[Source]) -> None:
