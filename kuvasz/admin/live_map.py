@@ -6,6 +6,7 @@ It is checked as a whole before anything of it is used: a faulty one changes not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from kuvasz import log
@@ -93,20 +94,20 @@ class LiveMap:
 
     async def run(self) -> None:
         """Read the file again on a signal, or when it changed and the map says so, until cancelled."""
-        seen = await asyncio.to_thread(self._stamp)
+        read = last = await asyncio.to_thread(self._stamp)
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._signalled.wait()
-            except TimeoutError:
-                pass
-            by = _SIGNAL if self._signalled.is_set() else _FILE
+            is_signalled = self._signalled.is_set()
             self._signalled.clear()
-            now = await asyncio.to_thread(self._stamp) if by == _SIGNAL or self._app.config.map.watch else seen
-            if by == _FILE and now == seen:
+            if not is_signalled and not self._app.config.map.watch:
                 continue
-            seen = now
-            await self._reload_when_free(by)
+            now = await asyncio.to_thread(self._stamp)
+            is_whole, last = now == last, now  # what is written just now may be half a map, and look like one
+            if is_signalled or (is_whole and now != read):
+                read = now
+                await self._reload_when_free(_SIGNAL if is_signalled else _FILE)
 
     async def _reload_when_free(self, by: str) -> None:
         while True:

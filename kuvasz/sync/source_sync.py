@@ -76,6 +76,11 @@ class SourceSync:
         return self._source_tables.source
 
     @property
+    def mapped(self) -> Source:
+        """As the map has it."""
+        return self._context.source
+
+    @property
     def reader(self) -> Reader | None:
         """What reads the stream; None while there is none."""
         return self._context.current.reader

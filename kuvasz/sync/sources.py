@@ -129,7 +129,7 @@ class Sources:
         self._running.pop(name, None)
         await sync.seen_off()
         shared.progress.forget(name)  # first: what is left out from now on must not count as durable
-        shared.states.begin_anew(name, _tables(sync.source))
+        shared.states.begin_anew(name, _tables(sync.mapped))
         for target in sorted({spec.identifier for spec in sync.source.tables}):
             await shared.settle(target)
 

@@ -137,6 +137,30 @@ def test_a_signal_is_heard_also_while_the_last_map_is_put_into_use(world: World)
     assert world.busy == 0
 
 
+def test_a_file_that_is_still_being_written_is_waited_for(world: World) -> None:
+    looks = iter([0, 1, 2, 3, 3, 3, 4, 4])
+    seen: list[int] = []
+    file: Any = world.map
+
+    def stamp() -> int:
+        seen.append(next(looks, 4))
+        return seen[-1]
+
+    file._stamp = stamp
+    world.write(watch=True, extra=None)
+    world.app.config = load(world.file, {}).config
+    world.write(watch=True, more=None)
+
+    async def body() -> None:
+        await world.wait_taken(1)
+        assert seen == [0, 1, 2, 3, 3]
+        world.write(watch=True)
+        await world.wait_taken(2)
+
+    world.live(body)
+    assert seen[5:8] == [3, 4, 4]
+
+
 def test_the_file_is_watched_when_the_map_says_so(world: World) -> None:
     async def body() -> None:
         world.write(watch=True)
