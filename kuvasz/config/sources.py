@@ -127,19 +127,21 @@ class MappedTarget:
 
 def resolve(config: Config) -> tuple[Source, ...]:
     """Return every source of the map with its tables, in the map's order."""
-    with_sid = _targets_with_sid(config)
-    return tuple(
-        Source(
-            name=names.source_name(group.database, url.sid),
-            database=group.database,
-            sid=url.sid,
-            url=url.url,
-            tables=tuple(_spec(config.lake, key, table, with_sid) for key, table in group.tables.items()),
-            on_slot_lost=group.on_slot_lost,
-        )
-        for group in config.databases
-        for url in group.urls
-    )
+    with_sid, found = _targets_with_sid(config), []
+    for group in config.databases:
+        tables = tuple(_spec(config.lake, key, table, with_sid) for key, table in group.tables.items())
+        found += [
+            Source(
+                name=names.source_name(group.database, url.sid),
+                database=group.database,
+                sid=url.sid,
+                url=url.url,
+                tables=tables,
+                on_slot_lost=group.on_slot_lost,
+            )
+            for url in group.urls
+        ]
+    return tuple(found)
 
 
 def targets(config: Config) -> tuple[MappedTarget, ...]:

@@ -94,7 +94,7 @@ def difference(
     mapped = sources.resolve(config)
     if others := sorted(_redefined(mapped, defined)):
         raise ConfigError("; ".join(others), hint=_RESTART)
-    old, new = ({source.name: source for source in sources.resolve(one)} for one in (before, config))
+    old, new = ({source.name: source for source in found} for found in (sources.resolve(before), mapped))
     both = [
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
@@ -142,7 +142,8 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
 
 def definitions(mapped: Iterable[Source]) -> dict[str, Mapping[str, object]]:
     """Return the definition of each target."""
-    return {spec.identifier: definition(spec) for source in mapped for spec in source.tables}
+    specs = {spec.identifier: spec for source in mapped for spec in source.tables}
+    return {target: definition(spec) for target, spec in specs.items()}
 
 
 def _collapses(specs: Mapping[TableName, SourceTableSpec]) -> list[TableName]:
