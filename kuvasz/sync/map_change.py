@@ -3,7 +3,8 @@
     ended as on a stop ─> routes, states and progress as at a start ─> nothing of it under way in the lake ─> the lake
     knows what left the map ─> begun: with all that a start makes sure of
 
-So a source that differs is as right as after a restart, and whatever cuts this off is a restart.
+So a source that differs is as right as after a restart, and whatever cuts this off is a restart. None begins before
+all have ended that fed the same rows of a target: what one of those has in hand would come after the new one's copy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.sync.context.source_threads import in_thread
-from kuvasz.sync.rules.map_difference import MapDifference, definitions
+from kuvasz.sync.rules.map_difference import MapDifference, definitions, ends_before
 from kuvasz.sync.sources import Sources
 
 _log = EventLog(__name__)
@@ -32,58 +33,59 @@ _TOGETHER_S = 0.3
 _DROPS = 5
 
 
-async def take_over(sources: Sources, found: MapDifference) -> None:
+async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = True) -> None:
     """Make the sources what a new map says; a task of theirs.
 
     Args:
         sources: They.
         found: What the map has otherwise.
+        may_drop: Whether slots and publications go that the map would have dropped: a person has asked for it.
     """
     begin = time.monotonic()
+    leaving = (*found.removed, *(sources.of(one.source.name).mapped for one in found.changed))
+    coming = (*found.added, *(one.source for one in found.changed))
     sources.mapped = found.mapped
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.defined |= definitions(found.mapped)
-    mapped = {one.source.name: one.source for one in found.changed}
-    names = [*(source.name for source in found.removed), *mapped]
-    ends = {asyncio.create_task(sources.end(name), name=f"end {name}"): name for name in names}
-    try:
-        await _begin(sources, (), found.added)
-        while ends:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(ends, timeout=_TOGETHER_S)
-            ready = [ends.pop(task) for task in await _done(ends)]
-            await _begin(sources, ready, [mapped[name] for name in ready if name in mapped])
-    finally:
-        for task in ends:
-            task.cancel()
-    # Last, for their servers may be away, which is nothing to the others.
-    is_dropping = found.config.map.drop_removed
-    await asyncio.gather(*(_release(sources, source, is_dropping=is_dropping) for source in found.removed))
+    is_dropping = may_drop and found.config.map.drop_removed
+    async with asyncio.TaskGroup() as tasks:
+        ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}
+        removed, waiting, first = list(found.removed), list(coming), ends_before(leaving, coming)
+        while removed or waiting:
+            ended = {name for name, task in ends.items() if task.done()}
+            gone = [source for source in removed if source.name in ended]
+            ready = [source for source in waiting if first[source.name] <= ended]
+            removed = [source for source in removed if source.name not in ended]
+            waiting = [source for source in waiting if not first[source.name] <= ended]
+            # Each step by itself: a server or a lake that one waits for is nothing to the others.
+            if gone:
+                tasks.create_task(_leave(sources, gone, is_dropping=is_dropping), name="leave")
+            if ready:
+                tasks.create_task(_begin(sources, ready), name="begin")
+            if under_way := [task for task in ends.values() if not task.done()]:
+                await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(under_way, timeout=_TOGETHER_S)
     _log.tell(Event.MAP_IN_USE, sources=len(found.mapped), seconds=round(time.monotonic() - begin, 3))
 
 
-async def _done(ends: Iterable[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
-    done = [task for task in ends if task.done()]
-    for task in done:
-        await task
-    return done
+async def _leave(sources: Sources, gone: Sequence[Source], *, is_dropping: bool) -> None:
+    """Let go of sources that have left the map, and have ended."""
+    sources.exchange(gone, ())
+    await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in gone})
+    await asyncio.gather(*(_release(sources, source, is_dropping=is_dropping) for source in gone))
 
 
-async def _begin(sources: Sources, ended: Collection[str], mapped: Sequence[Source]) -> None:
-    """Let go of sources that have ended, and begin others as at a start.
+async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:
+    """Begin sources as at a start.
 
     Args:
         sources: All.
-        ended: Names of those that have; some of them are begun again.
-        mapped: Those to begin, as the map has them now.
+        mapped: Those to begin, as the map has them now; whatever has their rows in hand has ended.
     """
-    again = {source.name for source in mapped}
     await _until_done(mapped, lambda: [source.url.get() for source in mapped])  # which may be in files
-    syncs = sources.exchange([name for name in ended if name not in again], mapped)
-    await asyncio.to_thread(_leave_logs, sources.shared.lot, {*ended})
-    if mapped:
-        await _until_done(mapped, lambda: sources.let_go_unmapped(mapped))
-    sources.released = tuple(one for one in sources.released if one.name not in again)
+    syncs = sources.exchange((), mapped)
+    await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in mapped})
+    await _until_done(mapped, lambda: sources.let_go_unmapped(mapped))
     for sync in syncs:
         sources.start(sync)
 
@@ -112,9 +114,9 @@ async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> No
     """Say what a source that left the map still has of ours, or drop it."""
     name, error = source.object_name, await _dropped(source) if is_dropping else None
     if is_dropping and error is None:
+        sources.released = tuple(one for one in sources.released if one is not source)
         _log.tell(Event.SOURCE_RELEASED_WHOLE, source=source.name, slot=name)
         return
-    sources.released = (*sources.released, source)
     hint = f"SELECT pg_drop_replication_slot('{name}'); DROP PUBLICATION {name}; or put it into the map again"
     why = {} if error is None else {"error": str(error)}
     _log.tell(Event.SOURCE_RELEASED, source=source.name, slot=name, hint=hint, **why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ class Sources:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._change: asyncio.Task[None] | None = None
+        self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
 
     def of(self, name: str) -> SourceSync:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""
@@ -68,9 +70,13 @@ class Sources:
         Raises:
             LakeError: The lake cannot be told.
         """
+        with self._letting_go:
+            self._let_go(self.mapped if mapped is None else mapped, is_start=mapped is None)
+
+    def _let_go(self, mapped: Sequence[Source], *, is_start: bool) -> None:
         shared, feeds = self.shared, self.shared.state.feeds
-        fed = feeders(self.mapped if mapped is None else mapped, feeds.known())
-        if mapped is not None and fed.are_same:
+        fed = feeders(mapped, feeds.known())
+        if fed.are_same and not is_start:
             return
         for target, source in shared.lake.unmapped(fed.lasting, fed.changed):
             # Members of a group have files of their own, which nobody compares: they are copied again.
@@ -133,22 +139,24 @@ class Sources:
         for target in sorted({spec.identifier for spec in sync.source.tables}):
             await shared.settle(target)
 
-    def exchange(self, gone: Iterable[str], mapped: Sequence[Source]) -> list[SourceSync]:
+    def exchange(self, gone: Iterable[Source], mapped: Sequence[Source]) -> list[SourceSync]:
         """Let go of sources that have ended, and return what will keep others replicated, each as at a start.
 
         Nothing is waited for in between: whoever looks sees the old ones or the new ones.
 
         Args:
-            gone: Names of sources.
-            mapped: Sources that are new, or replace those of their names.
+            gone: Those that left the map: what they have of ours is there still.
+            mapped: Those that are new, or replace those of their names.
         """
         shared, made = self.shared, {source.name: source for source in mapped}
-        for name in (*gone, *made):
+        left = {source.name: source for source in gone}
+        for name in (*left, *made):
             shared.routes.replace(name, made.get(name))
             shared.progress.forget(name)
             shared.states.begin_anew(name, _tables(made[name]) if name in made else {})
             self._ended.pop(name, None)
             self._by_name.pop(name, None)
+        self.released = (*(one for one in self.released if one.name not in made), *left.values())
         syncs = {name: SourceSync(source, shared, is_late=True) for name, source in made.items()}
         self._by_name |= syncs
         places = {source.name: place for place, source in enumerate(self.mapped)}

@@ -128,6 +128,27 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
     return found if found.describe() else None
 
 
+def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str, set[str]]:
+    """Return for each source that is to begin which have to end before: itself, and all that fed the same rows.
+
+    Args:
+        leaving: Sources that end, as they run.
+        coming: Those that begin, as they are to be.
+    """
+    fed: dict[object, set[str]] = {}
+    for source in leaving:
+        for rows in (source.name, *_rows(source)):
+            fed.setdefault(rows, set()).add(source.name)
+    return {
+        source.name: set().union(*(fed.get(rows, ()) for rows in (source.name, *_rows(source)))) for source in coming
+    }
+
+
+def _rows(source: Source) -> set[tuple[str, str | None]]:
+    """Return which rows a source feeds: those of its sid in each target, or all of them where there is none."""
+    return {(spec.identifier, source.sid if spec.has_sid else None) for spec in source.tables}
+
+
 def definition(spec: SourceTableSpec) -> Mapping[str, object]:
     """Return what a target's table is loaded by, option by option: all that feed it agree on that."""
     return {
@@ -168,4 +189,13 @@ def _held(before: Config, after: Config) -> Iterator[str]:
                 yield f"{section}.{option}"
 
 
-__all__ = ["LIVE", "MapDifference", "SourceDifference", "definition", "definitions", "difference", "of_source"]
+__all__ = [
+    "LIVE",
+    "MapDifference",
+    "SourceDifference",
+    "definition",
+    "definitions",
+    "difference",
+    "ends_before",
+    "of_source",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,8 @@ class World(Scene):
 
         lake.unmapped = unmapped
 
-    def read(self, groups: dict[str, Any], **more: Any) -> Config:
-        """Return a map of groups of one source each."""
+    def read(self, groups: dict[str, Any], adding: Sequence[Any] = (), **more: Any) -> Config:
+        """Return a map of groups of one source each, and of others as they are written."""
         databases = [
             {
                 "database": name, "urls": [{"url": f"postgresql:///{name}", "sid": name}],
@@ -61,6 +61,7 @@ class World(Scene):
             }
             for name, tables in groups.items()
         ]  # fmt: skip
+        databases += adding
         file = self.folder / "other.yaml"
         file.write_text(json.dumps({"lake": {"namespace": "shop"}, "databases": databases} | more))
         return load(file, {}).config
@@ -183,6 +184,61 @@ def test_one_that_does_not_end_is_cut_off_and_keeps_no_other_waiting(world: Worl
         await world.change(ALL | {"eu": ["items"], "us": ["items"]})
         assert "eu ends" not in world.done
         assert world.done.index("us begins") < world.done.index("eu begins")
+
+    world.live(body)
+
+
+@pytest.mark.parametrize("is_changed", [False, True], ids=["one that left", "one that differs"])
+def test_none_begins_before_all_have_ended_that_fed_the_same_rows(world: World, is_changed: bool) -> None:
+    world.stubborn = {"eu"}
+
+    async def body() -> None:
+        others = {"eu": ["more"]} if is_changed else {}
+        relabelled = {
+            "database": "store",
+            "urls": [{"url": "postgresql:///eu", "sid": "eu"}],
+            "tables": {"items": None},
+        }
+        await world.change({"us": ALL["us"], "ap": ALL["ap"], **others}, adding=[relabelled])
+        assert world.done.index("store begins") > world.done.index("shop.items settled")
+
+    world.live(body)
+
+
+def test_a_lake_that_does_not_answer_keeps_no_other_source_down(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_change, "Backoff", type("B", (), {"next_s": lambda self: 0.01}))
+    lake: Any = world.lake
+    ask = lake.unmapped
+
+    def unmapped(feeds: Any, *others: Any) -> Any:
+        if "new_new" in feeds and "us begins" not in world.done:
+            raise LakeError("the catalog is away")
+        return ask(feeds, *others)
+
+    lake.unmapped = unmapped
+
+    async def body() -> None:
+        await world.change(ALL | {"us": ["items"], "new": ["parts"]})
+        assert world.done.index("us begins") < world.done.index("new begins")
+
+    world.live(body)
+
+
+def test_a_source_that_left_is_told_while_another_does_not_end(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.stubborn = {"eu"}
+
+    async def body() -> None:
+        world.progress.routed("eu_eu", 0, 10)
+        work = asyncio.create_task(world.change({"eu": ["items"], "us": ALL["us"]}))
+        while not world.sources.released:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert "eu begins" not in world.done
+        assert "stay, and the slot holds its WAL" in caplog.text
+        await work
 
     world.live(body)
 
