@@ -197,6 +197,7 @@ class SourceSync:
     async def seen_off(self) -> None:
         """Return when nothing of it is left that may still touch its source, after it has ended."""
         await self._lifetime.seen_off()
+        self._parts.record.close()  # which one of its threads may have opened again
 
     async def _once(self) -> None:
         await self._parts.stream.leave()

@@ -147,6 +147,7 @@ class Stream:
             on_astray=self._ancestor_rows.missed,
             row_limit=self._row_limit,
             on_described=types.close,
+            on_left=self._context.lifetime.leave,
             standing=self._record,
             applied_lsn=self._slot.applied_lsn,
             copied=self._slot.copied,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kuvasz.route import scan
 
@@ -31,6 +31,7 @@ class Gulps:
         facts: Told what came.
         clock: Told when the server wants an answer.
         on_described: Called in a thread when all Relation messages of a gulp were taken.
+        on_left: Told of the thread that routes a gulp when its task was cancelled: it goes on to its end.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Gulps:
         clock: StatusClock,
         *,
         on_described: Callable[[], None],
+        on_left: Callable[[asyncio.Future[Any]], None] = lambda _: None,
     ) -> None:
         self._source = source
         self._options = options
@@ -53,6 +55,7 @@ class Gulps:
         self._facts = facts
         self._clock = clock
         self._on_described = on_described
+        self._on_left = on_left
         self._began_at = 0.0
         self._gather_s = options.gulp_s
 
@@ -85,8 +88,7 @@ class Gulps:
         if scan.has_relation(view, lengths):
             # Its types may have to be asked for. A cancellation in here leaves a half-routed gulp behind: the
             # assembler is reset before the next connection.
-            loop = asyncio.get_running_loop()
-            deliveries = await loop.run_in_executor(None, self._feed_described, view, lengths)
+            deliveries = await self._routed_in_thread(view, lengths)
         else:
             begin = time.monotonic()
             deliveries = self._assembler.feed(view, lengths)
@@ -105,6 +107,14 @@ class Gulps:
         self._progress.received(self._source, self._assembler.received_lsn)
         if self._assembler.take_reply_wanted():
             self._clock.reply()
+
+    async def _routed_in_thread(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
+        job = asyncio.get_running_loop().run_in_executor(None, self._feed_described, gulp, lengths)
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            self._on_left(job)
+            raise
 
     def _feed_described(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
         try:

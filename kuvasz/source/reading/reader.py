@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kuvasz import errors
 from kuvasz.backoff import Backoff
@@ -55,6 +55,7 @@ class Reader:
         on_astray: Told of relations whose rows come as those of another, in any thread.
         row_limit: Looks at the rows that go out, in whatever thread routes them.
         on_described: Called in the same thread when all Relation messages of a gulp were taken.
+        on_left: Told of that thread when `run` was cancelled before it ended: it may still ask, and follow.
         standing: What is known of the source from earlier connections; None compares nothing.
         applied_lsn: Tells how far the source is in the lake.
         copied: Tells the copies there that no transaction of their table has followed.
@@ -74,6 +75,7 @@ class Reader:
         on_astray: OnAstray | None = None,
         row_limit: RowLimit | None = None,
         on_described: Callable[[], None] = lambda: None,
+        on_left: Callable[[asyncio.Future[Any]], None] = lambda _: None,
         standing: StoredRecord | None = None,
         applied_lsn: Callable[[], int] = lambda: 0,
         copied: Callable[[], Iterable[SourcePosition]] = list,
@@ -100,7 +102,14 @@ class Reader:
         )
         self._clock = StatusClock(upstream.source, options, facts, progress, assembler, standing, wake)
         self._gulps = Gulps(
-            upstream.source, options, assembler, downstream, facts, self._clock, on_described=on_described
+            upstream.source,
+            options,
+            assembler,
+            downstream,
+            facts,
+            self._clock,
+            on_described=on_described,
+            on_left=on_left,
         )
         self._handshake = Handshake(
             upstream,

@@ -7,9 +7,12 @@ import concurrent.futures
 import contextlib
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+#: What a thread is at; its result comes in that thread, or on the loop.
+Job: TypeAlias = "concurrent.futures.Future[Any] | asyncio.Future[Any]"
 
 #: Between looks at threads that are left.
 _LOOK_S = 0.05
@@ -22,7 +25,7 @@ class Lifetime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self.has_started = False  #: the source passed its checks at least once
-        self._left: set[concurrent.futures.Future[Any]] = set()  #: threads that nobody waits for any more
+        self._left: set[Job] = set()  #: threads that nobody waits for any more
 
     @property
     def is_ending(self) -> bool:
@@ -43,7 +46,7 @@ class Lifetime:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
 
-    def leave(self, job: concurrent.futures.Future[Any]) -> None:
+    def leave(self, job: Job) -> None:
         """Take note of a thread whose task was cancelled: it may still be at it when all else has ended."""
         self._left.add(job)
         job.add_done_callback(self._left.discard)
@@ -90,4 +93,4 @@ async def ended(job: asyncio.Future[T]) -> None:
         job.exception()
 
 
-__all__ = ["Lifetime", "ended", "finished"]
+__all__ = ["Job", "Lifetime", "ended", "finished"]

@@ -14,6 +14,7 @@ from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.source.catalog.look import Look
 from kuvasz.state.tables import State, TableStates
+from kuvasz.sync import stream
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.watch.last_looks import LastLooks
@@ -308,3 +309,12 @@ def test_what_was_seen_of_an_old_primary_proves_nothing(world: World, monkeypatc
     given["on_rewound"](100)
     assert world.looks.get(table.relation.oid) == Look(lsn=0, table=table)
     assert starts.proved_lsn(Evidence.FILE, [world.items]) == 100
+
+
+def test_a_thread_that_routes_is_waited_for_when_the_life_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(stream, "Reader", lambda *_, **options: made.append(options) or SimpleNamespace())
+    world.stream.open([], "7001")
+    assert made[0]["on_left"] == world.context.lifetime.leave

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kuvasz.errors import SourceError
@@ -24,7 +27,12 @@ class World:
         self.facts = ReaderFacts()
         nobody: Any = SimpleNamespace(inboxes=(), progress=None, budget=None)
         unused: Any = None
-        self.gulps = Gulps("eu", OPTIONS, unused, nobody, self.facts, unused, on_described=lambda: None)
+        self.left: list[asyncio.Future[Any]] = []
+        self.assembler: Any = SimpleNamespace(hear=lambda _: False, received_lsn=0)
+        self.gulps = Gulps(
+            "eu", OPTIONS, self.assembler, nobody, self.facts, unused,
+            on_described=lambda: None, on_left=self.left.append,
+        )  # fmt: skip
 
     def hear(self, added: int, held: int) -> None:
         self.connection.gathered_bytes = held
@@ -72,3 +80,29 @@ def test_what_came_is_noted_and_ends_an_error(world: World) -> None:
     world.hear(200, 200)
     world.hear(50, 250)
     assert (world.facts.bytes, world.facts.last_message_at, world.facts.error) == (250, 100.0, None)
+
+
+def test_who_waits_for_the_end_of_a_reader_is_told_of_the_thread_that_goes_on(world: World) -> None:
+    """It may ask the source, and have the lake follow, by a map that is no more in use."""
+    goes_on = threading.Event()
+
+    def feed(*_: object) -> list[Any]:
+        assert goes_on.wait(30)
+        return []
+
+    world.assembler.feed = feed
+    message = bytearray(25) + b"R" + bytes(4)
+    world.connection.gulp = lambda: (message, np.array([len(message)], np.uint32))
+
+    async def run() -> None:
+        task = asyncio.ensure_future(world.gulps.route(world.connection))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (job,) = world.left
+        assert not job.done()
+        goes_on.set()
+        assert await job == []
+
+    asyncio.run(run())

@@ -4,10 +4,11 @@ import asyncio
 import concurrent.futures
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
-from kuvasz.sync.context.lifetime import Lifetime, finished
+from kuvasz.sync.context.lifetime import Job, Lifetime, finished
 
 
 def test_a_sleep_ends_when_the_life_does() -> None:
@@ -78,9 +79,10 @@ def test_a_thread_is_waited_for_however_often_the_task_is_cancelled() -> None:
     assert ends == ["thread", "task"]
 
 
-def test_threads_that_nobody_waits_for_are_seen_off() -> None:
+@pytest.mark.parametrize("kind", [concurrent.futures.Future, asyncio.Future])
+def test_threads_that_nobody_waits_for_are_seen_off(kind: Callable[[], Job]) -> None:
     async def run() -> None:
-        lifetime, job = Lifetime(), concurrent.futures.Future[int]()
+        lifetime, job = Lifetime(), kind()
         await lifetime.seen_off()
         lifetime.leave(job)
         waiting = asyncio.ensure_future(lifetime.seen_off())
