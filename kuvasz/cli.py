@@ -13,10 +13,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 import uvloop
@@ -28,6 +29,9 @@ from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
 from kuvasz.state.store import state_of
+
+if TYPE_CHECKING:
+    from kuvasz.admin.server import AdminServer
 
 app = typer.Typer(
     add_completion=False,
@@ -82,14 +86,22 @@ def run(
     context.obj = _Globals(config=config, settings=tuple(settings or ()))
     if context.invoked_subcommand is not None:
         return
+    hangup = _remembered_hangup()
     loaded = _loaded(context)
     log.set_up(log_format, loaded.secrets)
     # Until the process has ended: a thread that outlives the event loop may still write.
     state_of(loaded.config).own("replicates").take()
-    raise typer.Exit(uvloop.run(_replicate(loaded, until_caught_up=until_caught_up, log_format=log_format)))
+    raise typer.Exit(uvloop.run(_replicate(loaded, hangup, until_caught_up=until_caught_up, log_format=log_format)))
 
 
-async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) -> int:
+def _remembered_hangup() -> threading.Event:
+    """Return what is set by a SIGHUP that comes before anybody can read the map again: it would end the process."""
+    heard = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: heard.set())
+    return heard
+
+
+async def _replicate(loaded: Loaded, hangup: threading.Event, *, until_caught_up: bool, log_format: str) -> int:
     from kuvasz.app import App
     from kuvasz.console import show
     from kuvasz.verbs.replicate import replicate
@@ -98,11 +110,14 @@ async def _replicate(loaded: Loaded, *, until_caught_up: bool, log_format: str) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, application.stop)
+
+    def served(server: AdminServer) -> None:
+        loop.add_signal_handler(signal.SIGHUP, server.live_map.signal)
+        if hangup.is_set():
+            server.live_map.signal()
+
     async with show(application, is_live=log.is_live(log_format)):
-        return await replicate(
-            loaded, application, until_caught_up=until_caught_up,
-            on_served=lambda server: loop.add_signal_handler(signal.SIGHUP, server.live_map.signal),
-        )  # fmt: skip
+        return await replicate(loaded, application, until_caught_up=until_caught_up, on_served=served)
 
 
 @app.command("config")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -261,3 +263,14 @@ def test_init_prints_a_map_or_where_it_is(kuvasz, monkeypatch: pytest.MonkeyPatc
     code, told, _ = kuvasz("init", "--url", "postgresql://k:geheim@h/shop", "--sid", "eu", "-o", "new.yaml")
     assert (code, Path("new.yaml").read_text("utf-8")) == (0, out)
     assert told == "written: new.yaml: 1 tables, 0 left out\nnext: export EU_PW=…; kuvasz --config new.yaml check\n"
+
+
+def test_a_hangup_that_comes_early_is_remembered() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        heard = cli._remembered_hangup()
+        assert not heard.is_set()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert heard.wait(10)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -29,3 +29,4 @@ def test_a_stop_is_for_kuvasz_alone_and_has_the_time_it_needs() -> None:
     assert options["KillMode"] == "mixed"
     assert int(options["TimeoutStopSec"]) > 30
     assert options["RestartPreventExitStatus"].split() == ["2", "3", "5"]
+    assert options["RestartForceExitStatus"] == "SIGHUP", "else an early reload would be a clean end"
