@@ -222,7 +222,9 @@ class AdminServer:
     async def _reload(self, request: web.Request) -> web.Response:
         """Go by what the map's file has now, or only say what that would be."""
         body = await _body(request)
-        is_trial = body.get("dry_run") is True
+        is_trial = body.get("dry_run", False)
+        if body.keys() - {"by", "dry_run"} or not isinstance(is_trial, bool):
+            raise web.HTTPBadRequest(reason="The body has by, a text, and dry_run, true or false, and nothing else")
         try:
             found = await (self.live_map.compare() if is_trial else self.live_map.reload(_person(request, body)))
         except ConfigError as error:

@@ -207,3 +207,8 @@ def test_a_map_that_is_from_no_file_is_not_read_again(world: World) -> None:
     status, refused = world.ask("/api/map/reload")
     assert (status, refused["error"]) == (409, "the map is from no file: it cannot be read again")
     assert world.ask("/api/map/reload", token=False)[0] == 401
+
+
+@pytest.mark.parametrize("body", [{"dry_run": "true"}, {"dry_run": 1}, {"dry_run": None}, {"dryrun": True}])
+def test_a_reload_that_is_asked_for_in_other_words_is_none(world: World, body: dict[str, Any]) -> None:
+    assert world.ask("/api/map/reload", body=body)[0] == 400
