@@ -145,19 +145,36 @@ class App:
             source.url.get()
         return found
 
-    def take_over(self, found: MapDifference) -> None:
-        """Go by another map from now on; what comes of it is seen in the states of sources and tables.
+    def ask_lake(self, found: MapDifference) -> None:
+        """Have the lake answer what is asked when sources have ended: where it does not, they had better go on.
 
-        Args:
-            found: What it has otherwise, as `difference` returned it a moment ago.
+        Raises:
+            LakeError: It does not.
+        """
+        self._sources.unmapped((*found.added, *(one.source for one in found.changed)))
+
+    def refuse_if_changing(self) -> None:
+        """Raise unless another map can be taken over now.
 
         Raises:
             MapBusy: The last one is still being put into use, or kuvasz is not running yet, or no more.
         """
         if self.phase != "running" or self._sources.is_changing:
             raise MapBusy("the map before it is still being put into use", hint="try it again in a moment")
+
+    def take_over(self, found: MapDifference, *, may_drop: bool = True) -> None:
+        """Go by another map from now on; what comes of it is seen in the states of sources and tables.
+
+        Args:
+            found: What it has otherwise, as `difference` returned it a moment ago.
+            may_drop: Whether slots and publications go that it would have dropped.
+
+        Raises:
+            MapBusy: See `refuse_if_changing`.
+        """
+        self.refuse_if_changing()
         self.config = found.config
-        self._sources.change(map_change.take_over(self._sources, found))
+        self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
 
     def stop(self) -> None:
         """Begin to stop; call it from the loop."""

@@ -178,6 +178,7 @@ class Event(enum.Enum):
     BUG_IN_COMMIT = "bug", ERROR, "a commit failed in our own code", _TRACEBACK
     BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK
     BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
+    BUG_IN_MAP = "bug", ERROR, "reading the map again failed in our own code", _TRACEBACK
     BUG_IN_OBSERVER = "bug", ERROR, "the observer died", _TRACEBACK
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from kuvasz import log
 from kuvasz.config import load
-from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ _log = EventLog(__name__)
 
 #: Between two looks at the file, and two attempts while the map before it is still being put into use.
 _LOOK_S = 1.0
+
+#: A file that is watched is read when nobody has touched it for so long.
+_STILL_S = 2.0
+
+#: Before the next attempt where the lake does not answer.
+_PAUSE_S = 10.0
 
 #: Who asked, where nobody did in person.
 _SIGNAL, _FILE = "SIGHUP", "map.watch"
@@ -63,27 +70,42 @@ class LiveMap:
 
         Raises:
             ConfigError: It is faulty, or cannot follow without a restart: nothing is changed.
+            LakeError: The lake does not say what leaves it: nothing is changed.
             MapBusy: The last change is still under way.
         """
+        return await self._reload(by, is_person=True)
+
+    async def _reload(self, by: str, *, is_person: bool) -> MapDifference:
         async with self._turn:
             try:
+                self._known()
+                self._app.refuse_if_changing()  # before the map is read, which takes its time
                 loaded = await self._read()
                 found = await asyncio.to_thread(self._app.difference, loaded.config)
-                if not found.is_empty or found.config != self._app.config:
-                    self._app.take_over(found)
+                is_other = not found.is_empty or found.config != self._app.config
+                if is_other:
+                    await asyncio.to_thread(self._app.ask_lake, found)
+                    self._app.take_over(found, may_drop=is_person)
             except MapBusy:
                 raise
-            except ConfigError as error:
+            except KuvaszError as error:
                 _log.tell(Event.MAP_REFUSED, by=by, error=str(error))
                 raise
             self.loaded = loaded
-            _log.tell(Event.MAP_TAKEN, by=by, **found.as_json())
+            if is_other or is_person:
+                _log.tell(Event.MAP_TAKEN, by=by, **found.as_json())
             return found
 
-    async def _read(self) -> Loaded:
+    def _known(self) -> Loaded:
         if self.loaded is None:
             raise ConfigError("the map is from no file: it cannot be read again", hint="restart kuvasz to change it")
-        loaded = await asyncio.to_thread(load.again, self.loaded)
+        return self.loaded
+
+    async def _read(self) -> Loaded:
+        begun = await asyncio.to_thread(self._stamp)
+        loaded = await asyncio.to_thread(load.again, self._known())
+        if begun != await asyncio.to_thread(self._stamp):
+            raise ConfigError("the map was written while it was read", hint="have it read again")
         for hide in self.on_secrets:
             hide(loaded.secrets)
         return loaded
@@ -94,31 +116,38 @@ class LiveMap:
 
     async def run(self) -> None:
         """Read the file again on a signal, or when it changed and the map says so, until cancelled."""
-        read = last = await asyncio.to_thread(self._stamp)
+        read: object = None  # of a file that is watched from the start on nobody knows what has been read
+        last, since, is_asked = read, 0.0, False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._signalled.wait()
-            is_signalled = self._signalled.is_set()
+            is_asked = is_asked or self._signalled.is_set()
             self._signalled.clear()
-            if not is_signalled and not self._app.config.map.watch:
+            if not is_asked and not self._app.config.map.watch:
                 continue
             now = await asyncio.to_thread(self._stamp)
-            is_whole, last = now == last, now  # what is written just now may be half a map, and look like one
-            if is_signalled or (is_whole and now != read):
-                read = now
-                await self._reload_when_free(_SIGNAL if is_signalled else _FILE)
+            if now != last:
+                last, since = now, time.monotonic()
+            # What is written just now may be half a map, and look like a whole one.
+            is_still = time.monotonic() - since >= _STILL_S
+            if (is_asked or (is_still and now != read)) and await self._is_settled(is_asked=is_asked):
+                read, is_asked = now, False
 
-    async def _reload_when_free(self, by: str) -> None:
-        while True:
-            try:
-                await self.reload(by)
-            except MapBusy:
-                await asyncio.sleep(_LOOK_S)
-            except ConfigError:  # it is in the log
-                return
-            else:
-                return
+    async def _is_settled(self, *, is_asked: bool) -> bool:
+        """Have the file read again; return whether that was all, or is to be tried again."""
+        try:
+            await self._reload(_SIGNAL if is_asked else _FILE, is_person=is_asked)
+        except MapBusy:
+            return False
+        except ConfigError:  # it is in the log
+            return True
+        except KuvaszError:  # the lake does not answer
+            await asyncio.sleep(_PAUSE_S)
+            return False
+        except Exception:  # noqa: BLE001 (the owner of the task: the next map may be a better one)
+            _log.tell(Event.BUG_IN_MAP)
+        return True
 
     def _stamp(self) -> tuple[int, ...] | None:
         """Return what differs when the file was written again, or another one is in its place."""

@@ -14,7 +14,7 @@ from kuvasz.errors import ConfigError, KuvaszError, Retry, first_of
 from kuvasz.events import Event, EventLog
 from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
-from kuvasz.sync.rules.feeders import feeders
+from kuvasz.sync.rules.feeders import Feeders, feeders
 from kuvasz.sync.rules.map_difference import definitions
 from kuvasz.sync.source_sync import SourceSync
 
@@ -70,21 +70,28 @@ class Sources:
         Raises:
             LakeError: The lake cannot be told.
         """
+        shared, is_start = self.shared, mapped is None
         with self._letting_go:
-            self._let_go(self.mapped if mapped is None else mapped, is_start=mapped is None)
+            fed, found = self.unmapped(self.mapped if mapped is None else mapped, is_start=is_start)
+            for target, source in found:
+                # Members of a group have files of their own, which nobody compares: they are copied again.
+                shared.lake.forget(target, source, to_repair=not names.member_of(source))
+                shared.lot.drop(target, names.source_of(source))
+                event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
+                _log.tell(event, source=source, table=target)
+            shared.state.feeds.keep(fed.now)
 
-    def _let_go(self, mapped: Sequence[Source], *, is_start: bool) -> None:
-        shared, feeds = self.shared, self.shared.state.feeds
-        fed = feeders(mapped, feeds.known())
-        if fed.are_same and not is_start:
-            return
-        for target, source in shared.lake.unmapped(fed.lasting, fed.changed):
-            # Members of a group have files of their own, which nobody compares: they are copied again.
-            shared.lake.forget(target, source, to_repair=not names.member_of(source))
-            shared.lot.drop(target, names.source_of(source))
-            event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
-            _log.tell(event, source=source, table=target)
-        feeds.keep(fed.now)
+    def unmapped(
+        self, mapped: Sequence[Source], *, is_start: bool = False
+    ) -> tuple[Feeders, Sequence[tuple[str, str]]]:
+        """Return what sources feed, and which tables with which of their sources have left the map.
+
+        Raises:
+            LakeError: The lake cannot be asked.
+        """
+        fed = feeders(mapped, self.shared.state.feeds.known())
+        is_asked = is_start or not fed.are_same
+        return fed, self.shared.lake.unmapped(fed.lasting, fed.changed) if is_asked else ()
 
     # Their lives
 

@@ -14,8 +14,9 @@ import pytest
 from kuvasz.admin import live_map
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.app import App
-from kuvasz.config.load import load
-from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.config import load
+from kuvasz.config.load import Loaded
+from kuvasz.errors import ConfigError, LakeError, MapBusy
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.sync.rules.map_difference import MapDifference
 
@@ -33,12 +34,16 @@ class World:
         self.file = folder / "map.yaml"
         self.state = str(folder / "state")
         self.write()
-        self.loaded = load(self.file, {})
+        self.loaded = load.load(self.file, {})
         self.app = App(self.loaded.config, lake=MemoryLake())
         self.taken: list[MapDifference] = []
         self.busy = 0
         app: Any = self.app
         app.take_over = self._take_over
+        app.refuse_if_changing = self._refuse
+        app.ask_lake = self._ask_lake
+        self.lake_errors: list[Exception] = []
+        self.may_drop: list[bool] = []
         self.secrets: set[str] = set()
         self.map = LiveMap(self.app, self.loaded)
         self.map.on_secrets.append(self.secrets.update)
@@ -54,11 +59,18 @@ class World:
         fresh.write_text(json.dumps(document))
         os.replace(fresh, self.file)  # noqa: PTH105
 
-    def _take_over(self, found: MapDifference) -> None:
+    def _refuse(self) -> None:
         if self.busy:
             self.busy -= 1
             raise MapBusy("it is busy", hint="later")
+
+    def _ask_lake(self, _: MapDifference) -> None:
+        if self.lake_errors:
+            raise self.lake_errors.pop()
+
+    def _take_over(self, found: MapDifference, *, may_drop: bool) -> None:
         self.app.config = found.config
+        self.may_drop.append(may_drop)
         self.taken.append(found)
 
     def live(self, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -83,6 +95,8 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(live_map, "_LOOK_S", 0.05)
+    monkeypatch.setattr(live_map, "_STILL_S", 0.1)
+    monkeypatch.setattr(live_map, "_PAUSE_S", 0.05)
     return World(tmp_path)
 
 
@@ -137,28 +151,95 @@ def test_a_signal_is_heard_also_while_the_last_map_is_put_into_use(world: World)
     assert world.busy == 0
 
 
-def test_a_file_that_is_still_being_written_is_waited_for(world: World) -> None:
-    looks = iter([0, 1, 2, 3, 3, 3, 4, 4])
-    seen: list[int] = []
-    file: Any = world.map
+def test_a_map_is_not_read_while_the_last_one_is_put_into_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of sources take seconds to read and to compare, and whoever waits asks again and again."""
+    monkeypatch.setattr(load, "again", lambda *_: pytest.fail("it was read"))
+    world.busy = 1
+    with pytest.raises(MapBusy):
+        asyncio.run(world.map.reload("ann"))
 
-    def stamp() -> int:
-        seen.append(next(looks, 4))
-        return seen[-1]
 
-    file._stamp = stamp
-    world.write(watch=True, extra=None)
-    world.app.config = load(world.file, {}).config
-    world.write(watch=True, more=None)
+def test_nothing_ends_when_the_lake_does_not_answer(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.write(extra=None)
+    world.lake_errors = [LakeError("the catalog is away")]
+    with pytest.raises(LakeError):
+        asyncio.run(world.map.reload("ann"))
+    assert world.taken == []
+    assert "the catalog is away" in str(caplog.records[-1].__dict__)
+    world.lake_errors = [LakeError("the catalog is away"), LakeError("and still is")]
 
     async def body() -> None:
+        world.map.signal()
         await world.wait_taken(1)
-        assert seen == [0, 1, 2, 3, 3]
-        world.write(watch=True)
-        await world.wait_taken(2)
 
     world.live(body)
-    assert seen[5:8] == [3, 4, 4]
+
+
+def test_a_mistake_of_ours_does_not_end_the_watch(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.write(extra=None)
+    world.lake_errors = [ValueError("a mistake")]
+
+    async def body() -> None:
+        world.map.signal()
+        while "reading the map again failed" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        world.map.signal()
+        await world.wait_taken(1)
+
+    world.live(body)
+
+
+def test_a_file_that_is_still_being_written_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_map, "_STILL_S", 0.5)
+    world.write(watch=True)
+    world.app.config = load.load(world.file, {}).config
+
+    async def body() -> None:
+        for number in range(8):
+            world.write(watch=True, **{f"half{number}": None})
+            await asyncio.sleep(0.1)
+        assert world.taken == []
+        await world.wait_taken(1)
+
+    world.live(body)
+    assert world.taken[0].changed[0].describe() == "added half7"
+
+
+def test_a_file_that_is_written_while_it_is_read_is_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = load.again
+
+    def slowly(loaded: Loaded) -> Loaded:
+        found = again(loaded)
+        world.write(extra=None, more=None)
+        return found
+
+    world.write(extra=None)
+    monkeypatch.setattr(load, "again", slowly)
+    with pytest.raises(ConfigError, match="was written while it was read"):
+        asyncio.run(world.map.reload("ann"))
+    assert world.taken == []
+
+
+def test_only_a_person_has_slots_dropped(world: World) -> None:
+    async def body() -> None:
+        world.write(watch=True)
+        world.map.signal()
+        await world.wait_taken(1)
+        world.write(watch=True, extra=None)
+        await world.wait_taken(2)
+        world.write(watch=True)
+        await world.map.reload("ann")
+
+    world.live(body)
+    assert world.may_drop == [True, False, True]
+
+
+def test_what_changed_before_the_watch_began_is_seen(world: World) -> None:
+    world.write(watch=True)
+    world.map.loaded = world.loaded = load.load(world.file, {})
+    world.app.config = world.loaded.config
+    world.write(watch=True, extra=None)
+    world.live(lambda: world.wait_taken(1))
 
 
 def test_the_file_is_watched_when_the_map_says_so(world: World) -> None:

@@ -314,6 +314,17 @@ def test_what_a_source_has_of_ours_is_dropped_if_the_map_says_so(
     assert said in caplog.text
 
 
+def test_nothing_is_dropped_unless_a_person_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conninfo, "connect", lambda _: pytest.fail("the source is touched"))
+
+    async def body() -> None:
+        found = difference(world.config, world.read({"eu": ALL["eu"]}, map={"drop_removed": True}), {})
+        await map_change.take_over(world.sources, found, may_drop=False)
+        assert [one.name for one in world.sources.released] == ["us_us", "ap_ap"]
+
+    world.live(body)
+
+
 def test_a_failure_of_a_table_whose_source_left_is_nobodys(world: World) -> None:
     async def body() -> None:
         world.states.set("shop.parts", "ap_ap", State.STREAMING)
