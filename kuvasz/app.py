@@ -140,7 +140,7 @@ class App:
             ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
         """
         sources = self._sources
-        found = map_difference.difference(self.config, config, sources.defined, sources.ended)
+        found = map_difference.difference(self.config, config, sources.defined, sources.ended, sources.sids)
         for source in (*found.added, *(one.source for one in found.changed)):
             source.url.get()
         return found

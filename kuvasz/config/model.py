@@ -388,8 +388,9 @@ class MapConfig(Section):
     """Whether the file is read again by itself when it changed; SIGHUP and `kuvasz reload` do so in any case."""
 
     drop_removed: bool = False
-    """Whether slot and publication of a source that leaves the map while kuvasz runs are dropped. Otherwise they
-    stay, for the day it comes back, and the slot holds WAL until then."""
+    """Whether slot and publication of a source that leaves the map while kuvasz runs are dropped, when a person had
+    the map read and not `watch` alone. Otherwise they stay, for the day it comes back, and the slot holds WAL until
+    then."""
 
 
 class UrlConfig(Section):

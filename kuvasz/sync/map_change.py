@@ -21,7 +21,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.sync.context.source_threads import in_thread
-from kuvasz.sync.rules.map_difference import MapDifference, definitions, ends_before
+from kuvasz.sync.rules.map_difference import MapDifference, definitions, ends_before, sids_of
 from kuvasz.sync.sources import Sources
 
 _log = EventLog(__name__)
@@ -47,6 +47,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = 
     sources.mapped = found.mapped
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.defined |= definitions(found.mapped)
+    sources.sids |= sids_of(found.mapped)
     is_dropping = may_drop and found.config.map.drop_removed
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}

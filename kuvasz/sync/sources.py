@@ -15,7 +15,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.rules.feeders import Feeders, feeders
-from kuvasz.sync.rules.map_difference import definitions
+from kuvasz.sync.rules.map_difference import definitions, sids_of
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
@@ -42,6 +42,7 @@ class Sources:
         self.released: tuple[Source, ...] = ()  #: those that left the map since the start, and whose slots stay
         #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
         self.defined = definitions(mapped)
+        self.sids = sids_of(mapped)  #: of all that were mapped since the start: the lake has their rows by it
         self._by_name = {sync.source.name: sync for sync in self.all}
         self._ended: dict[str, KuvaszError] = {}
         self._running: dict[str, asyncio.Task[None]] = {}

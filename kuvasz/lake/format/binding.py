@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kuvasz import lsn, typemap
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, VersionLost, place_of, resync_of
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type, reads
-from kuvasz.model import Column, Relation, ReplicaIdentity, TableType
+from kuvasz.model import Column, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -153,18 +153,16 @@ class Feeds:
     """The source tables that feed each target."""
 
     def __init__(self) -> None:
-        self._feeds: dict[tuple[str, str], list[Feed]] = {}
+        self._feeds: dict[tuple[str, str], dict[TableName, Feed]] = {}
 
     def add(self, feed: Feed) -> None:
-        """Make a feed known."""
-        feeds = self._feeds.setdefault((feed.target, feed.source), [])
-        if feed not in feeds:
-            feeds.append(feed)
+        """Make a feed known, in the place of an earlier one of the same table: a source may begin again otherwise."""
+        self._feeds.setdefault((feed.target, feed.source), {})[feed.table] = feed
 
     def find(self, target: str, source: str, relation: Relation) -> Feed:
         """Return the feed a relation belongs to."""
         feeds = self._feeds[target, source]
-        return next((feed for feed in feeds if feed.table == relation.table), feeds[0])
+        return feeds.get(relation.table) or next(iter(feeds.values()))
 
 
 def no_earlier_version(source: str, table: str, rows: int) -> VersionLost:

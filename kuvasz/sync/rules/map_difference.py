@@ -20,6 +20,10 @@ from kuvasz.model import TableName
 #: The section that is read anew each time; all others are held until the next start.
 LIVE = "map"
 
+_ANOTHER_NAME = (
+    "nothing was changed; a new sid has to differ in more than capitals and signs, which make no other name"
+)
+
 _RESTART = "nothing was changed; stop kuvasz, and start it with the new map"
 
 
@@ -72,7 +76,11 @@ class MapDifference:
 
 
 def difference(
-    before: Config, after: Config, defined: Mapping[str, Mapping[str, object]], ended: Collection[str] = ()
+    before: Config,
+    after: Config,
+    defined: Mapping[str, Mapping[str, object]],
+    ended: Collection[str] = (),
+    sids: dict[str, str | None] | None = None,
 ) -> MapDifference:
     """Return what a map has otherwise than the one that runs.
 
@@ -81,6 +89,7 @@ def difference(
         after: That is to.
         defined: Target -> its definition (`definition`), of all that were mapped since the start.
         ended: Sources that have ended by themselves: they are begun again if the new map has them.
+        sids: Source -> its sid (`sids_of`), of all that were mapped since the start.
 
     Raises:
         ConfigError: It cannot follow without a restart.
@@ -92,9 +101,11 @@ def difference(
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
         raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
     mapped = sources.resolve(config)
+    old, new = ({source.name: source for source in found} for found in (sources.resolve(before), mapped))
+    if others := sorted(_relabelled(mapped, sids_of(old.values()) | (sids or {}))):
+        raise ConfigError("; ".join(others), hint=_ANOTHER_NAME)
     if others := sorted(_redefined(mapped, defined)):
         raise ConfigError("; ".join(others), hint=_RESTART)
-    old, new = ({source.name: source for source in found} for found in (sources.resolve(before), mapped))
     both = [
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
@@ -115,7 +126,7 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
         has_ended: Whether it is to be begun again in any case.
     """
     old, new = ({spec.table: spec for spec in source.tables} for source in (before, after))
-    options = [name for name in ("url", "on_slot_lost") if getattr(before, name) != getattr(after, name)]
+    options = [name for name in ("database", "url", "on_slot_lost") if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in
     found = SourceDifference(
@@ -165,6 +176,19 @@ def definitions(mapped: Iterable[Source]) -> dict[str, Mapping[str, object]]:
     """Return the definition of each target."""
     specs = {spec.identifier: spec for source in mapped for spec in source.tables}
     return {target: definition(spec) for target, spec in specs.items()}
+
+
+def sids_of(mapped: Iterable[Source]) -> dict[str, str | None]:
+    """Return the sid of each source."""
+    return {source.name: source.sid for source in mapped}
+
+
+def _relabelled(mapped: Iterable[Source], sids: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield which sources have another sid under one name, in words: the lake knows their rows by it."""
+    for source in mapped:
+        before = sids.get(source.name, source.sid)
+        if before != source.sid:
+            yield f"source {source.name}: its sid was {before}, and is {source.sid}"
 
 
 def _collapses(specs: Mapping[TableName, SourceTableSpec]) -> list[TableName]:

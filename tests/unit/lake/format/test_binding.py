@@ -84,6 +84,9 @@ def test_feeds_are_found_by_table() -> None:
     assert feeds.find("shop.items", "eu", relation(table=TableName(schema="x", name="y"))) == feed("eu")
     with pytest.raises(KeyError):
         feeds.find("shop.items", "asia", ITEMS)
+    again = feed("eu", sid="new")
+    feeds.add(again)
+    assert feeds.find("shop.items", "eu", ITEMS) is again, "as its source has begun again"
 
 
 def test_a_values_error_tells_its_transaction() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kuvasz.config import sources
 from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError
-from kuvasz.sync.rules.map_difference import MapDifference, definitions, difference, of_source
+from kuvasz.sync.rules.map_difference import MapDifference, definitions, difference, of_source, sids_of
 from tests.support.examples import examples
 
 SHOP: dict[str, Any] = {
@@ -84,6 +84,9 @@ KINDS = {
         lambda m: tables(m).update(items={"target": "things"}),
         {"changed": [only(s, changed=["items"]) for s in BOTH]},
     ),
+    "how a database is written": (
+        lambda m: m["databases"][1].update(database="CRM"), {"changed": [only("crm", options=["database"])]}
+    ),
     "a password": (
         lambda m: shop(m)["urls"][0].update(url="postgresql://r:new@eu/shop"),
         {"changed": [only("shop_eu", options=["url"])]},
@@ -136,6 +139,24 @@ def test_neither_can_that_of_a_table_which_was_in_an_earlier_map() -> None:
     assert told(difference(old, now, defined))["changed"] == [only(one, removed=["items"]) for one in BOTH]
     with pytest.raises(ConfigError):
         difference(now, Config.model_validate(other), defined)
+
+
+def test_another_sid_under_the_same_name_is_refused() -> None:
+    """The lake has the rows by the sid, and the states, positions and feeds by the name."""
+
+    def shout(map_: Any) -> None:
+        shop(map_)["urls"][0]["sid"] = "EU"
+
+    with pytest.raises(ConfigError) as caught:
+        between(shout)
+    assert caught.value.message == "source shop_eu: its sid was eu, and is EU"
+    without, other = copy.deepcopy(SHOP), copy.deepcopy(SHOP)
+    shop(without)["urls"].pop(0)
+    shout(other)
+    now, back = Config.model_validate(without), Config.model_validate(other)
+    sids = sids_of(sources.resolve(Config.model_validate(SHOP)))
+    with pytest.raises(ConfigError, match="its sid was eu"):
+        difference(now, back, {}, sids=sids)
 
 
 def test_a_target_of_one_source_gets_no_second_one_without_a_restart() -> None:
