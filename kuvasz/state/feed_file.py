@@ -1,4 +1,4 @@
-"""Which targets each source fed when kuvasz was last started, in one file of the state folder, `feeds.json`.
+"""Which targets each source fed at the last start, and by which sid, in one file of the state folder, `feeds.json`.
 
 It is written at a start whose map says otherwise than the file. Without it a target that left the map is found by the
 namespaces that the map names, and one that is in the map again is believed.
@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import override
 
@@ -36,30 +37,42 @@ class FeedFile(StoredFeeds):
     def known(self) -> Mapping[str, frozenset[str]]:
         """See `StoredFeeds.known`; of a file that cannot be read nothing is."""
         try:
-            found = json.loads(self._file.read_text(encoding="utf-8"))
-            return {feeder: frozenset(targets) for feeder, targets in found["feeds"].items()}
+            return {feeder: frozenset(targets) for feeder, targets in self._read()["feeds"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     @override
-    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+    def sids(self) -> Mapping[str, str | None]:
+        """See `StoredFeeds.sids`; versions before kept none."""
+        try:
+            return dict(self._read()["sids"].items())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def _read(self) -> Any:  # noqa: ANN401 (JSON)
+        return json.loads(self._file.read_text(encoding="utf-8"))
+
+    @override
+    def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """See `StoredFeeds.keep`. After a crash the file is the old one or the new one."""
-        before = self.known()
-        after = {**before, **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
-        if after == before:
+        before = self.known(), self.sids()
+        all_feeds = {**before[0], **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
+        all_sids = {**before[1], **(sids or {})}
+        if (all_feeds, all_sids) == before:
             return
         try:
-            self._write(after)
+            self._write(all_feeds, all_sids)
         except OSError as error:
             _log.tell(Event.FEEDS_FAILED, file=str(self._file), error=str(error))
             with contextlib.suppress(OSError):
                 self._file.unlink()  # an older one would lie
 
-    def _write(self, feeds: Mapping[str, Collection[str]]) -> None:
+    def _write(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None]) -> None:
         fresh = self._file.with_suffix(".new")
         self._file.parent.mkdir(parents=True, exist_ok=True)
+        kept = {"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}, "sids": sids}
         with fresh.open("w", encoding="utf-8") as stream:
-            json.dump({"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}}, stream)
+            json.dump(kept, stream)
             stream.flush()
             os.fsync(stream.fileno())
         fresh.replace(self._file)

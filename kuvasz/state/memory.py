@@ -84,6 +84,7 @@ class MemoryFeeds(StoredFeeds):
 
     def __init__(self) -> None:
         self._feeds: dict[str, frozenset[str]] = {}
+        self._sids: dict[str, str | None] = {}
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
@@ -91,9 +92,15 @@ class MemoryFeeds(StoredFeeds):
         return dict(self._feeds)
 
     @override
-    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+    def sids(self) -> Mapping[str, str | None]:
+        """See `StoredFeeds.sids`."""
+        return dict(self._sids)
+
+    @override
+    def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """See `StoredFeeds.keep`."""
         self._feeds |= {feeder: frozenset(targets) for feeder, targets in feeds.items()}
+        self._sids |= sids or {}
 
 
 class MemoryRecord(StoredRecord):

@@ -100,10 +100,17 @@ class StoredFeeds(Protocol):
     def known(self) -> Mapping[str, frozenset[str]]:
         """Return feeder -> its targets; of one that is missing nothing is known."""
 
-    def keep(self, feeds: Mapping[str, Collection[str]]) -> None:
+    def sids(self) -> Mapping[str, str | None]:
+        """Return source -> the sid that its rows have in the lake; of one that is missing nothing is known."""
+
+    def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """Keep that, in place of what was known of the same feeders, before anything of them is confirmed.
 
         It is durable when this returns, or nothing is known any more.
+
+        Args:
+            feeds: Feeder -> its targets.
+            sids: Source -> its sid, of those that are known.
         """
 
 

@@ -15,7 +15,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.rules.feeders import Feeders, feeders
-from kuvasz.sync.rules.map_difference import definitions, sids_of
+from kuvasz.sync.rules.map_difference import definitions, refuse_relabelled, sids_of
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
@@ -42,7 +42,7 @@ class Sources:
         self.released: tuple[Source, ...] = ()  #: those that left the map since the start, and whose slots stay
         #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
         self.defined = definitions(mapped)
-        self.sids = sids_of(mapped)  #: of all that were mapped since the start: the lake has their rows by it
+        self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
         self._by_name = {sync.source.name: sync for sync in self.all}
         self._ended: dict[str, KuvaszError] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -70,8 +70,12 @@ class Sources:
 
         Raises:
             LakeError: The lake cannot be told.
+            ConfigError: At a start: a source has another sid than its rows.
         """
         shared, is_start = self.shared, mapped is None
+        if is_start:
+            refuse_relabelled(self.mapped, shared.state.feeds.sids())
+            self.sids = {**shared.state.feeds.sids(), **self.sids}
         with self._letting_go:
             fed, found = self.unmapped(self.mapped if mapped is None else mapped, is_start=is_start)
             for target, source in found:
@@ -80,7 +84,7 @@ class Sources:
                 shared.lot.drop(target, names.source_of(source))
                 event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
                 _log.tell(event, source=source, table=target)
-            shared.state.feeds.keep(fed.now)
+            shared.state.feeds.keep(fed.now, self.sids)
 
     def unmapped(
         self, mapped: Sequence[Source], *, is_start: bool = False

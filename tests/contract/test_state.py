@@ -97,10 +97,12 @@ def test_a_witness_remembers_what_was_given_up_until_there_is_something_new(plac
 
 
 def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
-    assert place.open().feeds.known() == {}
+    assert (place.open().feeds.known(), place.open().feeds.sids()) == ({}, {})
     place.open().feeds.keep({"eu": {"shop.items", "shop.others"}, "eu/*": set(), "us": {"shop.items"}})
     feeds = place.open().feeds
-    feeds.keep({"eu": ["archive.items"], "eu/*": ["shop.events"]})
+    feeds.keep({"eu": ["archive.items"], "eu/*": ["shop.events"]}, {"eu": "EU"})
+    feeds.keep({}, {"us": None})
+    assert place.open().feeds.sids() == {"eu": "EU", "us": None}
     expected = {"eu": {"archive.items"}, "eu/*": {"shop.events"}, "us": {"shop.items"}}
     assert feeds.known() == place.open().feeds.known() == expected, "other sources stay as they are"
 

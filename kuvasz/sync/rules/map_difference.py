@@ -21,7 +21,8 @@ from kuvasz.model import TableName
 LIVE = "map"
 
 _ANOTHER_NAME = (
-    "nothing was changed; a new sid has to differ in more than capitals and signs, which make no other name"
+    "a new sid has to differ in more than capitals and signs, which make no other name; where the lake has no rows of"
+    " the old one, delete feeds.json from the state folder while kuvasz is stopped"
 )
 
 _RESTART = "nothing was changed; stop kuvasz, and start it with the new map"
@@ -102,8 +103,7 @@ def difference(
         raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
     mapped = sources.resolve(config)
     old, new = ({source.name: source for source in found} for found in (sources.resolve(before), mapped))
-    if others := sorted(_relabelled(mapped, sids_of(old.values()) | (sids or {}))):
-        raise ConfigError("; ".join(others), hint=_ANOTHER_NAME)
+    refuse_relabelled(mapped, sids_of(old.values()) | (sids or {}))
     if others := sorted(_redefined(mapped, defined)):
         raise ConfigError("; ".join(others), hint=_RESTART)
     both = [
@@ -183,12 +183,19 @@ def sids_of(mapped: Iterable[Source]) -> dict[str, str | None]:
     return {source.name: source.sid for source in mapped}
 
 
-def _relabelled(mapped: Iterable[Source], sids: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield which sources have another sid under one name, in words: the lake knows their rows by it."""
-    for source in mapped:
-        before = sids.get(source.name, source.sid)
-        if before != source.sid:
-            yield f"source {source.name}: its sid was {before}, and is {source.sid}"
+def refuse_relabelled(mapped: Iterable[Source], sids: Mapping[str, str | None]) -> None:
+    """Refuse another sid under the same name: the lake knows a source's rows by its sid, and all else by its name.
+
+    Args:
+        mapped: Sources as they are to be.
+        sids: Source -> the sid that it had.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    if others := [one for one in mapped if sids.get(one.name, one.sid) != one.sid]:
+        told = (f"source {one.name}: its sid was {sids[one.name]}, and is {one.sid}" for one in others)
+        raise ConfigError("; ".join(told), hint=_ANOTHER_NAME)
 
 
 def _collapses(specs: Mapping[TableName, SourceTableSpec]) -> list[TableName]:

@@ -11,10 +11,21 @@ FEEDS = {"shop_eu": frozenset({"shop.items", "archive.others"}), "shop_eu/*": fr
 
 
 def test_there_is_one_file_of_all_feeders(tmp_path: Path) -> None:
-    FeedFile(tmp_path / "made" / "here").keep(FEEDS)
+    FeedFile(tmp_path / "made" / "here").keep(FEEDS, {"shop_eu": "EU"})
     (file,) = (tmp_path / "made" / "here").iterdir()
     assert file.name == FILE
-    assert json.loads(file.read_text()) == {"feeds": {"shop_eu": ["archive.others", "shop.items"], "shop_eu/*": []}}
+    assert json.loads(file.read_text()) == {
+        "feeds": {"shop_eu": ["archive.others", "shop.items"], "shop_eu/*": []}, "sids": {"shop_eu": "EU"},
+    }  # fmt: skip
+
+
+def test_a_file_of_before_knows_no_sids(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"feeds": {"shop_eu": ["shop.items"]}}')
+    assert FeedFile(tmp_path).sids() == {}
+    FeedFile(tmp_path).keep({}, {"shop_eu": "EU"})
+    assert (FeedFile(tmp_path).known(), FeedFile(tmp_path).sids()) == (
+        {"shop_eu": frozenset({"shop.items"})}, {"shop_eu": "EU"},
+    )  # fmt: skip
 
 
 def test_a_file_that_says_so_already_is_left_alone(tmp_path: Path) -> None:
