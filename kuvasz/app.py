@@ -139,8 +139,8 @@ class App:
         Raises:
             ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
         """
-        sources = self._sources
-        found = map_difference.difference(self.config, config, sources.defined, sources.ended, sources.sids)
+        earlier, ended = self._sources.earlier, self._sources.ended
+        found = map_difference.difference(self.config, config, earlier.defined, ended, earlier.sids)
         for source in (*found.added, *(one.source for one in found.changed)):
             source.url.get()
         return found
@@ -151,7 +151,7 @@ class App:
         Raises:
             LakeError: It does not.
         """
-        self._sources.unmapped((*found.added, *(one.source for one in found.changed)))
+        self._sources.earlier.left((*found.added, *(one.source for one in found.changed)))
 
     def refuse_if_changing(self) -> None:
         """Raise unless another map can be taken over now.
@@ -216,7 +216,7 @@ class App:
         begin = time.monotonic()
         _log.tell(Event.LAKE_OPENING)
         self.lake.open()
-        self._sources.let_go_unmapped()
+        self._sources.earlier.begin()
         seconds = round(time.monotonic() - begin, 1)
         _log.tell(Event.LAKE_OPEN, seconds=seconds)
 

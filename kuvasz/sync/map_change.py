@@ -21,7 +21,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.sync.context.source_threads import in_thread
-from kuvasz.sync.rules.map_difference import MapDifference, definitions, ends_before, sids_of
+from kuvasz.sync.rules.map_difference import MapDifference, ends_before
 from kuvasz.sync.sources import Sources
 
 _log = EventLog(__name__)
@@ -46,8 +46,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = 
     coming = (*found.added, *(one.source for one in found.changed))
     sources.mapped = found.mapped
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
-    sources.defined |= definitions(found.mapped)
-    sources.sids |= sids_of(found.mapped)
+    sources.earlier.add(found.mapped)
     is_dropping = may_drop and found.config.map.drop_removed
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}
@@ -86,7 +85,7 @@ async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:
     await _until_done(mapped, lambda: [source.url.get() for source in mapped])  # which may be in files
     syncs = sources.exchange((), mapped)
     await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in mapped})
-    await _until_done(mapped, lambda: sources.let_go_unmapped(mapped))
+    await _until_done(mapped, lambda: sources.earlier.let_go(mapped))
     for sync in syncs:
         sources.start(sync)
 

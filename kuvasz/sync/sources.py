@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -14,8 +13,7 @@ from kuvasz.errors import ConfigError, KuvaszError, Retry, first_of
 from kuvasz.events import Event, EventLog
 from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
-from kuvasz.sync.rules.feeders import Feeders, feeders
-from kuvasz.sync.rules.map_difference import definitions, refuse_relabelled, sids_of
+from kuvasz.sync.earlier_maps import EarlierMaps
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
@@ -40,15 +38,12 @@ class Sources:
         self.shared = shared
         self.all = tuple(SourceSync(source, shared) for source in mapped)
         self.released: tuple[Source, ...] = ()  #: those that left the map since the start, and whose slots stay
-        #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
-        self.defined = definitions(mapped)
-        self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
+        self.earlier = EarlierMaps(mapped, shared)
         self._by_name = {sync.source.name: sync for sync in self.all}
         self._ended: dict[str, KuvaszError] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._change: asyncio.Task[None] | None = None
-        self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
 
     def of(self, name: str) -> SourceSync:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""
@@ -57,46 +52,6 @@ class Sources:
     def find(self, name: str) -> SourceSync | None:
         """Return the same from any thread, to which it may be news that the source left the map; None then."""
         return self._by_name.get(names.source_of(name))
-
-    def let_go_unmapped(self, mapped: Sequence[Source] | None = None) -> None:
-        """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
-
-        Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted;
-        blocks, before any of the sources begins.
-
-        Args:
-            mapped: Sources that are about to begin while others run: those that feed what they fed have nothing that
-                a start did not find. By default it is a start, of all.
-
-        Raises:
-            LakeError: The lake cannot be told.
-            ConfigError: At a start: a source has another sid than its rows.
-        """
-        shared, is_start = self.shared, mapped is None
-        if is_start:
-            refuse_relabelled(self.mapped, shared.state.feeds.sids())
-            self.sids = {**shared.state.feeds.sids(), **self.sids}
-        with self._letting_go:
-            fed, found = self.unmapped(self.mapped if mapped is None else mapped, is_start=is_start)
-            for target, source in found:
-                # Members of a group have files of their own, which nobody compares: they are copied again.
-                shared.lake.forget(target, source, to_repair=not names.member_of(source))
-                shared.lot.drop(target, names.source_of(source))
-                event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
-                _log.tell(event, source=source, table=target)
-            shared.state.feeds.keep(fed.now, self.sids)
-
-    def unmapped(
-        self, mapped: Sequence[Source], *, is_start: bool = False
-    ) -> tuple[Feeders, Sequence[tuple[str, str]]]:
-        """Return what sources feed, and which tables with which of their sources have left the map.
-
-        Raises:
-            LakeError: The lake cannot be asked.
-        """
-        fed = feeders(mapped, self.shared.state.feeds.known())
-        is_asked = is_start or not fed.are_same
-        return fed, self.shared.lake.unmapped(fed.lasting, fed.changed) if is_asked else ()
 
     # Their lives
 

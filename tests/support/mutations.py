@@ -35,9 +35,9 @@ from kuvasz.state.source_record_file import SourceRecordFile
 from kuvasz.state.witness_files import WitnessFiles
 from kuvasz.sync.context.gap_starts import GapStarts
 from kuvasz.sync.context.slot import Slot
+from kuvasz.sync.earlier_maps import EarlierMaps
 from kuvasz.sync.rules import rewrites
 from kuvasz.sync.rules.targets import Targets
-from kuvasz.sync.sources import Sources
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.member_watch import MemberWatch
@@ -151,7 +151,7 @@ MUTATIONS = {
         ),
     ),
     "unmapped": Mutation(
-        forget=lambda patch: patch.setattr(Sources, "let_go_unmapped", nothing),
+        forget=lambda patch: patch.setattr(EarlierMaps, "let_go", nothing),
         tests=(f"{CONTINUITY}test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told",),
     ),
     "feeds": Mutation(

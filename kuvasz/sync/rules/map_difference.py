@@ -14,7 +14,7 @@ from typing import Any
 from kuvasz.config import check, names, problem, sources
 from kuvasz.config.model import SECTIONS, Config
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, place_of
 from kuvasz.model import TableName
 
 #: The section that is read anew each time; all others are held until the next start.
@@ -194,7 +194,7 @@ def refuse_relabelled(mapped: Iterable[Source], sids: Mapping[str, str | None]) 
         ConfigError: There is one.
     """
     if others := [one for one in mapped if sids.get(one.name, one.sid) != one.sid]:
-        told = (f"source {one.name}: its sid was {sids[one.name]}, and is {one.sid}" for one in others)
+        told = (f"{place_of(one.name)}: its sid was {sids[one.name]}, and is {one.sid}" for one in others)
         raise ConfigError("; ".join(told), hint=_ANOTHER_NAME)
 
 

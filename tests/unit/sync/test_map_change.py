@@ -98,7 +98,7 @@ class World(Scene):
 
     async def change(self, groups: dict[str, Any], **more: Any) -> None:
         """Put another map into use."""
-        found = difference(self.config, self.read(groups, **more), self.sources.defined, self.sources.ended)
+        found = difference(self.config, self.read(groups, **more), self.sources.earlier.defined, self.sources.ended)
         self.config = found.config
         self.sources.change(map_change.take_over(self.sources, found))
         while self.sources.is_changing:  # noqa: ASYNC110
@@ -168,7 +168,7 @@ def test_no_lake_is_searched_for_a_source_that_feeds_what_it_fed(world: World) -
     world.ends = {"ap": SourceRefused("no privilege")}
 
     async def body() -> None:
-        world.sources.let_go_unmapped()
+        world.sources.earlier.begin()
         world.done.clear()
         await world.change(ALL)
         assert world.done == ["shop.parts settled", "ap begins"]

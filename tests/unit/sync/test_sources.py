@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import ConfigError, KuvaszError, LakeError, MapMismatch, SlotLost, SourceError, SourceRefused
+from kuvasz.errors import KuvaszError, LakeError, MapMismatch, SlotLost, SourceError, SourceRefused
 from kuvasz.sync.context import shared
 from kuvasz.sync.sources import Sources
 from tests.support.scene import Scene
@@ -90,30 +90,3 @@ def test_all_are_told_to_stop(world: World) -> None:
     world.sources.quiesce()
     assert world.sync._lifetime.is_ending
     world.sources.stop()
-
-
-def test_a_target_that_was_not_followed_since_the_last_start_has_a_gap(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.copy(world.items)
-    world.copy(world.others)
-    world.shared.state.feeds.keep({"shop": {"shop.others", "shop.gone"}, "shop/*": ()})
-    world.sources.let_go_unmapped()
-    assert (set(world.lake.positions("shop.items")), set(world.lake.positions("shop.others"))) == (set(), {"shop"})
-    assert world.lake.notes.gap("shop.items", "shop") is not None
-    assert "a table is in the map again, and missed changes meanwhile" in caplog.text
-    world.copy(world.items)
-    world.sources.let_go_unmapped()
-    assert set(world.lake.positions("shop.items")) == {"shop"}, "from that start on it was followed"
-
-
-def test_a_start_with_another_sid_under_the_same_name_is_refused(world: World) -> None:
-    """The lake has rows by the old one: beside them the stream would put others for the same keys."""
-    world.sources.let_go_unmapped()
-    assert world.shared.state.feeds.sids() == {"shop": None}
-    world.shared.state.feeds.keep({}, {"shop": "old", "gone": "x"})
-    with pytest.raises(ConfigError, match="source shop: its sid was old, and is None"):
-        world.sources.let_go_unmapped()
-    world.shared.state.feeds.keep({}, {"shop": None})
-    world.sources.let_go_unmapped()
-    assert world.sources.sids == {"shop": None, "gone": "x"}, "also of those that an earlier map had"

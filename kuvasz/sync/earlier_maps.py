@@ -1,0 +1,92 @@
+"""What maps before had: nothing of them is taken for what the map has now.
+
+The lake knows tables by their definitions, rows by their source's name and sid, and changes that nobody follows any
+more are confirmed and in no table.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from kuvasz.config import names
+from kuvasz.config.sources import Source
+from kuvasz.events import Event, EventLog
+from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.rules.feeders import Feeders, feeders
+from kuvasz.sync.rules.map_difference import definitions, refuse_relabelled, sids_of
+
+_log = EventLog(__name__)
+
+
+class EarlierMaps:
+    """What they had.
+
+    Args:
+        mapped: The sources of the map at the start.
+        shared: What all sources share.
+    """
+
+    def __init__(self, mapped: Sequence[Source], shared: Shared) -> None:
+        self._mapped = mapped
+        self._lake = shared.lake
+        self._lot = shared.lot
+        self._feeds = shared.state.feeds
+        #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
+        self.defined = definitions(mapped)
+        self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
+        self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
+
+    def add(self, mapped: Sequence[Source]) -> None:
+        """Take note of a map that is put into use."""
+        self.defined |= definitions(mapped)
+        self.sids |= sids_of(mapped)
+
+    def begin(self) -> None:
+        """Have the lake know which tables left the map since the last start; see `let_go`.
+
+        Raises:
+            LakeError: The lake cannot be told.
+            ConfigError: A source has another sid than its rows.
+        """
+        kept = self._feeds.sids()
+        refuse_relabelled(self._mapped, kept)
+        self.sids = {**kept, **self.sids}
+        self.let_go(self._mapped, is_start=True)
+
+    def let_go(self, mapped: Sequence[Source], *, is_start: bool = False) -> None:
+        """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.
+
+        Whoever comes back has a gap, which is closed or told as any other. Nothing is confirmed before that is noted;
+        blocks, before any of the sources begins.
+
+        Args:
+            mapped: Sources that are about to begin.
+            is_start: They are all. While others run, those that feed what they fed have nothing that a start did not
+                find.
+
+        Raises:
+            LakeError: The lake cannot be told.
+        """
+        with self._letting_go:
+            fed, found = self.left(mapped, is_start=is_start)
+            for target, source in found:
+                # Members of a group have files of their own, which nobody compares: they are copied again.
+                self._lake.forget(target, source, to_repair=not names.member_of(source))
+                self._lot.drop(target, names.source_of(source))
+                event = Event.TABLE_BACK if fed.feeds(target, source) else Event.TABLE_UNMAPPED
+                _log.tell(event, source=source, table=target)
+            self._feeds.keep(fed.now, {source.name: source.sid for source in mapped})
+
+    def left(self, mapped: Sequence[Source], *, is_start: bool = False) -> tuple[Feeders, Sequence[tuple[str, str]]]:
+        """Return what sources feed, and which tables with which of their sources have left the map.
+
+        Raises:
+            LakeError: The lake cannot be asked.
+        """
+        fed = feeders(mapped, self._feeds.known())
+        is_asked = is_start or not fed.are_same
+        return fed, self._lake.unmapped(fed.lasting, fed.changed) if is_asked else ()
+
+
+__all__ = ["EarlierMaps"]

@@ -1,0 +1,51 @@
+"""What maps before had, and what of it a start or a reload has to know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.errors import ConfigError
+from kuvasz.sync.earlier_maps import EarlierMaps
+from tests.support.scene import Scene
+
+
+class World(Scene):
+    """A scene with what was before it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.maps = EarlierMaps([self.source], self.shared)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_target_that_was_not_followed_since_the_last_start_has_a_gap(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.copy(world.items)
+    world.copy(world.others)
+    world.shared.state.feeds.keep({"shop": {"shop.others", "shop.gone"}, "shop/*": ()})
+    world.maps.begin()
+    assert (set(world.lake.positions("shop.items")), set(world.lake.positions("shop.others"))) == (set(), {"shop"})
+    assert world.lake.notes.gap("shop.items", "shop") is not None
+    assert "a table is in the map again, and missed changes meanwhile" in caplog.text
+    world.copy(world.items)
+    world.maps.begin()
+    assert set(world.lake.positions("shop.items")) == {"shop"}, "from that start on it was followed"
+
+
+def test_a_start_with_another_sid_under_the_same_name_is_refused(world: World) -> None:
+    """The lake has rows by the old one: beside them the stream would put others for the same keys."""
+    world.maps.begin()
+    assert world.shared.state.feeds.sids() == {"shop": None}
+    world.shared.state.feeds.keep({}, {"shop": "old", "gone": "x"})
+    with pytest.raises(ConfigError, match="source shop: its sid was old, and is None"):
+        world.maps.begin()
+    world.shared.state.feeds.keep({}, {"shop": None})
+    world.maps.begin()
+    assert world.maps.sids == {"shop": None, "gone": "x"}, "also of those that an earlier map had"
