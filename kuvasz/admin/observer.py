@@ -201,7 +201,8 @@ class Observer:
             )
             for source in view.sources
         }
-        facts |= {name: SourceFacts(slot=self._watch.facts.get(name)) for name in view.released}
+        left = [name for name in view.released if name not in facts]  # else it came back just now
+        facts |= {name: SourceFacts(slot=self._watch.facts.get(name)) for name in left}
         return Snapshot(
             view=view, facts=facts, now=self._wall(), clock=self._clock(), started_at=self._started_at,
             heard_at=self._heard_at, moved_at=self._moved_at, memory_bytes=self._app.budget.high_bytes,

@@ -36,6 +36,7 @@ class StandIn:
         self.config, self.phase = config, "starting"
         self.sources: tuple[Any, ...] = ()
         self.receipts = SimpleNamespace(observe=lambda _: None)
+        self.lake = SimpleNamespace(about=SimpleNamespace(namespace=None))
         self.asked_to_catch_up = False
         self._stop = asyncio.Event()
 
@@ -45,7 +46,14 @@ class StandIn:
     def difference(self, config: Any) -> Any:
         return difference(self.config, config, {})
 
-    def take_over(self, found: Any) -> None:
+    def refuse_if_changing(self) -> None:
+        pass
+
+    def ask_lake(self, _: Any) -> None:
+        pass
+
+    def take_over(self, found: Any, *, may_drop: bool) -> None:
+        assert may_drop, "a program counts as a person"
         self.config = found.config
 
     async def run(self, *, until_caught_up: bool) -> int:
