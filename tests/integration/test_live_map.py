@@ -140,6 +140,20 @@ def test_a_source_that_is_removed_for_good_has_nothing_of_ours(
         assert second.execute("SELECT pubname FROM pg_publication") == []
 
 
+def test_a_source_gets_another_name(database: Database, lake_folder: LakeFolder) -> None:
+    """The one that comes copies the rows by their sid: nothing of the one that goes may come after that."""
+    fill(database)
+    eu = {"eu": database}
+    with running(lake_folder, eu, BOTH) as world:
+        with changes(database):
+            found = world.reload(eu, BOTH, database="store")
+            assert ([one.name for one in found.removed], [one.name for one in found.added]) == ([EU], ["store_eu"])
+            assert [one.name for one in world.pipeline.app.released] == [EU]
+            world.pipeline.wait_streaming()
+            time.sleep(0.5)
+        world.assert_equal(eu, "items", "others")
+
+
 def test_a_table_is_added(database: Database, second: Database, lake_folder: LakeFolder) -> None:
     for source in (database, second):
         fill(source)
