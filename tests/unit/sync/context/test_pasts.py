@@ -22,6 +22,7 @@ KEEPS = {
     "Approvals": "what a person agreed to",
     "CaveatLog": "what was said",
     "CatchingUp": "how far a caller wants to wait",
+    "Lifetime": "threads that are at something",
     "MemberWatch": "which tables there are, asked anew at each look",
     "Parking": "times of this machine",
     "PartitionMessages": "which OIDs are partitions, asked anew at each look: what is told of others asks for a look",
@@ -30,9 +31,9 @@ KEEPS = {
     "Publications": "by which rows tables are published, asked anew at each start",
     "Requests": "tables that are due",
     "SourceLogs": "logs that are lost, which the lake has the positions of",
+    "SourceRoutes": "which OIDs go to which targets, bound anew at each start",
     "SourceTables": "names of tables, asked anew at each start",
     "Sources": "errors",
-    "Targets": "which OIDs go to which targets, bound anew at each start",
     "Troubles": "what was said",
 }
 
