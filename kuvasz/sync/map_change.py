@@ -48,9 +48,10 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = 
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.earlier.add(found.mapped)
     is_dropping = may_drop and found.config.map.drop_removed
+    first = await asyncio.to_thread(ends_before, leaving, coming)  # of thousands it takes a while
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}
-        removed, waiting, first = list(found.removed), list(coming), ends_before(leaving, coming)
+        removed, waiting = list(found.removed), list(coming)
         while removed or waiting:
             ended = {name for name, task in ends.items() if task.done()}
             gone = [source for source in removed if source.name in ended]
