@@ -116,7 +116,7 @@ def test_the_changes_of_members_wait_at_the_source(world: World) -> None:
 def test_a_table_that_failed_by_another_source_does_not_follow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.copy(world.items)
     error = TableError("it was broken")
-    monkeypatch.setattr(world.lake, "failure", lambda _: error)
+    monkeypatch.setattr(world.lake, "failure", lambda *_: error)
     world.stream.begin(world.items, is_streamed=True)
     state = world.source_tables.look(world.items)
     assert (state.state, state.error, state.retry_at is not None) == (State.ERROR, error, True)
