@@ -11,6 +11,7 @@ import pytest
 
 from kuvasz.errors import LakeError
 from kuvasz.lake.maintenance.maintenance import CLEAN, Maintainer
+from kuvasz.lake.table.write_era import WriteEra
 from tests.support.changes import TARGET, Sender, delete, insert, update, work
 from tests.support.local_lake import LocalWorld
 from tests.support.waiting import wait_until
@@ -136,9 +137,19 @@ def test_a_person_who_asks_is_told_what_failed(bench: Bench) -> None:
 
 def test_a_table_that_has_failed_is_not_rewritten(bench: Bench) -> None:
     bench.spread()
-    bench.world.apply(work(bench.eu[TARGET].one(insert(99, "seven"))))
+    table = bench.world.lake._tables[TARGET]
+    table.era = WriteEra(accepted={}, error=LakeError("the store is full"))
     bench.maintainer.look()
     assert bench.world.files() == 3
+    table.era = WriteEra.begin(table.positions)
+
+
+def test_a_table_goes_on_being_rewritten_where_one_of_its_sources_is_left_out(bench: Bench) -> None:
+    bench.spread()
+    bench.world.apply(work(bench.eu[TARGET].one(insert(99, "seven"))))
+    assert bench.world.lake.failure(TARGET, "eu") is not None
+    bench.maintainer.look()
+    assert bench.world.files() == 1
 
 
 def age_snapshots(bench: Bench, seconds: float) -> None:
