@@ -152,6 +152,27 @@ def altered(connection: psycopg.Connection[Any], root: int, partition: Partition
     return frozenset(number for (number,) in rows)
 
 
+def look_into(
+    connection: psycopg.Connection[Any], action: str, query: str, parameters: tuple[object, ...]
+) -> bool:  # fmt: skip
+    """Return what a query says of the rows of one table; whoever has locked that is waited for a moment only.
+
+    Args:
+        connection: To the source, in no transaction.
+        action: What is done, for a message, as `failure.translated` takes it.
+        query: It; returns one truth value.
+        parameters: Its own.
+
+    Raises:
+        SourceLocked: The table stays locked.
+        SourceError: It is gone, or cannot be read.
+    """
+    with failure.translated(place(connection), action), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
+        row = connection.execute(query, parameters).fetchone()
+    return bool(row and row[0])
+
+
 def has_rewritten_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
     """Return whether a partition may hold rows that were in its file before it got that, as SET LOGGED writes them.
 
@@ -168,10 +189,7 @@ def has_rewritten_rows(connection: psycopg.Connection[Any], partition: Partition
         " OR xmin::text::bigint = %s AND (xmax::text <> '0' OR (cmin::text::bigint <= %s::bigint) IS NOT FALSE))"
     )
     xid = partition.file_xid
-    with failure.translated(place(connection), f"look into partition {partition.table}"), connection.transaction():
-        connection.execute(conninfo.LOCK_WAIT)
-        row = connection.execute(query, (xid, xid, partition.file_command)).fetchone()
-    return bool(row and row[0])
+    return look_into(connection, f"look into partition {partition.table}", query, (xid, xid, partition.file_command))
 
 
 def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, horizon: int) -> bool:
@@ -192,10 +210,7 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
         " AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %s::bigint BETWEEN 0 AND 2::bigint ^ 31 - 1"
         f" AND EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE age(xmin) > age(%s::text::xid8::xid))"
     )
-    with failure.translated(place(connection), f"look into table {table}"), connection.transaction():
-        connection.execute(conninfo.LOCK_WAIT)
-        row = connection.execute(query, (timeline, xid, xid)).fetchone()
-    return bool(row and row[0])
+    return look_into(connection, f"look into table {table}", query, (timeline, xid, xid))
 
 
 def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
@@ -220,10 +235,7 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
         row = connection.execute(is_attached, (partition.newest,)).fetchone()
         if not (row and row[0]):
             return False  # without a look into it, for which somebody may have locked it
-        with connection.transaction():
-            connection.execute(conninfo.LOCK_WAIT)
-            row = connection.execute(query, (partition.xid, partition.command)).fetchone()
-    return bool(row and row[0])
+    return look_into(connection, f"look into partition {partition.table}", query, (partition.xid, partition.command))
 
 
 __all__ = [
@@ -236,6 +248,7 @@ __all__ = [
     "has_rows_from_before",
     "horizon",
     "load",
+    "look_into",
     "timeline_of",
     "types",
 ]

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.model import TableName
-from kuvasz.source import conninfo, failure, sql
-from kuvasz.source.catalog.partitions import HORIZON
+from kuvasz.source import failure, sql
+from kuvasz.source.catalog.partitions import HORIZON, look_into
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ def begins_with_an_insert(
         f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(table)} WHERE ctid = '(0,1)' AND tableoid = %s::oid"
         " AND xmin::text::bigint = %s AND xmax::text = '0' AND cmin::text::bigint > %s::bigint)"
     )
-    with failure.translated(place(connection), f"look into table {table}"), connection.transaction():
-        connection.execute(conninfo.LOCK_WAIT)
-        row = connection.execute(query, (oid, now.file_xid, now.command)).fetchone()
-    return bool(row and row[0])
+    return look_into(connection, f"look into table {table}", query, (oid, now.file_xid, now.command))
 
 
 __all__ = ["RelationFile", "begins_with_an_insert", "load"]
