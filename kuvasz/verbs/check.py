@@ -20,6 +20,7 @@ from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import check_source
+from kuvasz.source.check.server_room import check_server
 from kuvasz.sync.rules import caveats, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
@@ -52,7 +53,7 @@ _WIDEST = 60
 
 
 def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
-    """Return all findings: the machine's, the lake's, then those of each source in the map's order.
+    """Return all findings: the machine's, the lake's, each server's, then those of each source in the map's order.
 
     Args:
         config: The whole configuration.
@@ -60,10 +61,13 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
     """
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
         lake, known = pool.submit(_lake, config), _Known(config, place_of)
+        sources = config_sources.resolve(config)
+        servers = pool.map(lambda one: check_server(*one), _servers(sources))
         return [
             *of_machine(config),
             *lake.result(),
-            *(one for found in pool.map(known.source, config_sources.resolve(config)) for one in found),
+            *(one for found in servers for one in found),
+            *(one for found in pool.map(known.source, sources) for one in found),
         ]
 
 
@@ -157,6 +161,17 @@ class _Known:
             return lakeview.without_due(self._config, {target: view.table(target) for target in targets})
         except KuvaszError:  # the check of the lake says so
             return {}
+
+
+def _servers(sources: Sequence[Source]) -> list[tuple[str, list[str], int]]:
+    """Return what `check_server` takes, for each server."""
+    urls: dict[str, list[str]] = {}
+    for source in sources:
+        with contextlib.suppress(KuvaszError):  # a secret file that is gone: the check of the source says so
+            url = source.url.get()
+            urls.setdefault(conninfo.servers(url), []).append(url)
+    ours = [source.object_name for source in sources]
+    return [(there[0], ours, len(there)) for there in urls.values()]
 
 
 def _beside_lake(source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]) -> list[Finding]:
