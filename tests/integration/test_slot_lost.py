@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -286,7 +287,10 @@ def test_an_older_backup_that_has_grown_beyond_what_the_lake_has(
     scene.assert_cured()
 
 
-def test_an_older_backup_that_has_grown_beyond_a_copy(server: EmbeddedPostgres, lake_folder: LakeFolder) -> None:
+@pytest.mark.parametrize("is_known", [True, False], ids=["the state folder is there", "it is lost"])
+def test_an_older_backup_that_has_grown_beyond_a_copy(
+    server: EmbeddedPostgres, lake_folder: LakeFolder, is_known: bool
+) -> None:
     """A copy beside the stream leaves no trace in the WAL by which the source could prove that it has it."""
     scene = Scene(Database(server, "postgres"), lake_folder)
     scene.first_run()
@@ -308,6 +312,8 @@ def test_an_older_backup_that_has_grown_beyond_a_copy(server: EmbeddedPostgres, 
     while scene.database.execute("SELECT pg_current_wal_flush_lsn() <= %s::pg_lsn", end) == [(True,)]:
         write_wal(scene.database)
     for _ in range(2):  # nothing was noted of that server
+        if not is_known:
+            shutil.rmtree(lake_folder.folder / "state")
         error = scene.told()
         assert "source shop_eu: its server was started anew, slot kuvasz_shop_eu stands at " in error
         assert "and nothing proves that it has what was copied as of " in error

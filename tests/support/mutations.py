@@ -260,7 +260,8 @@ MUTATIONS = {
         tests=("tests/unit/sync/test_stream.py::test_what_was_seen_of_an_old_primary_proves_nothing",),
     ),
     "start of a server": Mutation(
-        forget=leaving_out("started_us"), tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_a_copy",)
+        forget=leaving_out("started_us"),
+        tests=(f"{LOST}test_an_older_backup_that_has_grown_beyond_a_copy[it is lost]",),
     ),
     "copy of a started server": Mutation(
         forget=lambda patch: patch.setattr(Slot, "copied", lambda *_, **__: []),
