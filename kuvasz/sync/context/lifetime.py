@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
+from kuvasz.errors import SourceError
+
 T = TypeVar("T")
 
 #: What a thread is at; its result comes in that thread, or on the loop.
@@ -69,9 +71,18 @@ class Lifetime:
             self.call(self._loop.call_later, seconds, function, *arguments)
 
     def complete(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have the loop run a coroutine, and wait for it; not from the loop itself."""
+        """Have the loop run a coroutine, and wait for it; not from the loop itself.
+
+        Raises:
+            SourceError: The loop is closed: kuvasz has stopped, and the thread is one that nobody waits for any more.
+        """
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        try:
+            job = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise SourceError("kuvasz has stopped", hint="nothing is lost: the next start goes on") from error
+        return job.result()
 
 
 async def finished(function: Callable[..., T], *arguments: object) -> T:

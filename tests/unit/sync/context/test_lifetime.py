@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kuvasz.errors import SourceError
 from kuvasz.sync.context.lifetime import Job, Lifetime, finished
 
 
@@ -53,6 +54,19 @@ def test_threads_reach_the_loop_until_it_ends() -> None:
 
     loop = asyncio.run(run())
     assert called == [("at once", loop), ("later", loop)]
+
+
+def test_a_thread_that_is_left_when_all_has_stopped_is_told_so() -> None:
+    lifetime = Lifetime()
+
+    async def begin() -> None:
+        lifetime.begin()
+
+    async def nothing() -> None: ...
+
+    asyncio.run(begin())
+    with pytest.raises(SourceError, match="kuvasz has stopped"):
+        lifetime.complete(nothing())
 
 
 def test_a_thread_is_waited_for_however_often_the_task_is_cancelled() -> None:
