@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kuvasz.errors import LakeError, TableError, place_of
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask
-from kuvasz.lake.executors.warmup import WarmUp
+from kuvasz.lake.executors.warmup import WarmUp, WriteNoise
 from kuvasz.lake.format import naming
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kuvasz.lake.executors.jobs import Jobs
+    from kuvasz.model import TableName
     from kuvasz.modes.shape import Shape
 
 #: A chunk with its number, and the bytes of its rows.
@@ -41,7 +42,8 @@ class ChunkJobs:
         self._is_apart = is_apart
         self._failures = 0
         self._has_succeeded = False  #: a job of some of the chunks
-        self._blamed: LakeError | None = None
+        self._tables: set[tuple[str, TableName]] = set()  #: (source, its table) of chunks; of a bundle the first one
+        self._blamed: tuple[LakeError, WriteNoise, int] | None = None  #: and what proves it, as large as its chunk
         self.paths: set[str] = set()  #: of all files that may be there now
 
     def run(self, job: ApplyChunks, chunks: Sequence[SizedTask]) -> dict[int, ChunkDone]:
@@ -59,20 +61,27 @@ class ChunkJobs:
         """Have what was found out count.
 
         Nobody is to blame unless a job of other chunks succeeded and Spark still runs any: executors may all lack
-        memory or room.
+        memory or room. Where there are chunks of one table alone, files of noise as large as the last one stand for
+        others.
 
         Raises:
             LakeError: Nobody is.
         """
         if self._blamed is None:
             return
+        error, sample, size = self._blamed
         if not self._has_succeeded:
-            raise self._blamed
+            if len(self._tables) > 1:
+                raise error
+            cores = self._jobs.parallelism
+            self._jobs.run(sample, [size] * cores, [size] * cores)
         self._jobs.run(WarmUp(), [0], [1])
 
     def _run_apart(
         self, job: ApplyChunks, chunks: Sequence[SizedTask], *, is_last: bool = False
     ) -> dict[int, ChunkDone]:
+        shapes = (job.shapes[task.shape] for _, task, _ in chunks)
+        self._tables |= {(shape.source, shape.table) for shape in shapes}
         try:
             done = self._run(*_with_own_shapes(job, chunks))
         except LakeError as error:
@@ -80,8 +89,8 @@ class ChunkJobs:
             if not self._has_succeeded and self._failures > _MOST_FAILURES:
                 raise
             if is_last:
-                self._blamed = error
-                ((number, task, _),) = chunks
+                ((number, task, size),) = chunks
+                self._blamed = error, WriteNoise(job.properties, task.path), size
                 return {number: ChunkDone(error=_ends_jobs(job.shapes[task.shape], error))}
         else:
             self._has_succeeded = True

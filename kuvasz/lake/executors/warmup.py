@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from kuvasz import typemap
 from kuvasz.index import bulk
 from kuvasz.lake.executors.tasks import slim_worker
-from kuvasz.lake.files.data_file import DataFileWriter
+from kuvasz.lake.files.data_file import DataFileWriter, file_io, remove, writing
 from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes import clone
 from kuvasz.modes.shape import Binding, Shape
@@ -34,6 +35,10 @@ _COLUMNS = (
 )
 
 
+#: Of noise, in one row.
+_BLOCK_BYTES = 1 << 20
+
+
 class WarmUp:
     """A job that touches every kernel once."""
 
@@ -45,6 +50,28 @@ class WarmUp:
             gc.collect()
             gc.freeze()  # the kernels, too
             yield os.getpid()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteNoise:
+    """A job that writes files of noise where those of a table go, and removes them. A task is the bytes of one."""
+
+    properties: Mapping[str, str]  #: of the FileIO
+    path: str  #: of the files, but for their numbers
+
+    def __call__(self, tasks: Iterable[int]) -> Iterator[int]:
+        """Yield the size of each file."""
+        slim_worker()
+        schema = pa.schema([pa.field("noise", pa.binary(), metadata={b"PARQUET:field_id": b"1"})])
+        for number, size in enumerate(tasks):
+            path = f"{self.path}.{os.getpid()}.{number}"
+            with writing(self.properties, path, schema, ()) as writer:
+                for begin in range(0, max(1, size), _BLOCK_BYTES):
+                    noise = os.urandom(min(_BLOCK_BYTES, max(1, size) - begin))
+                    writer.write(pa.table([pa.array([noise], pa.binary())], schema))
+                written = writer.close()
+            remove(file_io(self.properties, path), [path])
+            yield written.size
 
 
 def warm() -> None:

@@ -97,10 +97,22 @@ def test_while_no_job_of_any_rows_succeeds_nobody_has_failed(world: LocalWorld, 
     world.applied(*wanted)
 
 
-def test_rows_that_come_alone_have_nobody_to_prove_that_they_end_jobs(world: LocalWorld, deadly: Deadly) -> None:
-    with pytest.raises(LakeError, match="the worker exited"):
+def test_where_rows_come_alone_a_file_of_noise_proves_that_they_end_jobs(world: LocalWorld, deadly: Deadly) -> None:
+    (failure,) = world.commit(world.lake.write([work(Sender("us").one(insert(1)))], apart=True))
+    assert isinstance(failure, Failure)
+    assert (failure.target, failure.source, type(failure.error)) == (TARGET, "us", TableError)
+    assert world.jobs.ran == ["WriteNoise", "WarmUp"], "those of the rows ended before they counted"
+    assert world.orphans() == []
+
+
+def test_where_rows_come_alone_nobody_has_failed_while_no_file_can_be_written(
+    world: LocalWorld, deadly: Deadly
+) -> None:
+    world.jobs.failures = ["no space left"]
+    with pytest.raises(LakeError, match="no space left"):
         world.lake.write([work(Sender("us").one(insert(1)))], apart=True)
     assert world.lake.failure(TARGET, "us") is None
+    assert world.orphans() == []
 
 
 def test_a_job_that_fails_behind_its_files_leaves_none(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
