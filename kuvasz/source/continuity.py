@@ -128,7 +128,8 @@ def witness(
 
 
 def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
-    since = standing.confirmed_lsn or applied_lsn
+    confirmed_lsn = _confirmed_here(standing, server)
+    since = confirmed_lsn or applied_lsn
     missing = f"the changes between {lsn.render(since)} and {lsn.render(server.wal_lsn)} are missing"
     slot = server.slot
     if slot is None:
@@ -136,12 +137,22 @@ def _why_slot(standing: SourceRecord, applied_lsn: int, server: ServerState) -> 
     if slot.why_lost:
         return f"slot {slot.name} cannot be used: {slot.why_lost}: {missing}"
     moved_to = slot.confirmed_flush_lsn or 0
-    if standing.confirmed_lsn and moved_to > standing.confirmed_lsn:
+    if confirmed_lsn and moved_to > confirmed_lsn:
         return (
-            f"slot {slot.name} {_MOVED}: the changes between {lsn.render(standing.confirmed_lsn)}"
+            f"slot {slot.name} {_MOVED}: the changes between {lsn.render(confirmed_lsn)}"
             f" and {lsn.render(moved_to)} are missing"
         )
     return None
+
+
+def _confirmed_here(standing: SourceRecord, server: ServerState) -> int:
+    """Return what was confirmed as far as the server has that: behind the place where its timeline begins it has not.
+
+    A slot that its standby kept stands before that place, so one that stands behind it was made or moved there by
+    someone else.
+    """
+    left = (server.switches or {}).get(standing.timeline) if is_rewound(standing, server) else None
+    return standing.confirmed_lsn if left is None else min(standing.confirmed_lsn, left)
 
 
 _MOVED = "was advanced by someone else"

@@ -130,6 +130,47 @@ def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
         standby.remove()
 
 
+def test_a_slot_that_somebody_makes_anew_on_a_standby_that_was_late_has_a_gap(
+    primary: EmbeddedPostgres, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stands before what was confirmed to the old primary, and behind where that was left."""
+    source = Database(primary, "postgres")
+    source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    source.execute("INSERT INTO items SELECT i, 0 FROM generate_series(1, 300) i")
+    standby = make_standby(primary, keeps_slots=False)
+    after = Database(standby, "postgres")
+    try:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        config = lake_folder.config(
+            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
+        )
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            catch_up(primary, standby)
+            standby.stop()
+            source.execute("CREATE TABLE unmapped AS SELECT repeat('x', 100) FROM generate_series(1, 20000)")
+            ((end,),) = source.execute("SELECT pg_current_wal_insert_lsn()::text")
+            told = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+            wait_until(lambda: source.execute(told, (end, SLOT)) == [(True,)], "all of it is confirmed")
+        primary.stop("immediate")
+        standby.start()
+        standby._run("pg_ctl", "-D", str(standby.folder), "-w", "promote")
+        after.execute("UPDATE items SET n = 2 WHERE id BETWEEN 5 AND 20")
+        after.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (SLOT,))
+        made = "SELECT confirmed_flush_lsn < %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        assert after.execute(made, (end, SLOT)) == [(True,)]
+        with Pipeline(config, lake_folder) as pipeline:
+            after.execute("UPDATE items SET n = 3 WHERE id = 30")
+            wait_until(lambda: (30, 3) in pipeline.rows("items"), f"it streams: {pipeline.errors()}")
+            pipeline.wait_streaming()
+            pipeline.assert_equal("items", source_rows(after.url, "items"))
+            assert times_lost(caplog) == 1
+    finally:
+        standby.stop("immediate")
+        standby.remove()
+
+
 def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,8 +41,10 @@ def slot(*, started_us: int = 0, timeline: int = SERVER.timeline, **facts: objec
         slot(confirmed_flush_lsn=0x80),  # a server that crashed may forget what it was told
         slot(confirmed_flush_lsn=None),
         changed(wal_lsn=0x100),
-        changed(timeline=3, switches={1: 0x10, 2: APPLIED}),  # a standby that had everything took over
-        changed(timeline=3, switches={2: APPLIED}, wal_lsn=APPLIED),  # that nothing of it was confirmed is known
+        changed(timeline=3, switches={1: 0x10, 2: 0x100}),  # a standby that had everything took over
+        dataclasses.replace(
+            slot(confirmed_flush_lsn=APPLIED, timeline=3), switches={2: APPLIED}, wal_lsn=APPLIED
+        ),  # that nothing of it was confirmed is known
         changed(timeline=3),  # the history is asked for by the reader
     ],
 )
@@ -118,6 +120,10 @@ def test_what_is_not_known_is_not_compared() -> None:
         (
             slot(confirmed_flush_lsn=0x101),
             "slot kuvasz_shop was advanced by someone else: the changes between 0/100 and 0/101 are missing",
+        ),
+        (  # made anew on a standby that took over, and lacks what was confirmed last
+            dataclasses.replace(slot(confirmed_flush_lsn=0xF8, timeline=3), switches={2: 0xF4}, wal_lsn=0xF9),
+            "slot kuvasz_shop was advanced by someone else: the changes between 0/F4 and 0/F8 are missing",
         ),
         (changed(timeline=1), "its timeline went back from 2 to 1: an older backup was restored"),
         (changed(timeline=4, switches={1: 0x10}), "its timeline 4 does not come from 2"),
