@@ -110,7 +110,8 @@ class Assembler:
         self.rows = 0  #: row messages handed on
         self.dropped_rows = 0  #: row messages of relations without a route
         self.transactions = 0  #: transactions that ended
-        self.commit_us: int | None = None  #: commit time of the last of them, µs since 2000-01-01 UTC
+        #: when the source committed the last of them, as of a whole gulp, by its own clock, µs since 2000-01-01 UTC
+        self.commit_us: int | None = None
 
     @property
     def received_lsn(self) -> int:
@@ -269,8 +270,10 @@ class Assembler:
                 self._type_names[message.oid] = named
             case messages.Truncate():
                 self._truncate(cut, message)
+            case messages.ReplicationOrigin():
+                cut.note_origin()
             case _:
-                pass  # Origin and Message carry no rows
+                pass  # Message carries no rows
 
     def _see_whose(self, described: Relation, cut: Gulp) -> None:
         """See whose row comes behind a relation: the server describes one before its own row, or its ancestor's."""
@@ -431,8 +434,8 @@ class Assembler:
         self.dropped_rows += int(cut.cursor[scan.DROPPED_ROWS])
         self.transactions += int(cut.cursor[scan.ENDED])
         self._is_reply_wanted |= bool(cut.cursor[scan.REPLY_WANTED])
-        if cut.has_ended:
-            self.commit_us = int(cut.sheet.commit_us[cut.last_transaction - cut.is_open])
+        if (commit_us := cut.commit_us) is not None:
+            self.commit_us = commit_us
         self._begun = cut.begun()
         for lane in self._lanes if cut.is_open else ():
             lane.keep()

@@ -24,6 +24,7 @@ class Begun:
     commit_lsn: int
     commit_us: int
     xid: int
+    is_applied: bool = False  #: by a subscription, say, and its time is that of another server
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Gulp:
         self.lengths = lengths
         self.sheet = scan.sheet(len(lengths))
         self.cursor = np.zeros(scan.CURSOR_FIELDS, np.int64)
+        self._applied: set[int] = {0} if begun is not None and begun.is_applied else set()
         if begun is not None:
             self.cursor[[scan.IN_TRANSACTION, scan.TRANSACTIONS]] = 1
             self.sheet.commit_lsn[0], self.sheet.end_lsn[0] = begun.commit_lsn, begun.commit_lsn + 1
@@ -70,14 +72,25 @@ class Gulp:
         """Number of the last transaction begun, -1 if there is none."""
         return int(self.cursor[scan.TRANSACTIONS]) - 1
 
+    def note_origin(self) -> None:
+        """Note that the last transaction begun was applied here, and has the time of the server that it is of."""
+        self._applied.add(self.last_transaction)
+
+    @property
+    def commit_us(self) -> int | None:
+        """When the last transaction that ended was committed, by the source's own clock; None: that does not tell."""
+        last = self.last_transaction - self.is_open
+        return int(self.sheet.commit_us[last]) if self.has_ended and last not in self._applied else None
+
     def begun(self) -> Begun | None:
         """Return the transaction that is open at the end."""
         if not self.is_open:
             return None
         last, sheet = self.last_transaction, self.sheet
         return Begun(
-            commit_lsn=int(sheet.commit_lsn[last]), commit_us=int(sheet.commit_us[last]), xid=int(sheet.xid[last])
-        )
+            commit_lsn=int(sheet.commit_lsn[last]), commit_us=int(sheet.commit_us[last]), xid=int(sheet.xid[last]),
+            is_applied=last in self._applied,
+        )  # fmt: skip
 
     def message(self) -> bytes:
         """Return the pgoutput message at the cursor."""

@@ -263,3 +263,32 @@ def test_valid_through_is_never_ahead_of_the_truth(database: Database, lake_fold
                 looks.until_news_of(name)
         writer.stop()
         pipeline.wait_applied(database)
+
+
+def test_a_commit_with_the_time_of_another_server_makes_nothing_valid(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """What a subscription applies has the time at which its publisher committed it, by that one's clock."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    database.execute("CREATE TABLE others (id int PRIMARY KEY, n int)")
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    with MemoryPipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        observer = Observer(pipeline.app)
+        observer.look()
+        database.execute("SELECT pg_replication_origin_create('elsewhere')")
+        try:
+            with database.connect() as session:
+                session.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+                session.execute("SELECT pg_replication_origin_xact_setup('0/1', now() + '1 hour')")
+                session.execute("INSERT INTO items VALUES (1, 0)")
+            pipeline.wait_applied(database)
+            assert len(pipeline.lake.rows("shop.items")) == 1
+            observer._watch._ask([sync.source for sync in pipeline.app.sources])
+            (source,) = status(observer.snapshot())["sources"]
+            ((clock,),) = database.execute("SELECT clock_timestamp()")
+            for table in source["tables"]:
+                assert datetime.datetime.fromisoformat(table["valid_through"]) <= clock
+            assert datetime.datetime.fromisoformat(source["fresh_at"]) <= clock
+        finally:
+            database.execute("SELECT pg_replication_origin_drop('elsewhere')")

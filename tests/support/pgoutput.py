@@ -42,6 +42,10 @@ def truncate(*oids: int) -> bytes:
     return data(b"T" + struct.pack(f"!IB{len(oids)}I", len(oids), 0, *oids))
 
 
+def origin(lsn: int, name: str = "elsewhere") -> bytes:
+    return data(b"O" + struct.pack("!Q", lsn) + name.encode() + b"\0")
+
+
 def gulp(messages: list[bytes]) -> tuple[bytes, np.ndarray]:
     return b"".join(messages), np.array([len(message) for message in messages], np.uint32)
 

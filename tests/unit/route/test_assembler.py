@@ -15,7 +15,7 @@ from kuvasz.route.assembler import Assembler
 from kuvasz.route.row_limit import RowLimit
 from tests.support import pgoutput
 from tests.support.examples import examples
-from tests.support.pgoutput import begin, commit, keepalive, relation, row, truncate
+from tests.support.pgoutput import begin, commit, keepalive, origin, relation, row, truncate
 
 
 class Routed:
@@ -55,6 +55,20 @@ def test_one_transaction_is_one_delivery():
     assert (target.rows, target.transactions, target.in_transaction) == (2, 1, False)
     assert segment.relation.table.name == "t"
     assert segment.relation.columns[0].pg_type.name == "text"
+
+
+def test_a_time_of_another_server_is_not_taken_for_one_of_the_source():
+    target = assembler()
+    feed(target, begin(100, us=5), relation(1), row(1, "a"), commit(100))
+    feed(target, begin(200, us=99), origin(7), row(1, "b"), commit(200))
+    assert (target.transactions, target.commit_us) == (2, 5)
+    feed(target, begin(300, us=98))
+    feed(target, origin(8))
+    feed(target, row(1, "c"))
+    feed(target, commit(300), begin(400, us=97), origin(9))
+    assert (target.transactions, target.commit_us) == (3, 5)
+    feed(target, commit(400), begin(500, us=6), row(1, "d"), commit(500))
+    assert (target.transactions, target.commit_us) == (5, 6)
 
 
 def test_many_small_transactions_share_a_segment_and_keep_their_bounds():
