@@ -227,3 +227,32 @@ def test_a_truncate_that_an_old_primary_alone_had_explains_nothing(
         pipeline.wait_streaming()
         run(database, "INSERT INTO events VALUES (701, '2024-01-03', 1)")
         wait_equal(pipeline, database, ["events"])
+
+
+def test_a_clause_that_an_old_primary_alone_had_proves_nothing(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was seen beside the one by which the table had come; the new primary gives another the same numbers."""
+    monkeypatch.setattr(watches, "PATROL_S", 0.3)
+    clause = "SELECT oid::bigint, xmin::text FROM pg_publication_namespace"
+    add = "ALTER PUBLICATION kuvasz_shop_eu ADD TABLES IN SCHEMA public"
+    run(database, "CREATE TABLE items (id int PRIMARY KEY, day date, n int)", "INSERT INTO items VALUES (1), (2)")
+    config = config_of(lake_folder, database, "items")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        wait_equal(pipeline, database, ["items"])
+        backup = Backup(database.server)
+        pass_xids(database, next_xid(database) + 2)
+        run(database, add)
+        noted = lambda: pipeline.app.lake.notes.published("shop.items", "shop_eu") or ""  # noqa: E731
+        wait_until(lambda: "schema" in noted(), "it is seen")
+        lost = database.execute(clause)
+    backup.put_back(is_promoted=True)
+    backup.remove()
+    run(database, "ALTER PUBLICATION kuvasz_shop_eu DROP TABLE items")
+    run(database, "UPDATE items SET n = 7 WHERE id = 1")
+    run(database, add)
+    assert database.execute(clause) == lost
+    with Pipeline(config, lake_folder) as pipeline:
+        run(database, "INSERT INTO items VALUES (3)")
+        wait_equal(pipeline, database, ["items"])

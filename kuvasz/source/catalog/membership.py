@@ -5,6 +5,10 @@ no stream. But each clause that names a table is a row of its own with an OID of
 "pg_publication_rel" and 53.40 "pg_publication_namespace"), and what a publication sends is in its own row, which
 another transaction writes when it is altered. So whoever finds the same rows knows that nothing was left out.
 
+A server that went on from an earlier place, on a timeline of its own, gives the numbers of rows that it lacks to
+others. Rows from before a table was copied are of the past that its position is of. One that came later is kept
+with a mark, the timeline and LSN where it was seen: it counts on that timeline, and once the position has passed it.
+
 A partition is published as itself only while none of its ancestors is: else its changes come as those of the topmost
 published one (manual, "CREATE PUBLICATION", ``publish_via_partition_root``), whichever publication of the stream has
 it. What it is a partition of stands in rows of their own as well (section 53.26 "pg_inherits").
@@ -16,11 +20,15 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from kuvasz import lsn
 from kuvasz.source import failure
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
     import psycopg
+
+#: Stands before the mark of a row.
+_MARK = " @ "
 
 #: The first version that publishes schemas, and has row filters.
 _SCHEMAS_SINCE = 150000
@@ -69,15 +77,46 @@ class Membership:
     """The catalog rows by which a publication publishes one table."""
 
     publication: str  #: its own row: OID and transaction
-    clauses: frozenset[str]  #: rows that name the table or its schema
+    clauses: frozenset[str]  #: rows that name the table or its schema; of an earlier look perhaps with a mark
     links: frozenset[str] = frozenset()  #: rows that make it a partition, up to the root
     above: frozenset[str] = frozenset()  #: by what an ancestor is published, so that the table is not as itself
 
     def goes_on_from(self, earlier: Self) -> bool:
         """Return whether the table was published alike at each moment since an earlier look."""
         is_itself = not self.above and not earlier.above and self.links == earlier.links
-        is_alike = self.publication == earlier.publication and not self.clauses.isdisjoint(earlier.clauses)
+        is_alike = self.publication == earlier.publication and not self.clauses.isdisjoint(
+            map(_bare, earlier.clauses)
+        )
         return is_itself and is_alike
+
+    def proved(self, timeline: int, position_lsn: int) -> Self:
+        """Return what an earlier look proves now.
+
+        Args:
+            timeline: That of the source now.
+            position_lsn: The table's position.
+        """
+        clauses = set()
+        for clause in self.clauses:
+            row, _, mark = clause.partition(_MARK)
+            of, _, seen = mark.partition(" ")
+            if not mark or lsn.parse(seen) <= position_lsn:
+                clauses.add(row)
+            elif int(of) == timeline:
+                clauses.add(clause)
+        return dataclasses.replace(self, clauses=frozenset(clauses))
+
+    def beside(self, earlier: Self, timeline: int, end: int) -> Self:
+        """Return what is to be known from now on: rows that are left of an earlier look, and new ones with a mark.
+
+        Args:
+            earlier: What was known.
+            timeline: That of the source now.
+            end: Where its WAL ended after the look.
+        """
+        left = {clause for clause in earlier.clauses if _bare(clause) in self.clauses}
+        new = {f"{row}{_MARK}{timeline} {lsn.render(end)}" for row in self.clauses - set(map(_bare, left))}
+        return dataclasses.replace(self, clauses=frozenset(left | new))
 
     def render(self) -> str:
         """Return what `parse` reads."""
@@ -89,6 +128,10 @@ class Membership:
         publication, *rows = text.split(", ")
         links, above = (frozenset(row for row in rows if row.startswith(word)) for word in ("in ", "above "))
         return cls(publication=publication, clauses=frozenset(rows) - links - above, links=links, above=above)
+
+
+def _bare(clause: str) -> str:
+    return clause.partition(_MARK)[0]
 
 
 def load(

@@ -19,7 +19,7 @@ from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
-from kuvasz.source.catalog import membership
+from kuvasz.source.catalog import membership, partitions
 from kuvasz.source.catalog.look import wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
@@ -175,19 +175,38 @@ class Publications:
         followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
         end = wal_end(connection) if followed else 0
         members = self._members(connection, followed)
-        lake, broken = self._lake, []
+        place = _place(connection) if followed else (0, 0)
+        broken = []
         for spec, _ in followed:
-            name, now = self._source_tables.name(spec), members.get(spec.key)
-            known = lake.notes.published(spec.identifier, name)
-            if now is None or (known and not now.goes_on_from(membership.Membership.parse(known))):
+            now = members.get(spec.key)
+            if now is None or not self._goes_on(spec, now, *place):
                 broken.append(spec)
                 self._source_tables.gap_starts.note(Evidence.PUBLICATION, spec)
                 continue
             self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
-            if known != now.render():
-                # An earlier version did not note it, or one of several clauses came or went.
-                lake.notes.remember_published(spec.identifier, name, now.render())
         return broken
+
+    def _goes_on(self, spec: SourceTableSpec, now: membership.Membership, timeline: int, end: int) -> bool:
+        """Whether a table was published alike since its last look; what is new of that is remembered.
+
+        Args:
+            spec: The table.
+            now: How it is published.
+            timeline: That of the source.
+            end: Where its WAL ended after the look.
+        """
+        notes, name = self._lake.notes, self._source_tables.name(spec)
+        text, fresh = notes.published(spec.identifier, name), now
+        if text:
+            position = self._source_tables.position(spec)
+            earlier = membership.Membership.parse(text).proved(timeline, 0 if position is None else position.lsn)
+            if not now.goes_on_from(earlier):
+                return False
+            fresh = now.beside(earlier, timeline, end)
+        if text != fresh.render():
+            # An earlier version did not note it, or one of several clauses came or went.
+            notes.remember_published(spec.identifier, name, fresh.render())
+        return True
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""
@@ -293,6 +312,11 @@ class Publications:
                 return inserts.since(connection, self.inserts_name)
         except SourceError:
             return None  # the reader finds out that the source is gone
+
+
+def _place(connection: Any) -> tuple[int, int]:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    """Return a source's timeline, and where its WAL ends."""
+    return partitions.timeline_of(partitions.horizon(connection)), wal_end(connection)
 
 
 def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:

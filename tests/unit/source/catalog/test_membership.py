@@ -34,6 +34,18 @@ def test_a_partition_is_published_as_itself_while_nothing_above_it_is() -> None:
         assert not now.goes_on_from(before)
 
 
+def test_a_row_that_came_after_the_copy_counts_on_its_timeline_and_once_the_position_has_passed_it() -> None:
+    before, now = member("5:700", "table 6:701"), member("5:700", "table 6:701", "schema 7:702:")
+    known = Membership.parse(now.beside(before, 1, 0x500).render())
+    assert now.beside(known, 1, 0x600) == known
+    by_schema = member("5:700", "schema 7:702:")
+    for timeline, position_lsn, is_proved in ((1, 0x400, True), (2, 0x4FF, False), (2, 0x500, True)):
+        found = known.proved(timeline, position_lsn)
+        assert by_schema.goes_on_from(found) is is_proved
+        assert now.goes_on_from(found)
+    assert by_schema.beside(known, 1, 0x600).proved(2, 0x400) == member("5:700"), "still marked"
+
+
 def test_what_is_rendered_is_parsed() -> None:
     of_all = Membership(
         publication="5:700",

@@ -11,7 +11,7 @@ import pytest
 
 from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.source import conninfo, inserts, publication, slots
-from kuvasz.source.catalog import membership
+from kuvasz.source.catalog import membership, partitions
 from kuvasz.source.catalog.membership import Membership
 from kuvasz.source.publication import PublicationChanges
 from kuvasz.state.tables import State
@@ -45,6 +45,7 @@ class World(Scene):
         monkeypatch.setattr(membership, "load", self._members)
         self.wal_lsn = 500
         monkeypatch.setattr(publications, "wal_end", lambda _: self.wal_lsn)
+        monkeypatch.setattr(partitions, "horizon", lambda _: partitions.blank_horizon(1))
 
     def _begin(self, _: object, tables: Any) -> None:
         self.begun += [(spec.identifier, self.source_tables.position(spec) is not None) for spec, _ in tables]
