@@ -149,7 +149,7 @@ class App:
         """Have the lake answer what is asked when sources have ended: where it does not, they had better go on.
 
         Raises:
-            LakeError: It does not.
+            LakeError: The lake does not answer.
         """
         self._sources.earlier.left((*found.added, *(one.source for one in found.changed)))
 

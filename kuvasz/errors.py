@@ -118,7 +118,7 @@ class MapMismatch(ConfigError):
         hint: As for every error.
         database: The group in the map.
         table: The source table.
-        option: Of the table, `filter` or `set.name`.
+        option: The option of the table: `filter` or `set.name`.
     """
 
     has_lines = False

@@ -225,7 +225,7 @@ class SourceNotes(Protocol):
         """Return by which catalog rows a source's table was published since its rows are here; None: nobody said."""
 
     def remember_published(self, target: str, source: str, published: str) -> None:
-        """Store that, for a table that was copied when nobody asked. A copy and a repair bring it with the position.
+        """Store how a table is published, where a copy did not ask; a copy and a repair bring it with the position.
 
         Raises:
             LakeError: Catalog or storage failed.
@@ -235,7 +235,7 @@ class SourceNotes(Protocol):
         """Return the id of the log that holds what a target lacks of a source; None: it lacks nothing."""
 
     def park(self, target: str, source: str, log_id: str | None) -> None:
-        """Store that, before anything that is only in that log is confirmed; None: it has been replayed.
+        """Store a log's id, before anything that is only in that log is confirmed; None: it has been replayed.
 
         Without it nobody could tell that the log was lost: a position may lie far back because nothing happened.
 
@@ -258,7 +258,7 @@ class Maintenance(Protocol):
         """Look after the files of a prepared target now; None if there is nothing to look after. Blocks.
 
         Args:
-            target: It.
+            target: The name of the target.
             full: Leave no dead row and no delete file, whatever it costs.
 
         Raises:
@@ -483,7 +483,7 @@ class Lake(Protocol):
         they begin behind a gap. So nothing may be under way of it, and none of these sources follow.
 
         Args:
-            target: It.
+            target: The name of the target.
             failure: What is undone. Without effect on another one, or none: each of its sources may call this.
         """
 

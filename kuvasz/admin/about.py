@@ -60,7 +60,7 @@ class EventRows:
     """Makes rows of events; one for a run of kuvasz, whose events it counts, so that one that is missing is seen.
 
     Args:
-        namespace: Of the tables about the lake: what is done to them is nobody's concern.
+        namespace: The namespace of the tables about the lake: what is done to them is nobody's concern.
         redact: Takes secrets out.
         wall: Unix seconds.
     """
@@ -174,7 +174,7 @@ async def telling(app: App, observer: Observer, redact: Callable[[str], str]) ->
     """Tell the lake while the body runs, if it has tables for that.
 
     Args:
-        app: Of whose lake.
+        app: The application whose lake it is.
         observer: Sees it.
         redact: Takes secrets out.
     """

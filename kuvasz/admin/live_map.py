@@ -42,7 +42,7 @@ class LiveMap:
     """The map of one application. Methods are called on the loop.
 
     Args:
-        app: It.
+        app: The running application.
         loaded: What it was started with; None: from no file, and nothing is read again.
     """
 

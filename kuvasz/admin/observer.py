@@ -107,7 +107,7 @@ class Observer:
     """Remembers, for one application. `run` and `show` are of the loop; the rest is for its thread, or for tests.
 
     Args:
-        app: It.
+        app: The application that is observed.
         watch: Asks the sources; by default one over all of the application's.
         clock: Monotonic seconds.
         wall: Unix seconds.

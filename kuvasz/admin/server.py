@@ -124,7 +124,7 @@ class AdminServer:
     """The pages of one application.
 
     Args:
-        app: It.
+        app: The application that is seen and steered.
         secrets: What must not be shown wherever it stands.
         loaded: What it was started with.
     """

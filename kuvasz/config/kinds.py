@@ -173,7 +173,7 @@ def partition_term(text: str) -> tuple[str, int, str]:
     """Return transform (``identity`` for a mere column), width (0 without one) and column of a partition.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no partition.
     """
     match = _PARTITION.fullmatch(_partition(text))
     assert match is not None
@@ -187,7 +187,7 @@ def ordering_term(text: str) -> tuple[str, bool, bool]:
     """Return the term of an ordering, whether it descends, and whether NULLs come first.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no term of an ordering.
     """
     match = _ORDERING.fullmatch(_ordering(text))
     if match is None:

@@ -141,7 +141,7 @@ def of_text(text: str, environ: Mapping[str, str], folder: FilePath) -> Config:
     """Return the configuration that the text of a map makes by itself, without the environment's options and flags.
 
     Args:
-        text: Of a map that is no file yet; relative paths of its options stay as they are.
+        text: The text of a map that is no file yet; relative paths of its options stay as they are.
         environ: For the variables that it refers to.
         folder: Where the files that it refers to are.
 

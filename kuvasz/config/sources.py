@@ -23,7 +23,7 @@ class SourceTableSpec:
         table: The source table. With `TableConfig.partitions_regex`, the name of the collapse: there may or may
             not be a table of this name.
         config: What the map says of it.
-        namespace: Of the target; dots separate its levels.
+        namespace: The namespace of the target; dots separate its levels.
         target: The target's name within its namespace.
         has_sid: The target has a column ``sid`` that is part of its key.
         member: Which of the tables of a collapse it is: its OID, that outlives a new name. Empty for any other entry,

@@ -42,7 +42,7 @@ def compare(
         session: A session with the lake's catalog.
         namespace: Catalog and namespace of the targets, such as ``kuvasz.shop``.
         sources: sid -> table -> content at the source.
-        tables: Those to compare.
+        tables: The tables to compare.
     """
     lines: list[Line] = []
     for table in tables:

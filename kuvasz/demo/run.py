@@ -195,7 +195,7 @@ def _await_streams(
     Raises:
         SystemExit: kuvasz ended before; with its exit code, or 1 if that was 0.
         KeyboardInterrupt: Asked to end before there is anything to compare.
-        LakeError: That takes too long.
+        LakeError: The sources are not read after a long time.
     """
     give_up_at = time.monotonic() + _START_S
     while servers.streaming_slots(running) < len(running):

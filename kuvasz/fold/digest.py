@@ -63,7 +63,7 @@ def fingerprints(columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], seed: 
 
     Args:
         columns: All columns but sid, in the order of the table, at least one.
-        seed: Of the table's key hash.
+        seed: The seed of the table's key hash.
     """
     # One integer column alone would stand for itself and not be hashed; sums of such say little.
     return hash_keys([*columns, columns[0]] if len(columns) == 1 else columns, sid=None, seed=seed)

@@ -148,8 +148,8 @@ class PositionIndex:
 
         Args:
             keys: In any order, each once.
-            file: Of each key, or one for all; not `ABSENT`.
-            position: Of each key.
+            file: The file number of each key, or one for all; not `ABSENT`.
+            position: The row position of each key.
 
         Raises:
             InternalError: Lengths differ, a file is `ABSENT`, or a key is there twice.

@@ -34,7 +34,7 @@ class Run:
     Attributes:
         records: Shape (n, 3), read-only; see `kuvasz.index.records`.
         path: The file it is mapped from, None while only in memory.
-        checksum: Of all records; empty while only in memory.
+        checksum: The checksum of all records; empty while only in memory.
         is_synced: The file is known to be on stable storage.
     """
 

@@ -38,7 +38,7 @@ def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:
     """Return some of a chunk's rows as they are to be written, and where the newest of each key is.
 
     Args:
-        shape: Of the chunk.
+        shape: The shape of the chunk.
         changes: The chunk; its unchanged cells are filled here.
         kept: The rows to write, ascending.
     """
@@ -75,11 +75,11 @@ def aside_of(
     """Return rows of which some wait for their earlier version.
 
     Args:
-        shape: Of the chunk.
+        shape: The shape of the chunk.
         changes: The chunk.
         folded: Its fold.
         kept: The chunk's rows that were decoded.
-        waits: Those of the decoded rows that wait.
+        waits: The decoded rows that wait.
         rows: The decoded rows.
     """
     root = folded.root[kept[waits]]

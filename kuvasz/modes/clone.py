@@ -69,7 +69,7 @@ def apply_changes(
     """Decode and fold row messages of one relation version.
 
     Args:
-        shape: Of the relation.
+        shape: The shape of the relation.
         data: The messages, one after another.
         lengths: Bytes of each.
         evaluated: What Spark made of them, if the shape has expressions.

@@ -39,7 +39,7 @@ def apply_changes(
     """Decode row messages of one relation version and make of them what the shape's table type wants.
 
     Args:
-        shape: Of the relation.
+        shape: The shape of the relation.
         data: The messages, one after another.
         lengths: Bytes of each.
         facts: What the rows have of their transactions, for table types that want them.

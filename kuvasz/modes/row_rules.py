@@ -131,10 +131,10 @@ def inputs_of(
     """Decode the columns that expressions look at, and say for each expression which rows carry all of them.
 
     Args:
-        transform: Of the relation.
+        transform: The transform of the relation.
         cells: Tuples.
-        rows: Of them; None for all.
-        is_key_only: Of each tuple, whether it has nothing but what identifies a row.
+        rows: The tuples that are looked at; None for all.
+        is_key_only: Whether each tuple has nothing but what identifies a row.
         out_of_range: The policy of the table. Columns that identify a row keep their values or are refused.
 
     Returns:
@@ -188,7 +188,7 @@ def attach(transform: Transform, changes: RowChanges, evaluated: Evaluated) -> R
     """Return changes whose cells carry the computed values; rows outside the filter are deletions.
 
     Args:
-        transform: Of the relation.
+        transform: The transform of the relation.
         changes: After `resolve`.
         evaluated: For the `valid_rows` of the new tuples and then for all old tuples.
 

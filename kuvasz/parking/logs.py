@@ -50,7 +50,7 @@ class ParkingLogs:
 
     Args:
         store: Where they are.
-        most_bytes: Of one log; 0: nothing is parked.
+        most_bytes: The largest size of one log; 0: nothing is parked.
         hold: Keeps a source from being confirmed any further for a table's sake: source, target.
         release: Undoes that.
     """
@@ -202,7 +202,7 @@ class ParkingLogs:
         """Find out whether someone removed a table's log, or replaced it.
 
         Raises:
-            LogDamaged: It is so.
+            LogDamaged: The log was removed or replaced.
         """
         found = self._parked.get((target, source))
         if found is not None and not found.log.is_there:

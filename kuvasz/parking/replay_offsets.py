@@ -8,7 +8,7 @@ import itertools
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Replay:
-    """Of one table of one source."""
+    """The replay of one table of one source."""
 
     number: int = 0  #: of the replay under way
     offset: int = 0  #: up to which everything is in the lake

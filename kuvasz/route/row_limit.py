@@ -19,7 +19,7 @@ class RowLimit:
     """The limit, and who is told of what exceeds it.
 
     Args:
-        bytes: Of one row message of the stream; an UPDATE may have the row twice.
+        bytes: The bytes of one row message of the stream; an UPDATE may have the row twice.
         exceeded: Told of each such row before its segment goes to a worker.
     """
 

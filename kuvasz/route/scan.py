@@ -170,7 +170,7 @@ def check(gulp: UInt8s, lengths: UInt32s) -> None:
     """Raise unless the lengths sum to the gulp: what every later read relies on.
 
     Raises:
-        DecodeError: They do not.
+        DecodeError: The sum is another one.
     """
     total = int(lengths.sum(dtype=np.int64))
     if total != len(gulp):
@@ -223,8 +223,8 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
     Args:
         gulp: The payloads; `check` has passed.
         lengths: Bytes of each.
-        table_oids: Of the `LaneTable`.
-        table_lanes: Of the `LaneTable`.
+        table_oids: The oids of the `LaneTable`.
+        table_lanes: The lanes of the `LaneTable`.
         cursor: Changed in place. A transaction left open has number TRANSACTIONS - 1.
         marks: Changed in place.
         rows: lane, offset, length, transaction of the `Sheet`.
@@ -336,8 +336,8 @@ def group(lane: Int32s, length: UInt32s, row_count: int, open_row: int, lane_cou
     """Sort the rows by lane, keeping stream order within a lane.
 
     Args:
-        lane: Of each row.
-        length: Of each row, bytes.
+        lane: The lane of each row.
+        length: The length of each row, in bytes.
         row_count: How many rows there are.
         open_row: First row of the transaction that is still open; `row_count` if none is.
         lane_count: How many lanes there are.
@@ -382,9 +382,9 @@ def gather(
     Args:
         gulp: The payloads.
         order: The rows to copy, of one lane.
-        offset: Of each row of the sheet.
-        length: Of each row of the sheet, bytes.
-        transaction: Of each row of the sheet.
+        offset: The offset of each row of the sheet.
+        length: The length of each row of the sheet, in bytes.
+        transaction: The transaction of each row of the sheet.
         data: Where the rows go; as long as their lengths together.
         carried_rows: Rows that precede these and belong to transaction 0.
 

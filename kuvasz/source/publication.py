@@ -125,8 +125,8 @@ def refusals(
         connection: To the source.
         current: As the catalog has it; None if there is none.
         name: Its name.
-        tables: That it is to publish.
-        operations: Of them.
+        tables: The tables that it is to publish.
+        operations: The operations that it publishes of them.
         wanted: OIDs of all tables that the source's stream is to have, in whatever publication.
 
     Raises:
@@ -180,8 +180,8 @@ def plan(
     Args:
         current: As the catalog has it; None if there is none.
         name: Its name.
-        tables: That it is to publish.
-        operations: Of them.
+        tables: The tables that it is to publish.
+        operations: The operations that it publishes of them.
         left: Other tables, which are neither added nor taken out.
 
     Raises:
@@ -377,8 +377,8 @@ def partial(name: str, table: SourceTable, what: str) -> SourceRefused:
     """Return the error of a table whose messages lack something of it.
 
     Args:
-        name: Of the publication.
-        table: It.
+        name: The name of the publication.
+        table: The table.
         what: How it is published.
     """
     alter = f"ALTER PUBLICATION {sql.identifier(name)}"
@@ -392,8 +392,8 @@ def locked_out(name: str, table: TableName) -> SourceLocked:
     """Return the error of a table that is not published yet because somebody has locked it.
 
     Args:
-        name: Of the publication.
-        table: It.
+        name: The name of the publication.
+        table: The table.
     """
     return SourceLocked(
         f"table {table} is locked by another session, so publication {name} cannot have it yet",
@@ -405,7 +405,7 @@ def within_wanted(table: SourceTable, wanted: Collection[int]) -> SourceRefused 
     """Return the error of a partition that is wanted beside what it is a partition of; None if it is not.
 
     Args:
-        table: It.
+        table: The partition.
         wanted: OIDs of all tables that are wanted.
     """
     above = next((one for one in reversed(table.ancestors) if one.oid in wanted), None)
@@ -422,8 +422,8 @@ def within_published(name: str, table: SourceTable) -> SourceRefused:
     """Return the error of a partition whose changes come as those of another table.
 
     Args:
-        name: Of the publication.
-        table: It.
+        name: The name of the publication.
+        table: The partition.
     """
     roots = " or ".join(str(ancestor.table) for ancestor in reversed(table.ancestors))
     return SourceRefused(

@@ -219,7 +219,7 @@ def create(
     snapshot shows is committed for whoever reads it (`kuvasz.source.commit_status`).
 
     Args:
-        conninfo: Of a replication session: `kuvasz.source.conninfo.replication_conninfo`.
+        conninfo: The conninfo of a replication session: `kuvasz.source.conninfo.replication_conninfo`.
         name: The slot's name.
         temporary: The slot goes when the snapshot is closed.
         failover: Have the slot synchronised to standbys (version 17; ignored for a temporary slot).
@@ -304,8 +304,8 @@ def timeline_history(url: str, timeline: int) -> str:
     """Return the history file of a timeline (manual, section 55.4, TIMELINE_HISTORY).
 
     Args:
-        url: Of the source.
-        timeline: Its number.
+        url: The url of the source.
+        timeline: The number of the timeline.
 
     Raises:
         SourceError: The server failed.

@@ -162,7 +162,7 @@ class Names:
         """Make sure that all that was read up to now was read of what the snapshot shows.
 
         Args:
-            url: Of an ordinary session at the same server, outside the snapshot.
+            url: The url of an ordinary session at the same server, outside the snapshot.
             hint: What follows.
 
         Raises:

@@ -107,7 +107,7 @@ class MemoryRecord(StoredRecord):
     """The record of one source.
 
     Args:
-        records: Those of all sources.
+        records: The records of all sources.
         source: Its name.
     """
 

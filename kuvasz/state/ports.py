@@ -104,7 +104,7 @@ class StoredFeeds(Protocol):
         """Return source -> the sid that its rows have in the lake; of one that is missing nothing is known."""
 
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
-        """Keep that, in place of what was known of the same feeders, before anything of them is confirmed.
+        """Keep what feeders feed, in place of what was known of them, before anything of them is confirmed.
 
         It is durable when this returns, or nothing is known any more.
 
@@ -138,7 +138,7 @@ class StoredFiles(Protocol):
         """Return what is known, by the tables' OIDs."""
 
     def put(self, files: Mapping[int, KnownFile]) -> None:
-        """Keep that, in place of what was known of the same tables."""
+        """Keep the files of tables, in place of what was known of the same tables."""
 
 
 NONE = Applied(0)

@@ -182,7 +182,7 @@ class Progress:
         Args:
             source: The source, or a member of it.
             name: What holds it.
-            number: Of the hold to be undone; it stays if another thread has held anew since. None: whichever it is.
+            number: The hold to be undone; it stays if another thread has held anew since. None: whichever it is.
         """
         with self._lock:
             entry = self._source(names.source_of(source))

@@ -35,7 +35,7 @@ class SourceRecordFile(StoredRecord):
     Args:
         folder: The state folder.
         source: The source's name.
-        boot_id: Of the running system; read from the kernel by default.
+        boot_id: The boot id of the running system; read from the kernel by default.
     """
 
     def __init__(self, folder: Path, source: str, boot_id: str | None = None) -> None:

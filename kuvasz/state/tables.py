@@ -226,7 +226,7 @@ class TableStates:
         Those that are paused show what waiting makes no better.
 
         Args:
-            target: It.
+            target: The name of the target.
             error: Why.
             hold: Given a source, keeps it where it is.
             is_due: Asked in that moment: whoever has the failure behind him lets sources follow again.

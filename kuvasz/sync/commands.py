@@ -15,7 +15,7 @@ class Commands:
     """The commands for one source. Methods are called on the loop unless they say otherwise.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         approvals: What a person agrees to.
     """
 

@@ -37,7 +37,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = 
     """Make the sources what a new map says; a task of theirs.
 
     Args:
-        sources: They.
+        sources: The sources that run.
         found: What the map has otherwise.
         may_drop: Whether slots and publications go that the map would have dropped: a person has asked for it.
     """
@@ -81,7 +81,7 @@ async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:
 
     Args:
         sources: All.
-        mapped: Those to begin, as the map has them now; whatever has their rows in hand has ended.
+        mapped: The sources to begin, as the map has them now; whatever has their rows in hand has ended.
     """
     await _until_done(mapped, lambda: [source.url.get() for source in mapped])  # which may be in files
     syncs = sources.exchange((), mapped)

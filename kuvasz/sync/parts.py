@@ -37,7 +37,7 @@ from kuvasz.sync.watches import Watches
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Those that `SourceSync` itself begins and ends."""
+    """The parts that `SourceSync` itself begins and ends."""
 
     record: StoredRecord
     commands: Commands

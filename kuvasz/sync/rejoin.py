@@ -31,16 +31,16 @@ _LOOK_S = 1.0
 
 
 class Rejoin:
-    """Of one source. Methods are called on the loop.
+    """The way back for tables of one source. Methods are called on the loop.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
-        setup: Looks at them.
-        copies: Copies them.
+        setup: Looks at the tables.
+        copies: Copies the tables.
         parking: Moves tables, too: never both at once.
-        stream: That they follow.
-        replays: Give them what is parked of them first.
+        stream: The stream that the tables follow.
+        replays: Give the tables what is parked of them first.
     """
 
     def __init__(

@@ -42,13 +42,13 @@ class Start:
 
 
 class SourceSetup:
-    """Of one source.
+    """What makes one source ready to stream.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         preparation: Admits tables.
         looks: Told what was seen.
-        members: Those of the source's collapses.
+        members: The members of the source's collapses.
         partitions: Looks at partitions.
         publications: Made to fit.
         slot: Checked, and created.

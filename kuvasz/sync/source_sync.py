@@ -72,7 +72,7 @@ class SourceSync:
 
     @property
     def source(self) -> Source:
-        """Of the map, with the tables that its collapses take in, as last seen."""
+        """The source of the map, with the tables that its collapses take in, as last seen."""
         return self._source_tables.source
 
     @property

@@ -112,8 +112,8 @@ class Sources:
         Nothing is waited for in between: whoever looks sees the old ones or the new ones.
 
         Args:
-            gone: Those that left the map: what they have of ours is there still.
-            mapped: Those that are new, or replace those of their names.
+            gone: The sources that left the map: what they have of ours is there still.
+            mapped: The sources that are new, or replace those of their names.
         """
         shared, made = self.shared, {source.name: source for source in mapped}
         left = {source.name: source for source in gone}

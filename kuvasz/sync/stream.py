@@ -31,13 +31,13 @@ class Stream:
     """One source's stream. Methods are called on the loop.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         logs: What is parked of tables that do not follow.
-        slot: That the stream comes from.
+        slot: The slot that the stream comes from.
         record: What was confirmed.
         messages: Told of tables that are described, and of TRUNCATEs.
         ancestor_rows: Told of tables whose rows come as those of others.
-        row_limit: Of what the stream brings.
+        row_limit: How large a row of the stream may be.
         preparation: Knows of which tables nobody can tell whether the lake has rows.
     """
 

@@ -28,10 +28,10 @@ PATROL_S = 30.0
 
 
 class Watches:
-    """Those of one source. Each method is a task, for as long as the stream lasts.
+    """The watches of one source. Each method is a task, for as long as the stream lasts.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         patrol: Looks at tables.
         partitions: Looks at partitions, and at members of collapses.
         publications: What is published.

@@ -41,10 +41,10 @@ def given(sources: Sequence[Source], time: str | None, lsns: Sequence[str], opti
     """Return the moment that a person gave.
 
     Args:
-        sources: That are meant.
+        sources: The sources that are meant.
         time: As ISO 8601 has it, in UTC unless it says otherwise.
         lsns: Each ``sid:X/X``; of an only source the LSN alone will do.
-        option: That the time was given with.
+        option: The option that the time was given with.
 
     Raises:
         ConfigError: There are both or none, or one is not what it should be.

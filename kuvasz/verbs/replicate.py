@@ -229,8 +229,8 @@ async def replicate(
     """Run an application with its HTTP server; return the exit code. Whoever calls owns the state folder.
 
     Args:
-        loaded: Its configuration.
-        app: It.
+        loaded: The application's configuration.
+        app: The application.
         until_caught_up: See `App.run`.
         on_served: Told of the server when there is one.
 

@@ -54,7 +54,7 @@ class KeyHistory:
         Nobody knows what it had before all of them went.
 
         Args:
-            rows: Of a table without a key.
+            rows: The rows of a table without a key.
             is_ahead: They are there after the changes, and those before are asked for.
         """
         if is_ahead:

@@ -106,7 +106,7 @@ class ReadOnlyLake:
         """Compare a source table with what `table` held at its last look.
 
         Args:
-            table: Of the lake.
+            table: The table of the lake.
             feed: The source table.
             relation: Its columns, with its key.
             requests: All of its rows, under one snapshot.
@@ -251,7 +251,7 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
     Args:
         table: At the look that is committed upon.
         feed: The source table.
-        difference: Of an earlier look; keys that changed at the source since the snapshot of `fetched` taken out.
+        difference: What an earlier look found, without keys that changed at the source since `fetched` was read.
         fetched: Rows of these keys and perhaps others, which are left out.
 
     Returns:

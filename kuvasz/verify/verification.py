@@ -157,7 +157,7 @@ class Verification:
         """Compare one table; errors are part of the report.
 
         Args:
-            spec: Of the map.
+            spec: What the map says of the table.
             why_not: What a running kuvasz says of the table, if it does not follow.
         """
         begin = time.monotonic()

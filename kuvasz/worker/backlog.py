@@ -11,7 +11,7 @@ from kuvasz.worker.flush import FlushPolicy, Waiting
 
 
 class Backlog:
-    """Of one worker. `put` from any thread; the rest for whoever has `changed`.
+    """The backlog of one worker. `put` from any thread; the rest for whoever has `changed`.
 
     Args:
         policy: When to begin a mini-transaction, and how large.

@@ -21,10 +21,10 @@ _log = EventLog(__name__)
 
 
 class CommitLoop:
-    """Of one worker; `run` is its thread.
+    """The commit loop of one worker; `run` is its thread.
 
     Args:
-        number: Of the worker.
+        number: The number of the worker.
         lake: Where changes go.
         outcomes: What follows from commits and failures.
         progress: Told what is durable.

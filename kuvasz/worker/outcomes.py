@@ -17,7 +17,7 @@ OnReceipt = Callable[[Receipt], None]
 
 
 class Outcomes:
-    """Of one worker. Called in any thread.
+    """The outcomes of one worker's commits. Called in any thread.
 
     Args:
         states: Told about commits and failures.

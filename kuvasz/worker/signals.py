@@ -6,7 +6,7 @@ import threading
 
 
 class Signals:
-    """Those of one worker. Thread-safe."""
+    """The signals of one worker. Thread-safe."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()  #: something came, was taken, or it stops

@@ -7,7 +7,7 @@ import threading
 
 
 class UnderWay:
-    """Those of one worker, numbered from 1 in the order in which they begin and end. Thread-safe."""
+    """One worker's mini-transactions, numbered from 1 in the order in which they begin and end. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

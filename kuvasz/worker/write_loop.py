@@ -26,10 +26,10 @@ _APART_AFTER = 4
 
 
 class WriteLoop:
-    """Of one worker; `run` is its thread.
+    """The write loop of one worker; `run` is its thread.
 
     Args:
-        number: Of the worker.
+        number: The number of the worker.
         lake: Where changes go.
         gather: Sorts deliveries by target.
         lot: Takes the changes of tables that do not follow; None: they are dropped.

@@ -30,7 +30,7 @@ class AboutWriter:
     """The writer of one table.
 
     Args:
-        about: It.
+        about: The table.
         load: Loads it from the catalog, made if it is missing.
         keep_s: How old its rows get.
     """

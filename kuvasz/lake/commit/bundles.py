@@ -107,7 +107,7 @@ def pack(
     """Put small chunks of different sources together.
 
     Args:
-        steps: Of one target, in order per source.
+        steps: The steps of one target, in order per source.
         likeness: The same for chunks that may share a bundle; None for one that stays alone.
         chunk_bytes: The size of a full chunk. No bundle is larger.
 

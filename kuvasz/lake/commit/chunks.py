@@ -137,7 +137,7 @@ def cut(
         changes: In order per source.
         accepted: Source -> LSN before which everything is in the target already.
         chunk_bytes: Size at which a chunk is full.
-        table_type: Of the target.
+        table_type: The table type of the target.
         events: What the last cut of the target's changes gave: a transaction may go on from there.
     """
     counter = _Counter(dict(events or {})) if table_type in _WITH_FACTS else None

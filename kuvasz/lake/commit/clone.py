@@ -54,7 +54,7 @@ class CloneWriter:
     Args:
         table: The table, whose lock is held.
         jobs: Where rows that wait are completed.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         changeset: Takes the outcome, beside those of open transactions.
     """
 

@@ -66,7 +66,7 @@ class CommitStage:
         room_bytes: See `Lanes`.
         tables: Every prepared table by its name.
         feeds: What feeds them.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         state: The folder with the indexes.
         tells: Whether snapshots say how they came about; see `kuvasz.lake.files.snapshot_origin`.
     """

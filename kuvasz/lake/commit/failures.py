@@ -18,7 +18,7 @@ def told(refused: Mapping[str, KuvaszError], receipt: Receipt) -> tuple[Receipt 
 
     Args:
         refused: The sources that are left out, and why.
-        receipt: Of the commit; left out as well where there were no others.
+        receipt: The receipt of the commit; left out as well where there were no others.
     """
     failures = [Failure(target=receipt.target, source=source, error=error) for source, error in refused.items()]
     is_empty = not (receipt.positions or receipt.rows)
@@ -32,9 +32,9 @@ def failed(table: str, error: KuvaszError, sources: Collection[str]) -> tuple[Fa
     source has failed, and the others begin again behind what is in the lake.
 
     Args:
-        table: Its name.
+        table: The table's name.
         error: Why.
-        sources: Those that feed it.
+        sources: The sources that feed the table.
     """
     if not isinstance(error, VersionLost) or not set(sources) - {error.source}:
         return (Failure(target=table, error=error),)

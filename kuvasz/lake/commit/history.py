@@ -59,7 +59,7 @@ class HistoryWriter:
     Args:
         table: The table, whose lock is held.
         jobs: Where reading and writing runs.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         changeset: Takes the outcome.
     """
 
@@ -204,7 +204,7 @@ class HistoryWriter:
             keys: The keys.
             us: When.
             is_gone: The key has no version from then on.
-            sid: Of the keys' source.
+            sid: The sid of the keys' source.
             keep: Keys that get another version anyway; those that are not gone if it is not given.
 
         Returns:

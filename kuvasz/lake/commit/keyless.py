@@ -24,7 +24,7 @@ class KeylessRows:
     """The rows of one table while one commit is worked out.
 
     Args:
-        name: Of the table.
+        name: The name of the table.
         index: Its index.
         layers: What the commit has changed so far, with the open transaction's part if there is one.
         pending: The open transaction.
@@ -45,7 +45,7 @@ class KeylessRows:
         Args:
             done: The results.
             source_of: Says of one of its keys whose it is.
-            sid: Of its rows; None if they are of several sources.
+            sid: The sid of the chunk's rows; None if they are of several sources.
 
         Raises:
             TableError: A row that goes is not there.

@@ -104,7 +104,7 @@ class _Lane:
 
     @property
     def bytes(self) -> int:
-        """Of changes."""
+        """The bytes of its changes."""
         return sum(ticket.bytes for ticket in self.tickets)
 
 

@@ -51,10 +51,10 @@ class Resolution:
 
         Args:
             done: The results.
-            source: Of the chunk; its open transaction is looked at first.
+            source: The source of the chunk; its open transaction is looked at first.
             waiting: File number reserved for its rows that wait for earlier versions.
             layer: Takes the outcome: the commit's changeset, or the open transaction's.
-            sid: Of the chunk's rows; None if they are of several sources.
+            sid: The sid of the chunk's rows; None if they are of several sources.
             source_of: As for `TableIndex.find_earlier`.
 
         Returns:
@@ -88,12 +88,12 @@ class Resolution:
         Until now they stood under one number, because nobody could know their partitions.
 
         Args:
-            waiting: That number.
+            waiting: The number under which they stood.
             done: The results of their chunk.
             completed: Where they are.
-            source: Of the chunk.
+            source: The source of the chunk.
             layer: The changeset they belong to.
-            sid: Of the rows.
+            sid: The sid of the rows.
 
         Returns:
             File number and position of each row that waited.

@@ -62,10 +62,10 @@ class JobInput:
         """Take a step; return its number.
 
         Args:
-            step: It.
+            step: The step to take.
             table: Whose it is.
-            shapes: Of the table.
-            order: That of the step which it was a part of, so that no later one counts as older.
+            shapes: The shapes of the table.
+            order: The order of the step that it was a part of, so that no later one counts as older.
 
         Raises:
             SchemaError: The table cannot hold its rows.
@@ -166,8 +166,8 @@ class TargetPlan:
         Args:
             unknown: Bundles in which something is wrong, nobody knows whose: each of their chunks goes by itself.
             table: The target.
-            shapes: Its own.
-            batch: It.
+            shapes: The shapes of the table.
+            batch: The batch that bundles are put into.
             is_apart: Whether the chunks of all bundles go by themselves: more was wrong than was known before.
 
         Returns:
@@ -196,7 +196,7 @@ class TargetPlan:
 
         Args:
             done: Number in the batch -> what came of it.
-            batch: It.
+            batch: The batch that was run.
             begin: When the first job began, monotonic seconds.
             end: When the last one ended.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTable:
-    """One target's part of it."""
+    """One target's part of a mini-transaction whose files are written."""
 
     work: TableWork
     cut: Cut

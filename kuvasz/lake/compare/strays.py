@@ -29,7 +29,7 @@ def count(jobs: Jobs, table: LakeTable, sids: frozenset[str | None]) -> int:
     Args:
         jobs: Where files are read that may hold rows of several sids.
         table: The table.
-        sids: Of the sources that feed it.
+        sids: The sids of the sources that feed the table.
 
     Raises:
         LakeError: A file could not be read.

@@ -85,7 +85,7 @@ class CopyCommits:
 
         Raises:
             TableStuck: Catalog or store do not answer. It may become visible in the end, with its position.
-            KuvaszError: That failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
+            KuvaszError: It failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
         """
         table = copied.order.table
         with self._news:

@@ -29,10 +29,10 @@ class Recopy(HistoryWriter):
     Args:
         table: The table, whose lock is held.
         jobs: Where reading and writing runs.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         changeset: Takes the outcome.
         source: What is copied.
-        sid: Of the source.
+        sid: The sid of the source.
         us: When the copied versions begin, in µs since 1970.
     """
 

@@ -171,11 +171,11 @@ def end_versions(
     """Have what differs change at the time of the snapshot, as one transaction of the source would.
 
     Args:
-        writer: Of the history.
-        keys: Those that differ, ascending.
+        writer: The writer of the history.
+        keys: The keys that differ, ascending.
         fetched: The rows that the source has of some of them, and perhaps of others.
         source: Whose they are.
-        sid: Its identifier.
+        sid: The sid of the source.
         at_us: The time of the snapshot, in µs since 1970.
 
     Returns:

@@ -58,11 +58,11 @@ class DataFileWriter:
     """One Parquet file in the making. `close` gives its facts; nothing else may be called after it.
 
     Args:
-        properties: Of the FileIO, as PyIceberg takes them.
+        properties: The properties of the FileIO, as PyIceberg takes them.
         path: Full location of the new file.
         schema: Arrow schema with field ids.
         bounded: Names of columns that get bounds: the key's.
-        layout: Of the table; rows are to come in its order.
+        layout: The layout of the table; rows are to come in its order.
         partition: The values that all rows have.
     """
 
@@ -197,11 +197,11 @@ def write_rows(
     """Write rows as a table's layout wants them: one file per partition, each sorted.
 
     Args:
-        properties: Of the FileIO.
-        path: Of the file; further ones get a number before its ending.
+        properties: The properties of the FileIO.
+        path: The path of the file; further ones get a number before its ending.
         rows: With the table's schema.
         bounded: As for `DataFileWriter`.
-        layout: Of the table.
+        layout: The layout of the table.
 
     Returns:
         The files, none without rows; and each row's place in all of them, one behind another, None if they lie as
@@ -354,7 +354,7 @@ def read_rows(properties: Mapping[str, str], path: str, positions: Sequence[int]
     """Return the rows at ascending or repeated positions of a data file, in the order asked for.
 
     Args:
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         path: The file.
         positions: Row numbers, 0 is the first.
         schema: Fields to read, found by their ids: the file may have other names and narrower types for them. One
@@ -456,7 +456,7 @@ def check_size(io: FileIO, path: str, size: int) -> None:
     Only where a file can be there in part: an object store has the length with the request, and takes all or nothing.
 
     Raises:
-        OSError: It is not.
+        OSError: The file is not there as a whole.
     """
     if path.split("://", 1)[0] in _IN_PLACE or "://" not in path:
         found = len(io.new_input(path))

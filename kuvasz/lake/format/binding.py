@@ -35,7 +35,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         target: What the map says of the table.
         schema: The table's.
         key: The table's key columns, without sid.
-        seed: Of the table's key hash.
+        seed: The seed of the table's key hash.
         feed: The source table.
         relation: Its columns.
         fields: Number of a column -> id of the field it fills. A numbered column that is not in it came and went
@@ -109,7 +109,7 @@ def choices(
     """Return the fields for a numbered column's rows: that which it fills, and those that it left, the newest first.
 
     Args:
-        column: Of a message.
+        column: A column of a message.
         schema: The table's.
         fields: As for `bind`.
         left: As for `bind`.

@@ -113,7 +113,7 @@ def others(noted: str, now: str) -> tuple[str, ...]:
 
     Args:
         noted: The rule of the rows that are there; all is another one if it cannot be read.
-        now: That of the map.
+        now: The rule of the map.
     """
     before, after = noted.split("."), now.split(".")
     if len(before) != len(after):
@@ -131,7 +131,7 @@ def why_copy(noted: str | None, now: str, target: Target, feed: Feed) -> str:
 
     Args:
         noted: The rule that they were made by; None: nobody said, and they count as made by today's.
-        now: That of the map.
+        now: The rule of the map.
         target: As the map has it.
         feed: The source table.
 

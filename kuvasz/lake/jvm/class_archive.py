@@ -24,7 +24,7 @@ def archive_of(class_path: str) -> Path:
     Not beside the jars, which all environments of a user share: Spark's own jars are on the class path, too.
 
     Args:
-        class_path: Of the driver, in front of Spark's own jars.
+        class_path: The driver's class path, in front of Spark's own jars.
     """
     java = _java()
     release = java / "release"

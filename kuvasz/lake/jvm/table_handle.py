@@ -21,7 +21,7 @@ class TableHandle:
     """One table in Spark's JVM.
 
     Args:
-        classes: Of Iceberg.
+        classes: The classes of Iceberg.
         java: Iceberg's table.
         name: `namespace.table`.
     """

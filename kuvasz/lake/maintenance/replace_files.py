@@ -45,8 +45,8 @@ def facts(table: LakeTable, target_bytes: int) -> list[FileFacts]:
     """Return the live files of a table; its lock must be held and its index open.
 
     Args:
-        table: It.
-        target_bytes: Of a file. A source that fills half of one has files of its own, smaller ones share theirs.
+        table: The table.
+        target_bytes: The size of a file. A source that fills half of one has files of its own, smaller ones share.
     """
     keeps_order = table.definition.keeps_order
     pool_of = _pools(table, target_bytes) if shares_files(table) else {}
@@ -176,8 +176,8 @@ class Rewrite:
         """Note what is to be rewritten; the table's lock must be held.
 
         Args:
-            table: It.
-            groups: Of its files. One alone if the order of rows counts: the files of a commit are of one age.
+            table: The table.
+            groups: Groups of its files. One alone if the order of rows counts: a commit's files are of one age.
             keys: Hashes keys for the index; None if the table has none.
             sort_by: Columns to sort the rows of each file by.
         """

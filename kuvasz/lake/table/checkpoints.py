@@ -60,7 +60,7 @@ class Checkpoints:
         return tag.get("snapshot"), tag.get("sequence", 0)
 
     def _take_files(self, tag: Mapping[str, object]) -> bool:
-        """Take them, unless they have other numbers by now."""
+        """Take the files of a checkpoint, unless they have other numbers by now."""
         files, numbers = self._files, tag["files"]
         assert isinstance(numbers, dict)
         known = files.numbers()

@@ -39,7 +39,7 @@ class Past:
     """The past of one table, whose lock is held.
 
     Args:
-        name: Of the table.
+        name: The name of the table.
         table: The Iceberg table. What it showed at its last look counts.
         positions: Its sources' positions, as they were brought there.
         index: Read anew when the table was set back.
@@ -118,7 +118,7 @@ class Past:
         """Refuse a commit for any source of which the table was set back, whoever has seen it first.
 
         Raises:
-            LakeRewound: It was.
+            LakeRewound: The table was set back for one of them.
         """
         for source in sources:
             if source in self._back:
@@ -128,7 +128,7 @@ class Past:
         """Refuse a source of which the table was set back, until its position is dropped.
 
         Raises:
-            LakeRewound: It was.
+            LakeRewound: The table was set back for the source.
         """
         why = self._table.properties.get(REWOUND_PREFIX + source)
         if why is not None:

@@ -21,7 +21,7 @@ class Readers:
 
     Args:
         jobs: Where reading runs.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
     """
 
     def __init__(self, jobs: Jobs, properties: Mapping[str, str]) -> None:

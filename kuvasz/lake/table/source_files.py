@@ -27,7 +27,7 @@ class SourceFiles:
     Args:
         definition: The table's.
         files: All of its files.
-        open_transactions: Those of its sources.
+        open_transactions: The open transactions of its sources.
         places: Gives the index; errors as for `TableIndex.places`.
     """
 
@@ -48,7 +48,7 @@ class SourceFiles:
 
         Args:
             source: The source. If it has an open transaction, the TRUNCATE is part of that and shows with its end.
-            sid: Its identifier.
+            sid: The sid of the source.
             changeset: Takes the outcome.
             reserved: Numbers of files for rows of the source that wait for their earlier versions.
 

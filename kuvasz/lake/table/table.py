@@ -44,13 +44,13 @@ class LakeTable:
     Args:
         table: The Iceberg table.
         target: What the map says of it.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         index_folder: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
         expressions: Checks those of the map.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
             without the index.
-        witness: Of the positions; None for who does not write the stream.
+        witness: The witness of the positions; None for who does not write the stream.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class LakeTable:
         """Find out whether catalog and store take anything of this table.
 
         Raises:
-            LakeError: They do not.
+            LakeError: Catalog or store take nothing of it.
         """
         with self.lock, self.lock.doubtful():
             location = self.definition.location

@@ -48,8 +48,8 @@ def changed(before: Collection[Entry], now: Collection[Entry], oid: int) -> list
 
     Args:
         before: As the snapshot shows them.
-        now: Those of the same tables, later.
-        oid: Of the table itself, which has to be there.
+        now: The entries of the same tables, later.
+        oid: The OID of the table itself, which has to be there.
     """
     there = {entry[0] for entry in now} | {oid}
     lost = {entry[:3] for entry in set(before).difference(now)}

@@ -84,7 +84,7 @@ def tables(
 
     Args:
         connection: An ordinary session, in no transaction.
-        names: Of the tables.
+        names: The names of the tables.
         publications: Names of those that a stream of them names.
 
     Raises:

@@ -160,8 +160,8 @@ def look_into(
     Args:
         connection: To the source, in no transaction.
         action: What is done, for a message, as `failure.translated` takes it.
-        query: It; returns one truth value.
-        parameters: Its own.
+        query: The query; returns one truth value.
+        parameters: The parameters of the query.
 
     Raises:
         SourceLocked: The table stays locked.

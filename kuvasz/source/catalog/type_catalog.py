@@ -30,7 +30,7 @@ class TypeCatalog:
     A type that is the same in every server is asked for once; others may be altered, and are asked for each time.
 
     Args:
-        url: Of the source.
+        url: The url of the source.
     """
 
     def __init__(self, url: str) -> None:

@@ -40,7 +40,7 @@ def check_source(
         database: The map's name for it; with `sid` it names slot and publication.
         sid: The source's id, or None.
         tables: The tables that the map wants, each by its own name.
-        inserts_do: Those of them that may do with INSERTs alone, if they have no key.
+        inserts_do: The tables that may do with INSERTs alone, if they have no key.
         old_transaction_s: From which age on a running transaction is told.
 
     Raises:

@@ -53,7 +53,7 @@ ORDER BY 3 DESC NULLS LAST, 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Count:
-    """Of one kind: how many there may be, how many are in use, and how many of these are ours."""
+    """Slots, senders or sessions: how many there may be, how many are in use, and how many of these are ours."""
 
     most: int
     used: int
@@ -72,7 +72,7 @@ def check_server(url: str, ours: Collection[str], count: int) -> list[Finding]:
     """Return what the sources of one server need of it together; nothing if it does not answer.
 
     Args:
-        url: Of one of them.
+        url: The url of one of the sources.
         ours: Names of the slots of all sources of the map, at whichever server.
         count: How many of them are there.
 

@@ -18,8 +18,8 @@ def weakness(address: str, sslmode: str, *, is_encrypted: bool) -> str:
     """Return what somebody between here and a server could do; nothing if there is nobody or he can do nothing.
 
     Args:
-        address: Of the server, as it was connected to: an IP address, or the folder of a socket; empty: not known.
-        sslmode: Of the connection.
+        address: The server's, as it was connected to: an IP address, or the folder of a socket; empty: not known.
+        sslmode: The sslmode of the connection.
         is_encrypted: Whether it has TLS.
     """
     if is_local(address) or (sslmode == VERIFIED and is_encrypted):

@@ -147,7 +147,7 @@ class Connection:
         Args:
             slot: Name of a logical slot with plug-in pgoutput.
             publication: Name of the publication.
-            more: Of others.
+            more: Names of further publications.
             start_lsn: From where on; the slot's confirmed position if that is later (so 0 is always right).
             options: Further options of pgoutput.
 

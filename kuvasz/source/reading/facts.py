@@ -21,7 +21,7 @@ class ReaderState(enum.Enum):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ReaderFacts:
-    """Of one reader. Its parts write here, everybody else reads. Times are monotonic seconds."""
+    """The facts of one reader. Its parts write here, everybody else reads. Times are monotonic seconds."""
 
     state: ReaderState = ReaderState.CONNECTING
     error: KuvaszError | None = None  #: the last one; None once the stream flows again

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Gulps:
-    """Of one reader. Called on the loop.
+    """The gulps of one reader. Called on the loop.
 
     Args:
         source: Name of the source.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Handshake:
-    """Of one reader.
+    """The beginning of each connection of one reader.
 
     Args:
         upstream: Where its changes come from.

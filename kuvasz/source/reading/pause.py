@@ -12,7 +12,7 @@ _SHORTEST_PAUSE_S = 0.0001
 
 
 class Pause:
-    """Of one connection.
+    """The pause between two looks at one connection's socket.
 
     Long enough that a look finds a good deal, and short enough that the server never waits for room in the socket's
     buffer: the pause follows from what the last look found.

@@ -23,7 +23,7 @@ _log = EventLog(__name__)
 
 
 class StatusClock:
-    """Of one reader. Called on the loop.
+    """The status clock of one reader. Called on the loop.
 
     Args:
         source: Name of the source.

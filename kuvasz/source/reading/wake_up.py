@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class WakeUp:
-    """Of one reader. Called on the loop."""
+    """The waiting of one reader, and what ends it. Called on the loop."""
 
     def __init__(self) -> None:
         self.called = asyncio.Event()  #: something happened: clear it before looking, wait for it behind
@@ -65,7 +65,7 @@ class WakeUp:
         """Take a step of the connecting, which `stop` cuts short.
 
         Raises:
-            SourceError: It did.
+            SourceError: The step was cut short.
         """
         try:
             async with asyncio.timeout(0 if self.is_stopping else None) as self._patience:

@@ -32,7 +32,7 @@ def of(spec: SourceTableSpec, table: SourceTable | None, sources: Sequence[Sourc
     """Return what is to be told of a table.
 
     Args:
-        spec: Of the map.
+        spec: What the map says of the table.
         table: As the catalog describes it, without a key of the map; None if there is no such table.
         sources: The source, as the map has it or as last seen: it takes in whatever one of them does.
     """

@@ -14,7 +14,7 @@ def unforeseen(source: str, spec: SourceTableSpec, error: Exception, *, is_endin
 
     Args:
         source: Its name.
-        spec: Of the map.
+        spec: What the map says of the table.
         error: Being handled.
         is_ending: Whether the source ends: threads are not cut off, and the lake may have been closed under them.
 

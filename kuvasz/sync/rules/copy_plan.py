@@ -22,10 +22,10 @@ def plan_ranges(
     """Cut a table's heap into spans of about `target_bytes`, what hangs on them in TOAST included.
 
     Args:
-        pages: Of the main fork.
+        pages: The pages of the main fork.
         toast_bytes: Taken as spread evenly over the pages.
         target_bytes: Size of a span; more than 0.
-        page_bytes: Of one page.
+        page_bytes: The bytes of one page.
 
     Returns:
         (first block, end block) of adjoining spans, the end exclusive. The last is open-ended: pages may have been
@@ -55,7 +55,7 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
 
     Args:
         table: As the catalog had it, with its sizes; best read under the same snapshot.
-        conninfo: Of an ordinary session at the server that exported the snapshot.
+        conninfo: The conninfo of an ordinary session at the server that exported the snapshot.
         snapshot_name: The exported snapshot.
         target_bytes: Size of a range at the source, more than 0.
 

@@ -31,7 +31,7 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
     """Return why a table cannot be replicated as a map entry wants it; None if it can.
 
     Args:
-        spec: Of the map.
+        spec: What the map says of the table.
         table: As the catalog describes it; None if there is no such table.
     """
     if table is None or (spec.member and spec.member != str(table.relation.oid)):
@@ -78,7 +78,7 @@ def checked(source: str, spec: SourceTableSpec, table: SourceTable | None) -> So
 
     Args:
         source: Its name.
-        spec: Of the map.
+        spec: What the map says of the table.
         table: As the catalog describes it; None if there is no such table.
 
     Raises:

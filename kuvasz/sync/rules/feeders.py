@@ -32,7 +32,7 @@ def feeders(sources: Iterable[Source], known: Mapping[str, frozenset[str]]) -> F
     """Return what feeds what.
 
     Args:
-        sources: Of the map.
+        sources: The sources of the map.
         known: Feeder -> targets at the last start; of one that is missing it is not known, and all it feeds lasts.
     """
     now = {feeder: targets for source in sources for feeder, targets in _of(source).items()}

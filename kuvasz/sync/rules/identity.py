@@ -19,8 +19,8 @@ def stranger(source: str, system_id: str, positions: Iterable[tuple[str, SourceP
 
     Args:
         source: The name of the source.
-        system_id: Of the cluster that answers.
-        positions: Of its tables: target, and how far it is in there.
+        system_id: The system identifier of the cluster that answers.
+        positions: The positions of its tables: target, and how far the source is in there.
     """
     for target, position in positions:
         if position.system_id and position.system_id != system_id:

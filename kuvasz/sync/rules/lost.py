@@ -30,8 +30,8 @@ def without_slot(source: Source, slot: SlotState | None, *, is_known: bool) -> S
     """Return the error of a stream that cannot go on in its slot; None if it can, or has not begun yet.
 
     Args:
-        source: Of the map.
-        slot: Of its name; None if there is none.
+        source: The source, as the map has it.
+        slot: The slot of its name; None if there is none.
         is_known: Whether the lake has rows of the source.
     """
     place, name = place_of(source.name), source.object_name
@@ -50,7 +50,7 @@ def cure(source: str, spec: SourceTableSpec, gap: Gap, *, is_accepted: bool) -> 
 
     Args:
         source: Its name.
-        spec: Of the map.
+        spec: What the map says of the table.
         gap: What was lost.
         is_accepted: A person said so.
 

@@ -86,8 +86,8 @@ def difference(
     """Return what a map has otherwise than the one that runs.
 
     Args:
-        before: That runs.
-        after: That is to.
+        before: The map that runs.
+        after: The map that is to run.
         defined: Target -> its definition (`definition`), of all that were mapped since the start.
         ended: Sources that have ended by themselves: they are begun again if the new map has them.
         sids: Source -> its sid (`sids_of`), of all that were mapped since the start.
@@ -144,7 +144,7 @@ def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str
 
     Args:
         leaving: Sources that end, as they run.
-        coming: Those that begin, as they are to be.
+        coming: Sources that begin, as they are to be.
     """
     fed: dict[object, set[str]] = {}
     for source in leaving:

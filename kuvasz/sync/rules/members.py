@@ -27,7 +27,7 @@ def found(
     """Return a source of the map with each collapse replaced by the tables it takes in now.
 
     Args:
-        source: Of the map.
+        source: The source, as the map has it.
         connection: To it.
         others: OIDs of tables whose rows entries of their own have, whatever they are called now.
 

@@ -103,7 +103,7 @@ class KnownPartitions:
 
     @property
     def oids(self) -> frozenset[int]:
-        """Of the partitions that were looked at or told of."""
+        """The OIDs of the partitions that were looked at or told of."""
         return frozenset(part.oid for part in self.parts) | frozenset(seen.oid for seen in self.seen)
 
     def told(self, oid: int, name: str, commit_lsn: int) -> KnownPartitions:
@@ -176,7 +176,7 @@ class KnownPartitions:
 
         Args:
             found: All that the catalog shows.
-            horizon: Of the look.
+            horizon: The horizon of the look.
             until_lsn: Where the WAL ended behind it.
             waits: Partitions that the catalog may show yet.
         """
@@ -206,7 +206,7 @@ def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: 
     Args:
         before: What was known.
         found: The partitions that the snapshot knows.
-        horizon: Of the snapshot.
+        horizon: The horizon of the snapshot.
         at: LSN of the snapshot. What the stream told of later partitions still counts.
     """
     known = before or KnownPartitions()
@@ -375,7 +375,7 @@ def needs_comparison(
 
     Args:
         source: Its name.
-        spec: Of the map.
+        spec: What the map says of the table.
         known: What was known before the change.
         change: What became of the partitions.
         is_accepted: A person said that the target may go on as it is.

@@ -195,7 +195,7 @@ def redacted_key(spec: SourceTableSpec, relation: Relation) -> str:
     """Return a column of the key that a map entry has redacted, which would make one row of all; empty if none is.
 
     Args:
-        spec: Of the map.
+        spec: What the map says of the table.
         relation: From the catalog, with its key.
     """
     keys = set(spec.config.key or relation.key)

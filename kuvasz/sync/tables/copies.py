@@ -61,7 +61,7 @@ class Copies:
     """One source's copies.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         slot: Makes snapshots for single tables.
         looks: Told what a snapshot has.
         approvals: What a person has agreed to.
@@ -164,7 +164,7 @@ class Copies:
         Args:
             spec: The table.
             taken: What is copied.
-            system_id: Of the source's cluster.
+            system_id: The system identifier of the source's cluster.
             published: By which catalog rows the table was published before the snapshot was taken.
         """
         if self._context.lifetime.is_ending:

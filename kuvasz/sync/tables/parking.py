@@ -42,7 +42,7 @@ class Parking:
     """The way into the logs of one source. Methods are called on the loop.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         logs: Its logs.
         resets: Has tables copied again whose changes do not find room.
     """

@@ -41,12 +41,12 @@ _log = EventLog(__name__)
 
 
 class Preparation:
-    """Of one source.
+    """The preparation of one source's tables.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         approvals: What a person has agreed to.
-        members: Those of the source's collapses.
+        members: The members of the source's collapses.
         logs: What is parked.
         resets: Has tables copied again.
     """
@@ -106,7 +106,7 @@ class Preparation:
         """Return the other entries that have followed a table until now: its rows go to one target.
 
         Raises:
-            SchemaError: One of them goes on, under the name that the table has now.
+            SchemaError: Another entry goes on, under the name that the table has now.
         """
         if self._context.shared.routes.is_bound(self._map.name, spec, table.relation.oid):
             return []
@@ -125,7 +125,7 @@ class Preparation:
         """Return a table with its key; None if it cannot be replicated, which puts it into error.
 
         Args:
-            spec: Of the map.
+            spec: What the map says of the table.
             found: What there is at the source.
 
         Raises:
@@ -158,7 +158,7 @@ class Preparation:
         """Have the lake ready for a usable table; returns whether it is, else the table is in error.
 
         Args:
-            spec: Of the map.
+            spec: What the map says of the table.
             table: As it was seen.
             at: LSN at which it was.
 
@@ -244,7 +244,7 @@ class Preparation:
         """Have a table compared that someone set back in the lake, if the map says so.
 
         Raises:
-            LakeRewound: It does not.
+            LakeRewound: The map does not say so.
         """
         if self._context.shared.on_lake_rewound is not OnLakeRewound.REPAIR or self._source_tables.is_paused(spec):
             raise error

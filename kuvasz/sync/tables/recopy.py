@@ -20,10 +20,10 @@ _log = EventLog(__name__)
 
 
 class PositionReset:
-    """Of one source.
+    """What makes the lake forget the positions of one source's tables.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         drop_parked: Lets go of what is parked of a target.
     """
 

@@ -58,7 +58,7 @@ class Replays:
     """The way out of the logs of one source. Methods are called on the loop unless they say otherwise.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         logs: Its logs.
         parking: Moves tables, too: never both at once.
         number: Numbers the columns of what was parked, as of what comes live; in threads.
@@ -110,7 +110,7 @@ class Replays:
 
         Args:
             spec: The table; it must not follow yet.
-            reader: Of its source.
+            reader: The reader of its source.
         """
         lot, target, name = self._shared.lot, spec.identifier, self._name
         number, offset = lot.replays.begin(target, name)

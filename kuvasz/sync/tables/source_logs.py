@@ -25,7 +25,7 @@ class SourceLogs:
     """The logs of one source. What may block is called in threads.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         record: What the source may have let go of.
     """
 

@@ -18,7 +18,7 @@ _log = EventLog(__name__)
 
 
 class AncestorRows:
-    """Those of one source. Called by whoever routes the stream.
+    """The tables of one source whose rows come as an ancestor's. Called by whoever routes the stream.
 
     Args:
         source_tables: The source's tables.

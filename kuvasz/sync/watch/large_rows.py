@@ -11,10 +11,10 @@ from kuvasz.sync.watch.last_looks import LastLooks
 
 
 class LargeRows:
-    """One source's watch. From any thread.
+    """The watch over one source's large rows. From any thread.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         looks: Which table a relation is.
     """
 

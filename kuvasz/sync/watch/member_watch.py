@@ -23,7 +23,7 @@ class MemberWatch:
     """The members of one source's collapses.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
     """
 
     def __init__(self, context: SourceContext) -> None:

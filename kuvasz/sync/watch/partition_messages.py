@@ -16,7 +16,7 @@ from kuvasz.sync.watch.schema_watch import SchemaWatch
 
 
 class PartitionMessages:
-    """Those of one source.
+    """What becomes of the messages that one source's stream has of partitions.
 
     Args:
         source_tables: Asked what is in the lake.

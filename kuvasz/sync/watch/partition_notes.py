@@ -14,10 +14,10 @@ from kuvasz.sync.rules.partition_memory import KnownPartitions
 
 
 class PartitionNotes:
-    """Of one source. From any thread.
+    """The notes on one source's partitions. From any thread.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
     """
 
     def __init__(self, context: SourceContext) -> None:

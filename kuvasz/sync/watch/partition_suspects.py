@@ -13,7 +13,7 @@ from kuvasz.sync.rules.partition_memory import KnownPartitions, SeenPartition
 
 
 class PartitionSuspects:
-    """Those of one source.
+    """The partitions of one source that a look found and nothing has explained yet.
 
     Args:
         current: Says up to where the stream has been heard out.

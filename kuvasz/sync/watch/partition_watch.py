@@ -41,11 +41,11 @@ _SPARED = frozenset({State.COPYING, State.ERROR, State.PAUSED})
 
 
 class PartitionWatch:
-    """One source's watch.
+    """The watch over one source's partitions.
 
     Args:
-        context: Of the source.
-        members: Those of the source's collapses.
+        context: The context of the source.
+        members: The members of the source's collapses.
         messages: What the stream tells of partitions.
         notes: What the lake remembers.
         approvals: What a person has agreed to.
@@ -123,7 +123,7 @@ class PartitionWatch:
 
         Args:
             connection: To the source.
-            tables: Those that are looked at.
+            tables: The tables that are looked at.
             is_following: Whether they follow the stream now; else nothing of them is under way.
 
         Returns:
@@ -300,8 +300,8 @@ class _Look:
     Args:
         connection: To the source.
         known: What is remembered.
-        horizon: Of the look before; 0: unknown.
-        start: Of this one.
+        horizon: The horizon of the look before; 0: unknown.
+        start: The start of this look.
         is_comparable: Whether the target is.
     """
 

@@ -43,7 +43,7 @@ class Patrol:
     """One source's patrol.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         looks: What was seen of its tables.
         watch: Has the lake follow.
         rewrites: Looks whether tables were written anew.

@@ -66,7 +66,7 @@ class Renames:
     """The names that tables of one source have now.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         attach: Has the lake load a table's target; returns the OID of the table whose rows it has, 0 if it has none.
     """
 

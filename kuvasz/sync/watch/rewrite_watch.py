@@ -30,10 +30,10 @@ _log = EventLog(__name__)
 
 
 class RewriteWatch:
-    """One source's watch.
+    """The watch over rewrites of one source's tables.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
     """
 
     def __init__(self, context: SourceContext) -> None:

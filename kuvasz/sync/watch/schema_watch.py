@@ -53,10 +53,10 @@ _AHEAD_EVERY_S = 1.0
 
 
 class SchemaWatch:
-    """One source's watch.
+    """The watch over the columns and names of one source's tables.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         looks: What was seen of its tables.
         approvals: What a person has agreed to.
     """

@@ -107,9 +107,9 @@ def of_url(url: str, patterns: Sequence[str] = (), config: Config | None = None)
     """Return what the database of a url has.
 
     Args:
-        url: Of any database.
+        url: The url of any database.
         patterns: Only tables that one of them means, see `chosen`.
-        config: Of a map, to say what it has already.
+        config: The configuration of a map, to say what it has already.
 
     Raises:
         ConfigError: The url cannot be read, or a pattern is none, or means nothing.
@@ -127,7 +127,7 @@ def of_map(config: Config, patterns: Sequence[str] = ()) -> list[SourceListing]:
     """Return what the sources of a map have, all side by side, in the map's order.
 
     Args:
-        config: Of the map.
+        config: The configuration of the map.
         patterns: As for `of_url`; one may mean nothing at some sources.
 
     Raises:
@@ -179,7 +179,7 @@ def parsed(pattern: str) -> TableName:
     """Return a pattern for `names.matches`.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is no pattern.
     """
     try:
         return names.parse_table(pattern)
@@ -225,7 +225,7 @@ def listed(table: SourceTable, extension: str = "", is_mapped: bool | None = Non
 
     Args:
         table: As the catalog describes it.
-        extension: That it is a part of; empty for none.
+        extension: The extension that it is a part of; empty for none.
         is_mapped: Whether a map has it; None if there is none.
     """
     kind, why = _type(table, extension)

@@ -54,11 +54,11 @@ class MapRequest:
     """What a map is asked for.
 
     Attributes:
-        url: Of the database, as a map may have it: with ``${VAR}`` in place of secrets, or with the secrets.
+        url: The database's url, as a map may have it: with ``${VAR}`` in place of secrets, or with the secrets.
         tables: Patterns, see `kuvasz.verbs.maps.discover.chosen`; none: all tables.
         excepted: Patterns of tables that are not wanted.
         database: The group's name in the map; the database's own by default.
-        sid: Of the source, or None.
+        sid: The sid of the source, or None.
     """
 
     url: str = dataclasses.field(repr=False)
@@ -74,7 +74,7 @@ class MapOutcome:
 
     Attributes:
         text: The map.
-        variables: That have to be set where kuvasz runs -> what each holds.
+        variables: Variables that have to be set where kuvasz runs -> what each holds.
         tables: How many tables it has.
         left_out: How many stand in it as comments.
     """
@@ -124,7 +124,7 @@ def draft(request: MapRequest, found: Inventory, environ: Mapping[str, str], fol
         request: What is asked for.
         found: What the database has.
         environ: For variables that the url refers to.
-        folder: Of the map, where relative paths begin.
+        folder: The folder of the map, where relative paths begin.
 
     Raises:
         ConfigError: As `run`.
