@@ -74,6 +74,13 @@ class MemoryWitness(Witness):
         self._given_up[table, source] = max(given, self._given_up.get((table, source), given))
 
     @override
+    def expect(self, table: str, source: str, position: SourcePosition) -> None:
+        """See `Witness.expect`."""
+        given = self._given_up.get((table, source))
+        if given is not None:
+            self._given_up[table, source] = given.below(position)
+
+    @override
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
         """See `Witness.given_up`."""
         return {source: given for (name, source), given in self._given_up.items() if name == table}

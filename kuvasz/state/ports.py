@@ -64,6 +64,10 @@ class FormerPosition(NamedTuple):
     history: int  #: as `SourcePosition.history`
     lsn: int
 
+    def below(self, position: SourcePosition) -> FormerPosition:
+        """Return it, or what lies just below a new position if that is not greater."""
+        return min(self, FormerPosition(position.history, position.lsn - 1))
+
 
 class Witness(Protocol):
     """The positions of all lake tables as they were once, by which a lake that was set back is seen. From any thread.
@@ -84,6 +88,12 @@ class Witness(Protocol):
         """Note that a table has dropped a source's position, until the next one is noted: it must not come back.
 
         Of several the greatest counts.
+        """
+
+    def expect(self, table: str, source: str, position: SourcePosition) -> None:
+        """Note a position that a table is about to get: it is none of those that were given up, if below one.
+
+        A standby that took over may lack the place of that one, so that a new copy is of an earlier place.
         """
 
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:

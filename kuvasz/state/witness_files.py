@@ -82,6 +82,16 @@ class WitnessFiles(Witness):
                 self._write(table)
 
     @override
+    def expect(self, table: str, source: str, position: SourcePosition) -> None:
+        """See `Witness.expect`."""
+        with self._lock:
+            known = self._of(table).given_up
+            given = known.get(source)
+            if given is not None and (below := given.below(position)) != given:
+                known[source] = below
+                self._write(table)
+
+    @override
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
         """See `Witness.given_up`."""
         with self._lock:

@@ -96,6 +96,17 @@ def test_a_witness_remembers_what_was_given_up_until_there_is_something_new(plac
     assert place.open().witness.given_up("shop.items") == {"us": (0, 20)}
 
 
+def test_a_witness_takes_no_new_position_for_one_that_was_given_up(place: Place) -> None:
+    witness = place.open().witness
+    witness.give_up("shop.items", "eu", SourcePosition(lsn=10, history=1))
+    for position in (SourcePosition(lsn=11, history=1), SourcePosition(lsn=5, history=2)):
+        witness.expect("shop.items", "eu", position)
+        assert place.open().witness.given_up("shop.items") == {"eu": (1, 10)}
+    witness.expect("shop.items", "us", SourcePosition(lsn=8))
+    witness.expect("shop.items", "eu", SourcePosition(lsn=8, history=1))
+    assert place.open().witness.given_up("shop.items") == {"eu": (1, 7)}
+
+
 def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
     assert (place.open().feeds.known(), place.open().feeds.sids()) == ({}, {})
     place.open().feeds.keep({"eu": {"shop.items", "shop.others"}, "eu/*": set(), "us": {"shop.items"}})

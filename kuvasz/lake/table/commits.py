@@ -93,6 +93,7 @@ class Commits:
             changeset.sent = sent = builder.finish(positions)
         elif changeset.is_there or self._has_landed(sent):
             return self._accept(changeset, sent, positions, self._parent_of(sent))
+        self._past.expect(positions)
         try:
             failpoints.hit("before_swap" if changeset.is_rewrite else "before_commit", LakeError)
             self._index.snapshot_id, parent = self._table.commit(sent.commit)
@@ -157,6 +158,7 @@ class Commits:
 
     def advance(self, positions: Mapping[str, SourcePosition]) -> None:
         """Store positions in a commit of their own, when no row changed with them."""
+        self._past.expect(positions)
         self._table.set_properties(
             {position_properties.PREFIX + source: position_properties.render(p) for source, p in positions.items()}
         )

@@ -79,6 +79,12 @@ class Past:
         if self._witness is not None:
             self._witness.give_up(self._name, source, position)
 
+    def expect(self, positions: Mapping[str, SourcePosition]) -> None:
+        """Note the positions that a commit of ours is about to bring: a kill may come before `note`."""
+        if self._witness is not None:
+            for source, position in positions.items():
+                self._witness.expect(self._name, source, position)
+
     def see(self, asked_at: float) -> None:
         """Look at the table before a source begins with it, once for all sources that ask at a time.
 

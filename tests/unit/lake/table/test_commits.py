@@ -6,6 +6,7 @@ import pytest
 
 from kuvasz.errors import ForeignChange, LakeError, LakeRewound, OutcomeUnknown
 from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.table.past import Past
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import SourcePosition
 from tests.support.changes import TARGET, Sender, insert, work
@@ -48,6 +49,21 @@ def test_rows_and_positions_are_there_together(
         file.data["file-path"] for file in local_world.stored().now.files
     }
     assert (table.commits.changed_files, table.commits.rewritten_bytes) == (2, 0)
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_position_below_one_that_was_given_up_is_known_to_be_new_before_it_is_there(
+    table: LakeTable, changeset: Changeset, monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    """Also if the process is killed before it notes the new one: nothing was set back."""
+    monkeypatch.setattr(Past, "note", lambda _: None)
+    table.past.give_up("eu", SourcePosition(lsn=HERE.lsn + 1000))
+    if is_alone:
+        table.commits.advance({"eu": HERE})
+    else:
+        make(table, changeset)
+    assert table.positions == {"eu": HERE}
+    table.past.check()
 
 
 def test_without_a_change_there_is_no_commit(local_world: LocalWorld, table: LakeTable) -> None:

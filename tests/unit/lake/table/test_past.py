@@ -185,6 +185,20 @@ def test_a_position_that_was_dropped_and_is_there_again_is_seen_by_the_next_proc
     assert list(world.noted) == ["kuvasz.rewound.eu"]
 
 
+def test_a_new_position_below_one_that_was_dropped_is_a_new_one(world: World) -> None:
+    """A standby took over that lacks the place of the old one, and the process was killed before it could note it."""
+    world.past.forget("eu")
+    world.past.give_up("eu", SourcePosition(lsn=0x100, history=1))
+    fresh = {"eu": SourcePosition(lsn=0x80, history=1), "us": world.positions["us"]}
+    world.past.expect(fresh)
+    world.show(fresh)
+    world.begin(fresh).check()
+    earlier = fresh | {"eu": SourcePosition(lsn=0x7F, history=1)}
+    world.show(earlier)
+    with pytest.raises(LakeRewound, match=r"source eu, .* its position 0/7F had been given up and is there again"):
+        world.begin(earlier).check()
+
+
 @pytest.mark.parametrize("now", [SourcePosition(lsn=0x101, history=1), SourcePosition(lsn=0x10, history=2)])
 def test_a_position_after_one_that_was_dropped_is_a_new_one(world: World, now: SourcePosition) -> None:
     """Also if its process was killed before it could note it, and of a source that was restored."""
