@@ -13,18 +13,35 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kuvasz import errors, lsn
 
+# Tags of what CopyData carries.
+XLOGDATA: Final = ord("w")
+KEEPALIVE: Final = ord("k")
+# Tags of pgoutput's messages, but for those of rows (`kuvasz.decode.tuples`).
+BEGIN: Final = ord("B")
+COMMIT: Final = ord("C")
+RELATION: Final = ord("R")
+TYPE: Final = ord("Y")
+TRUNCATE: Final = ord("T")
+ORIGIN: Final = ord("O")
+LOGICAL_MESSAGE: Final = ord("M")
+
 #: Bytes of the XLogData header before the pgoutput message: tag, start LSN, end LSN, send time.
-XLOGDATA_HEADER_BYTES = 25
+XLOGDATA_HEADER_BYTES: Final = 25
 
 _HINT = "the stream is damaged or speaks another protocol version; kuvasz reconnects and reads it again"
 _STATUS = struct.Struct("!cQQQqB")
 _KEEPALIVE = struct.Struct("!cQqB")
 _BEGIN = struct.Struct("!cQqI")
 _COMMIT = struct.Struct("!cBQQq")
+
+# Messages of one length, tag included.
+KEEPALIVE_BYTES: Final = _KEEPALIVE.size
+BEGIN_BYTES: Final = _BEGIN.size
+COMMIT_BYTES: Final = _COMMIT.size
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +292,18 @@ class _Body:
 
 
 __all__ = [
+    "BEGIN",
+    "BEGIN_BYTES",
+    "COMMIT",
+    "COMMIT_BYTES",
+    "KEEPALIVE",
+    "KEEPALIVE_BYTES",
+    "LOGICAL_MESSAGE",
+    "ORIGIN",
+    "RELATION",
+    "TRUNCATE",
+    "TYPE",
+    "XLOGDATA",
     "XLOGDATA_HEADER_BYTES",
     "Begin",
     "ColumnShape",

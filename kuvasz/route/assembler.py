@@ -199,9 +199,10 @@ class Assembler:
         if self._begun is not None or self._expected:
             return False
         received = self.received_lsn
-        for at in range(0, len(keepalives), scan.KEEPALIVE_BYTES):
-            received = max(received, int.from_bytes(keepalives[at + 1 : at + 9], "big"))
-            self._is_reply_wanted |= keepalives[at + scan.KEEPALIVE_BYTES - 1] == 1
+        for at in range(0, len(keepalives), messages.KEEPALIVE_BYTES):
+            begin = at + scan.KEEPALIVE_LSN
+            received = max(received, int.from_bytes(keepalives[begin : begin + 8], "big"))
+            self._is_reply_wanted |= keepalives[at + scan.KEEPALIVE_REPLY] == 1
         self._marks[scan.RECEIVED_LSN] = received
         return True
 

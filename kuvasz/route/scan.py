@@ -13,14 +13,28 @@ length, and the lengths against the gulp, before the kernels start.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numba
 import numpy as np
 
 from kuvasz import errors
-from kuvasz.decode.messages import XLOGDATA_HEADER_BYTES
-from kuvasz.decode.tuples import HEAD_BYTES
+from kuvasz.decode.messages import (
+    BEGIN,
+    BEGIN_BYTES,
+    COMMIT,
+    COMMIT_BYTES,
+    KEEPALIVE,
+    KEEPALIVE_BYTES,
+    LOGICAL_MESSAGE,
+    ORIGIN,
+    RELATION,
+    TRUNCATE,
+    TYPE,
+    XLOGDATA,
+    XLOGDATA_HEADER_BYTES,
+)
+from kuvasz.decode.tuples import DELETE, HEAD_BYTES, INSERT, UPDATE
 
 if TYPE_CHECKING:
     from kuvasz.model import Int32s, Int64s, UInt8s, UInt32s, UInt64s
@@ -59,9 +73,21 @@ STALE_LANE = -3
 _UNKNOWN_LANE = -2
 _EMPTY = 0  # no relation has oid 0 (InvalidOid)
 
-#: Of a primary keepalive message: its tag, an LSN, a time, and whether it wants a reply.
-KEEPALIVE_BYTES = 18
-_FEW_KEEPALIVES = 64
+# Where fields lie in their messages, from the tag on.
+KEEPALIVE_LSN: Final = 1
+KEEPALIVE_REPLY: Final = KEEPALIVE_BYTES - 1
+_ROW_OID: Final = 1
+_ROW_TUPLE: Final = 5
+_BEGIN_LSN: Final = 1
+_BEGIN_TIME: Final = 9
+_BEGIN_XID: Final = 17
+_COMMIT_LSN: Final = 2
+_COMMIT_END: Final = 10
+
+_FEW_KEEPALIVES: Final = 64
+#: Knuth's multiplicative hash; the lowest bits of its products are the worst ones.
+_HASH_FACTOR: Final = 2654435761
+_HASH_SHIFT: Final = 7
 
 
 class LaneTable:
@@ -84,8 +110,8 @@ class LaneTable:
 
     def _place(self, oid: int) -> int:
         mask = len(self.oids) - 1
-        # Knuth's multiplicative hash, as in _find.
-        place = ((oid * 2654435761) & 0xFFFFFFFF) >> 7 & mask
+        # As in _find.
+        place = ((oid * _HASH_FACTOR) & 0xFFFFFFFF) >> _HASH_SHIFT & mask
         while self.oids[place] not in (_EMPTY, oid):
             place = (place + 1) & mask
         return place
@@ -147,7 +173,7 @@ def keepalives(gulp: bytes | bytearray | UInt8s, lengths: UInt32s) -> bytes:
     if count > _FEW_KEEPALIVES or len(gulp) != count * KEEPALIVE_BYTES:
         return b""
     data = bytes(gulp)
-    is_all = data[::KEEPALIVE_BYTES] == b"k" * count and lengths.tolist() == [KEEPALIVE_BYTES] * count
+    is_all = data[::KEEPALIVE_BYTES] == bytes([KEEPALIVE]) * count and lengths.tolist() == [KEEPALIVE_BYTES] * count
     return data if is_all else b""
 
 
@@ -160,7 +186,8 @@ def has_relation(gulp: UInt8s, lengths: UInt32s) -> bool:
     start = 0
     for length in lengths:
         size = np.int64(length)
-        if size > 25 and start + 25 < len(gulp) and gulp[start + 25] == 82:  # R
+        body = start + XLOGDATA_HEADER_BYTES
+        if size > XLOGDATA_HEADER_BYTES and body < len(gulp) and gulp[body] == RELATION:
             return True
         start += size  # type: ignore[assignment]
     return False
@@ -190,9 +217,9 @@ def refuse(code: int, gulp: UInt8s, lengths: UInt32s, cursor: Int64s) -> errors.
 @numba.njit(cache=True, nogil=True, inline="always")
 def _find(oids: UInt32s, lanes: Int32s, oid: int) -> int:
     mask = len(oids) - 1
-    place = ((np.uint64(oid) * np.uint64(2654435761)) & np.uint64(0xFFFFFFFF)) >> np.uint64(7)
+    place = ((np.uint64(oid) * np.uint64(_HASH_FACTOR)) & np.uint64(0xFFFFFFFF)) >> np.uint64(_HASH_SHIFT)
     index = np.int64(place) & mask
-    while oids[index] != 0:
+    while oids[index] != _EMPTY:
         if oids[index] == oid:
             return lanes[index]  # type: ignore[no-any-return]
         index = (index + 1) & mask
@@ -243,32 +270,32 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
         if size == 0:
             code = _BAD_ENVELOPE
             break
-        if gulp[start] == 107:  # k
-            if size != 18:
+        if gulp[start] == KEEPALIVE:
+            if size != KEEPALIVE_BYTES:
                 code = _TRUNCATED
                 break
-            if gulp[start + 17] == 1:
+            if gulp[start + KEEPALIVE_REPLY] == 1:
                 reply = 1
             # Within a transaction the server's position may not be taken as received: its rows are still coming.
             if inside == 0:
-                received = max(received, _uint(gulp, start + 1, 8))
-        elif gulp[start] != 119:  # w
+                received = max(received, _uint(gulp, start + KEEPALIVE_LSN, 8))
+        elif gulp[start] != XLOGDATA:
             code = _BAD_ENVELOPE
             break
-        elif size < 26:
+        elif size <= XLOGDATA_HEADER_BYTES:
             code = _TRUNCATED
             break
         else:
-            body, body_size = start + 25, size - 25
+            body, body_size = start + XLOGDATA_HEADER_BYTES, size - XLOGDATA_HEADER_BYTES
             tag = gulp[body]
-            if tag == 73 or tag == 85 or tag == 68:  # I U D
-                if body_size < 5:
+            if tag == INSERT or tag == UPDATE or tag == DELETE:  # noqa: SIM109 (a kernel compares one by one)
+                if body_size < _ROW_TUPLE:
                     code = _TRUNCATED
                     break
                 if inside == 0:
                     code = _ROW_OUTSIDE
                     break
-                oid = np.int64(_uint(gulp, body + 1, 4))
+                oid = np.int64(_uint(gulp, body + _ROW_OID, 4))
                 if oid != last_oid:
                     last_oid = oid
                     last_lane = np.int64(_find(table_oids, table_lanes, oid))  # type: ignore[arg-type]
@@ -286,8 +313,8 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                     row_length[row] = body_size
                     row_transaction[row] = transaction
                     row += 1
-            elif tag == 66:  # B
-                if body_size != 21:
+            elif tag == BEGIN:
+                if body_size != BEGIN_BYTES:
                     code = _TRUNCATED
                     break
                 if inside == 1:
@@ -296,19 +323,19 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 transaction += 1
                 inside = 1
                 open_row = row
-                commit_lsn[transaction] = _uint(gulp, body + 1, 8)
+                commit_lsn[transaction] = _uint(gulp, body + _BEGIN_LSN, 8)
                 end_lsn[transaction] = commit_lsn[transaction] + np.uint64(1)
-                commit_us[transaction] = np.int64(_uint(gulp, body + 9, 8))
-                xid[transaction] = _uint(gulp, body + 17, 4)
-            elif tag == 67:  # C
-                if body_size != 26:
+                commit_us[transaction] = np.int64(_uint(gulp, body + _BEGIN_TIME, 8))
+                xid[transaction] = _uint(gulp, body + _BEGIN_XID, 4)
+            elif tag == COMMIT:
+                if body_size != COMMIT_BYTES:
                     code = _TRUNCATED
                     break
                 if inside == 0:
                     code = _COMMIT_OUTSIDE
                     break
-                end = _uint(gulp, body + 10, 8)
-                if _uint(gulp, body + 2, 8) != commit_lsn[transaction] or end <= commit_lsn[transaction]:
+                end = _uint(gulp, body + _COMMIT_END, 8)
+                if _uint(gulp, body + _COMMIT_LSN, 8) != commit_lsn[transaction] or end <= commit_lsn[transaction]:
                     code = _COMMIT_DIFFERS
                     break
                 end_lsn[transaction] = end
@@ -316,7 +343,7 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 ended += 1
                 last_end = end
                 received = max(received, end)
-            elif tag == 82 or tag == 89 or tag == 84 or tag == 79 or tag == 77:  # R Y T O M
+            elif tag == RELATION or tag == TYPE or tag == TRUNCATE or tag == ORIGIN or tag == LOGICAL_MESSAGE:  # noqa: SIM109
                 code = STOPPED
                 break
             else:
