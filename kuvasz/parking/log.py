@@ -34,7 +34,7 @@ from kuvasz.model import Segment, Transactions, Truncation
 from kuvasz.parking import relations
 from kuvasz.parking.ports import LogDamaged, TableLog, TransactionGroup
 from kuvasz.parking.relation_numbers import RelationNumbers
-from kuvasz.route.parts import Change, between, newer, open_lsn
+from kuvasz.route.parts import Change, commit_lsns, separate
 
 _MAGIC = b"kvszpark1"
 _HEADER = struct.Struct("<9s32sdQ")
@@ -141,9 +141,7 @@ class ParkingLog(TableLog):
     @override
     def append(self, changes: Sequence[Change], through: int, *, is_open: bool, most_bytes: int = _NO_LIMIT) -> bool:
         """See `TableLog.append`. The disk has it when this returns."""
-        fresh = [part for change in changes if (part := newer(change, self.last_lsn)) is not None]
-        whole = [part for change in fresh if (part := _part(change, is_open=False)) is not None]
-        begun = [part for change in fresh if (part := _part(change, is_open=True)) is not None] if is_open else []
+        whole, begun = separate(changes, self.last_lsn, is_open=is_open)
         has_ended = 0 < self._open_lsn < through
         buffers: list[_Buffer] = []
         if whole or has_ended:
@@ -245,7 +243,7 @@ class ParkingLog(TableLog):
         failpoints.hit("after_park", OSError)
 
     def _count(self, changes: Sequence[Change], end: int, *, is_open: bool) -> None:
-        lsns = [lsn for change in changes for lsn in _commit_lsns(change)]
+        lsns = commit_lsns(changes)
         self._size = end
         self.first_lsn = self.first_lsn or (lsns[0] if lsns else 0)
         if is_open:
@@ -361,22 +359,6 @@ def _add(into: list[_Buffer], kind: bytes, *parts: _Buffer) -> None:
         checksum = zlib.crc32(part, checksum)
     into.append(_RECORD.pack(sum(map(len, parts)), checksum, kind))
     into.extend(parts)
-
-
-def _commit_lsns(change: Change) -> list[int]:
-    """Return the first and the last commit LSN of a change."""
-    if isinstance(change, Truncation):
-        return [change.commit_lsn]
-    return [int(change.transactions.commit_lsn[0]), int(change.transactions.commit_lsn[-1])]
-
-
-def _part(change: Change, *, is_open: bool) -> Change | None:
-    """Return the whole transactions of a change, or the one that has not ended."""
-    if isinstance(change, Truncation):
-        return change if bool(open_lsn(change)) is is_open else None
-    count = len(change.transactions.commit_lsn)
-    whole = count - bool(open_lsn(change))
-    return between(change, whole, count) if is_open else between(change, 0, whole)
 
 
 def _make_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -31,6 +32,40 @@ def open_lsn(change: Change) -> int:
     return int(runs.commit_lsn[-1]) if runs.end_lsn[-1] == runs.commit_lsn[-1] + 1 else 0
 
 
+def separate(changes: Iterable[Change], lsn: int, *, is_open: bool) -> tuple[list[Change], list[Change]]:
+    """Return what transactions that committed after an LSN brought: those that are whole, and the one that is not.
+
+    Args:
+        changes: In stream order.
+        lsn: What committed up to there is left out.
+        is_open: Whether the one that has not ended is wanted.
+    """
+    fresh = [part for change in changes if (part := newer(change, lsn)) is not None]
+    whole = [part for change in fresh if (part := _part(change, is_open=False)) is not None]
+    begun = [part for change in fresh if (part := _part(change, is_open=True)) is not None] if is_open else []
+    return whole, begun
+
+
+def commit_lsns(changes: Iterable[Change]) -> list[int]:
+    """Return the first and the last commit LSN of each change."""
+    lsns = []
+    for change in changes:
+        if isinstance(change, Truncation):
+            lsns.append(change.commit_lsn)
+        else:
+            lsns += [int(change.transactions.commit_lsn[0]), int(change.transactions.commit_lsn[-1])]
+    return lsns
+
+
+def _part(change: Change, *, is_open: bool) -> Change | None:
+    """Return the whole transactions of a change, or the one that has not ended."""
+    if isinstance(change, Truncation):
+        return change if bool(open_lsn(change)) is is_open else None
+    count = len(change.transactions.commit_lsn)
+    whole = count - bool(open_lsn(change))
+    return between(change, whole, count) if is_open else between(change, 0, whole)
+
+
 def between(segment: Segment, first: int, last: int) -> Segment | None:
     """Return a segment of some of a segment's transactions; None for none."""
     runs = segment.transactions
@@ -52,4 +87,4 @@ def between(segment: Segment, first: int, last: int) -> Segment | None:
     )  # fmt: skip
 
 
-__all__ = ["Change", "between", "newer", "open_lsn"]
+__all__ = ["Change", "between", "commit_lsns", "newer", "open_lsn", "separate"]

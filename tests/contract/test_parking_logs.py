@@ -10,6 +10,7 @@ import pytest
 
 from kuvasz.model import TableName
 from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.memory import MemoryLogs
 from kuvasz.parking.ports import LogDamaged, LogStore, TableLog
 from kuvasz.route.parts import Change
 from tests.support.changes import Sender, again, insert, relation
@@ -35,9 +36,10 @@ class Place:
         return self.open().load(T, S, log.id)
 
 
-@pytest.fixture(params=["folder"])
+@pytest.fixture(params=["folder", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return {"folder": Place(open=lambda: LogFolder(tmp_path))}[request.param]
+    memory = MemoryLogs()
+    return {"folder": Place(open=lambda: LogFolder(tmp_path)), "memory": Place(open=lambda: memory)}[request.param]
 
 
 def append(log: TableLog, changes: list[Change], through: int, *, is_open: bool = False) -> None:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
     # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
     "state/memory.py": "contract/test_state.py",
+    "parking/memory.py": "contract/test_parking_logs.py",
     "lake/memory/lake.py": "contract/test_lake.py",
     "lake/memory/source_notes.py": "contract/test_lake.py",
     "lake/memory/write_stage.py": "contract/test_lake.py",

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from kuvasz.model import Segment
@@ -53,3 +56,21 @@ def test_some_transactions_of_a_segment(first: int, last: int) -> None:
 
 def test_no_transaction_is_none() -> None:
     assert parts.between(Sender().segment(ROWS), 2, 2) is None
+
+
+def test_what_is_whole_and_what_goes_on_are_told_apart() -> None:
+    eu = Sender()
+    first, truncation, lsn = eu.transactions([insert(1)], [insert(2)]), eu.truncation(), eu.commit_lsn()
+    part = eu.part(lsn, insert(3))
+    assert parts.separate([first, truncation, part], 0, is_open=True) == ([first, truncation], [part])
+    assert parts.separate([first, truncation, part], 0, is_open=False) == ([first, truncation], [])
+    (later, cut), begun = parts.separate([first, truncation, part], 1100, is_open=True)
+    assert parts.commit_lsns([later, cut, *begun]) == [1200, 1200, 1300, lsn, lsn]
+    assert parts.separate([first, truncation, part], lsn, is_open=True) == ([], [])
+
+
+def test_one_segment_may_have_both() -> None:
+    segment = Sender().segment([(1100, [insert(1)]), (1200, [insert(2)])])
+    runs = dataclasses.replace(segment.transactions, end_lsn=np.array([1108, 1201], np.uint64))
+    (whole,), (begun,) = parts.separate([dataclasses.replace(segment, transactions=runs)], 0, is_open=True)
+    assert (contents(whole), contents(begun)) == ([(1100, [insert(1)])], [(1200, [insert(2)])])
