@@ -18,10 +18,8 @@ def floors(package: str) -> list[list[str]]:
     """Return the modules of a package from the top down as its contract has them, by their full names."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     for contract in contracts:
-        containers = contract.get("containers") or [contract.get("root", "")]
-        if contract["type"] == "layers" and containers == ([package] if package != "kuvasz" else [""]):
-            prefix = "" if package == "kuvasz" else f"{package}."
-            return [[prefix + name for name in re.split(r" *[|:] *", layer)] for layer in contract["layers"]]
+        if contract["type"] == "layers" and contract["containers"] == [package]:
+            return [[f"{package}.{name}" for name in re.split(r" *[|:] *", layer)] for layer in contract["layers"]]
     raise LookupError(package)
 
 

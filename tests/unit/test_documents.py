@@ -56,6 +56,16 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(target), f"{link} of {page.name}"
 
 
+def test_a_commit_is_looked_at_as_make_check_does() -> None:
+    """What `pre-commit` runs is what the Makefile runs, but that it mends what it can."""
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert recipe
+    checks = recipe[1].replace("$(PYTHON)", ".venv/bin/python").replace(" --check", "").replace(" .\n", "\n")
+    hooks = re.findall(r"entry: ([^,]+),", (ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert [hook.removesuffix(" --fix") for hook in hooks] == [line.strip() for line in checks.splitlines()]
+    assert "`pre-commit install`" in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("package", ["kuvasz", "kuvasz.lake", "kuvasz.source", "kuvasz.sync"])
 def test_the_page_shows_the_floors_that_imports_are_held_to(package: str) -> None:
     assert rooms.table(package) in rooms.PAGE.read_text("utf-8"), "python -m tests.support.rooms writes them"
