@@ -56,7 +56,8 @@ class Parts:
     def of(cls, context: SourceContext) -> Parts:
         """Return the parts of a source that begins."""
         approvals, record = context.approvals, context.shared.state.record(context.source.name)
-        looks, notes, members = LastLooks(context.source_tables), PartitionNotes(context), MemberWatch(context)
+        looks = LastLooks(context.source_tables, context.target_of)
+        notes, members = PartitionNotes(context), MemberWatch(context)
         context.pasts.whenever_given_up(lambda _: looks.distrust())
         watch = SchemaWatch(context, looks, approvals)
         rewrites = RewriteWatch(context)

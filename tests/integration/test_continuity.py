@@ -84,6 +84,34 @@ def test_a_table_renamed_while_it_is_paused_loses_nothing(
         assert_same(pipeline, database, "items", "things")
 
 
+def test_a_table_that_takes_the_name_of_another_is_not_stopped_by_what_that_one_left(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """The changes of the one that had the name come first: they are of the entry that it fed, not of the name's."""
+    fill(database)
+    with pipeline_of(lake_folder, database, {"items": None, "others": None}) as pipeline:
+        pipeline.wait_streaming()
+    change(database, "items", 1)
+    change(database, "others", 2)
+    database.execute("DROP TABLE items")
+    database.execute("ALTER TABLE others RENAME TO items")
+    database.execute("CREATE TABLE others (id int PRIMARY KEY, n int)")
+    change(database, "items", 3)
+    swapped = {"items": {"target": "others"}, "others": {"target": "items"}}
+    with pipeline_of(lake_folder, database, swapped) as pipeline:
+        pipeline.wait_state(EU, ITEMS, State.ERROR)
+        for value in (4, 5):
+            change(database, "items", value)
+            pass_by(pipeline, database, "items")
+            pipeline.wait_state(EU, OTHERS, State.STREAMING)
+            pipeline.assert_equal("others", source_rows(database.url, "items", sid="eu"))
+        assert pipeline.app.states.get(OTHERS, EU).copies == 0
+        (error,) = pipeline.errors()
+        assert "public.others: this is not the table that was copied" in error
+        pipeline.tell("resync", ITEMS, EU)
+        assert_same(pipeline, database, "items", "others")
+
+
 def test_a_table_renamed_while_it_streams_is_followed(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from kuvasz.config.sources import Source
 from kuvasz.errors import KuvaszError
+from kuvasz.model import Relation
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo
 from kuvasz.sync.context.approvals import Approvals
@@ -74,6 +75,11 @@ class SourceContext:
     def snapshots(self) -> asyncio.Semaphore:
         """The permits to wait for a snapshot at the source's server."""
         return self.shared.threads.snapshots(conninfo.servers(self.url))
+
+    def target_of(self, relation: Relation) -> str | None:
+        """Return the target that the changes of a relation go to; None: to none."""
+        found = self.shared.routes.find(self.source.name, relation)
+        return None if found is None else found[0]
 
     async def resume(self, target: str, name: str) -> None:
         """Have the failure of a target behind it: its own for all of its sources, or that of one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
@@ -17,10 +17,12 @@ class LastLooks:
 
     Args:
         source_tables: Which tables the source has now.
+        target_of: Which target the changes of a relation go to; None: nobody says.
     """
 
-    def __init__(self, source_tables: SourceTables) -> None:
+    def __init__(self, source_tables: SourceTables, target_of: Callable[[Relation], str | None]) -> None:
         self._source_tables = source_tables
+        self._target_of = target_of
         self._known: Source | None = None  #: of which the next two are
         self._specs: dict[TableName, SourceTableSpec] = {}
         self._members: dict[int, SourceTableSpec] = {}  #: by OID: whatever they are called
@@ -36,7 +38,14 @@ class LastLooks:
         """Return the table of the map that a relation of the stream is; None if it is none."""
         self._know()
         # Whatever it is called: a name is how a table is found for the first time.
-        return self._members.get(relation.oid) or self._spec_of.get(relation.oid) or self._specs.get(relation.table)
+        return self._members.get(relation.oid) or self._spec_of.get(relation.oid) or self._unseen(relation)
+
+    def _unseen(self, relation: Relation) -> SourceTableSpec | None:
+        """Return the table of a relation that no look has shown: it may be gone, and another have its name now."""
+        target, named = self._target_of(relation), self._specs.get(relation.table)
+        if named is None or target in {None, named.identifier}:
+            return named
+        return next((spec for spec in self._specs.values() if spec.identifier == target), None)
 
     def _know(self) -> None:
         source = self._source_tables.source

@@ -17,7 +17,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_a_table_is_found_by_its_name_for_the_first_time_and_by_its_oid_from_then_on(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     table = scene.table(scene.items)
     renamed = dataclasses.replace(table.relation, table=TableName(schema="public", name="things"))
     assert looks.spec(table.relation) == scene.items
@@ -27,8 +27,17 @@ def test_a_table_is_found_by_its_name_for_the_first_time_and_by_its_oid_from_the
     assert looks.oids() == {"shop.items": table.relation.oid}
 
 
+def test_a_table_whose_rows_another_entry_has_is_that_ones_whatever_it_was_called(scene: Scene) -> None:
+    """It was dropped, and another table has its name now: its last changes are still to come."""
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
+    gone = dataclasses.replace(scene.table(scene.items).relation, oid=70)
+    assert looks.spec(gone) == scene.items
+    scene.shared.routes.claim("shop", scene.others, 70)
+    assert looks.spec(gone) == scene.others
+
+
 def test_a_name_counts_as_soon_as_the_source_tables_know_it(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     things = TableName(schema="public", name="things")
     relation = dataclasses.replace(scene.table(scene.items).relation, table=things)
     assert looks.spec(relation) is None
@@ -39,7 +48,7 @@ def test_a_name_counts_as_soon_as_the_source_tables_know_it(scene: Scene) -> Non
 
 
 def test_a_member_is_known_by_its_oid_whatever_it_is_called(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     member = dataclasses.replace(scene.items, member="77")
     scene.source_tables.source = dataclasses.replace(scene.source, tables=(member,))
     relation = dataclasses.replace(scene.table(scene.items).relation, table=TableName(schema="x", name="y"))
@@ -48,7 +57,7 @@ def test_a_member_is_known_by_its_oid_whatever_it_is_called(scene: Scene) -> Non
 
 
 def test_a_table_in_whose_place_another_one_came_is_nobodys(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     old, new = (dataclasses.replace(scene.table(scene.items).relation, oid=oid) for oid in (70, 71))
     for relation in (old, new, old, new):
         table = dataclasses.replace(scene.table(scene.items), relation=relation)
@@ -59,7 +68,7 @@ def test_a_table_in_whose_place_another_one_came_is_nobodys(scene: Scene) -> Non
 
 
 def test_the_last_look_counts_until_it_is_dropped(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     table = scene.table(scene.items)
     oid = table.relation.oid
     assert looks.get(oid) is None
@@ -75,7 +84,7 @@ def test_the_last_look_counts_until_it_is_dropped(scene: Scene) -> None:
 
 
 def test_what_another_server_showed_is_compared_with_but_proves_nothing(scene: Scene) -> None:
-    looks = LastLooks(scene.source_tables)
+    looks = LastLooks(scene.source_tables, scene.context.target_of)
     table = scene.table(scene.items)
     looks.begin([(scene.items, table)], 500)
     looks.distrust()

@@ -52,7 +52,7 @@ class World(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.looks = LastLooks(self.source_tables)
+        self.looks = LastLooks(self.source_tables, lambda _: None)
         self.watch = Watch(self)
         self.rewrites: list[object] = []
         self.closed = 0
