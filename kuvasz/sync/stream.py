@@ -14,7 +14,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
-from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.ends import Downstream, StreamStart, StreamWatch, Upstream
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.ports import StoredRecord
@@ -142,17 +142,21 @@ class Stream:
             ),
             Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
             types,
-            follow=self._messages.follow,
-            on_truncate=self._messages.truncated,
-            on_astray=self._ancestor_rows.missed,
-            row_limit=self._row_limit,
-            on_described=types.close,
+            start=StreamStart(
+                record=self._record,
+                applied_lsn=self._slot.applied_lsn,
+                copied=self._slot.copied,
+                applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
+                on_rewound=self._context.pasts.give_up,
+            ),
+            watch=StreamWatch(
+                follow=self._messages.follow,
+                on_truncate=self._messages.truncated,
+                on_astray=self._ancestor_rows.missed,
+                row_limit=self._row_limit,
+                on_described=types.close,
+            ),
             on_left=self._context.lifetime.leave,
-            standing=self._record,
-            applied_lsn=self._slot.applied_lsn,
-            copied=self._slot.copied,
-            applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
-            on_rewound=self._context.pasts.give_up,
             options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
         )
         reader.epoch = self._epoch

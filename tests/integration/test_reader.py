@@ -24,7 +24,7 @@ from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.drain import PlainDrain
 from kuvasz.source.reading.connection import Connection
-from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.ends import Downstream, StreamWatch, Upstream
 from kuvasz.source.reading.facts import ReaderState
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.reader import Reader
@@ -564,7 +564,9 @@ async def test_many_tables_are_described_on_few_connections(house: House, monkey
         )
     house.database.execute(";".join(f"INSERT INTO {name} VALUES (1, 'x')" for name in names))
     catalog = TypeCatalog(house.database.url)
-    reader = Reader(house.upstream(), house.downstream(), catalog, on_described=catalog.close, options=QUICK)
+    reader = Reader(
+        house.upstream(), house.downstream(), catalog, watch=StreamWatch(on_described=catalog.close), options=QUICK
+    )
     async with running(reader):
         await until(lambda: all(house.workers[0].values(name) == [1] for name in names))
     assert 1 <= len(asked) < len(names) // 2  # they may come in a few gulps

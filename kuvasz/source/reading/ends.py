@@ -1,4 +1,4 @@
-"""The two ends of a reader: where its changes come from, and where they go."""
+"""The two ends of a reader, where its changes come from and where they go, and who else it has to do with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from kuvasz.model import Applied, SourcePosition
     from kuvasz.ports import Inbox, Routes
+    from kuvasz.route.assembler import Follow, OnAstray, OnTruncate
+    from kuvasz.route.row_limit import RowLimit
     from kuvasz.state.budget import Budget
+    from kuvasz.state.ports import StoredRecord
     from kuvasz.state.progress import Progress
 
 
@@ -34,4 +38,27 @@ class Downstream:
     budget: Budget  #: bytes in flight; the reader adds each delivery's bytes, the worker removes them
 
 
-__all__ = ["Downstream", "Upstream"]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStart:
+    """From where the stream goes on, and what proves then that nothing is missing before it."""
+
+    record: StoredRecord | None = None  #: what is known from earlier connections; None: nothing is compared
+    applied_lsn: Callable[[], int] = lambda: 0  #: tells how far the source is in the lake
+    copied: Callable[[], Iterable[SourcePosition]] = list  #: tells the copies there that no transaction has followed
+    applied: Callable[[], Iterable[Applied]] = list  #: tells the last transaction that each table has in the lake
+    #: told up to where a standby that took over is known to have what the old primary had
+    on_rewound: Callable[[int], None] = lambda _: None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWatch:
+    """Who looks at what the stream brings, in the threads that route it; see `kuvasz.route.assembler.Assembler`."""
+
+    follow: Follow | None = None  #: told of every Relation message
+    on_truncate: OnTruncate | None = None  #: told of every TRUNCATE
+    on_astray: OnAstray | None = None  #: told of relations whose rows come as those of another
+    row_limit: RowLimit | None = None  #: looks at the rows that go out
+    on_described: Callable[[], None] = lambda: None  #: called when all Relation messages of a gulp were taken
+
+
+__all__ = ["Downstream", "StreamStart", "StreamWatch", "Upstream"]

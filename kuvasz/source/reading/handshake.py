@@ -10,12 +10,9 @@ from kuvasz.source import continuity
 from kuvasz.state.ports import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kuvasz.model import Applied, SourcePosition
     from kuvasz.route.assembler import Assembler
     from kuvasz.source.reading.connection import Connection, SystemIdentity
-    from kuvasz.source.reading.ends import Upstream
+    from kuvasz.source.reading.ends import StreamStart, Upstream
     from kuvasz.source.reading.facts import ReaderFacts
     from kuvasz.state.ports import StoredRecord
     from kuvasz.state.progress import Progress
@@ -29,36 +26,18 @@ class Handshake:
         progress: What may be confirmed, and what is on its way.
         assembler: Told which transactions have to come.
         facts: Told what is confirmed where that is less than it was.
-        record: What is known of the source from earlier connections; None compares nothing.
-        applied_lsn: Tells how far the source is in the lake.
-        copied: Tells the copies there that no transaction of their table has followed.
-        applied: Tells the last transaction that each of its tables has in the lake.
-        on_rewound: Told up to where a standby that took over is known to have what the old primary had.
+        start: From where the stream goes on, and what proves that nothing is missing.
     """
 
-    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
-        self,
-        upstream: Upstream,
-        progress: Progress,
-        assembler: Assembler,
-        facts: ReaderFacts,
-        record: StoredRecord | None,
-        *,
-        applied_lsn: Callable[[], int],
-        copied: Callable[[], Iterable[SourcePosition]],
-        applied: Callable[[], Iterable[Applied]],
-        on_rewound: Callable[[int], None],
+    def __init__(
+        self, upstream: Upstream, progress: Progress, assembler: Assembler, facts: ReaderFacts, start: StreamStart
     ) -> None:
         self._upstream = upstream
         self._source = upstream.source
         self._progress = progress
         self._assembler = assembler
         self._facts = facts
-        self._record = record
-        self._applied_lsn = applied_lsn
-        self._copied = copied
-        self._applied = applied
-        self._on_rewound = on_rewound
+        self._start = start
 
     async def check(self, connection: Connection) -> None:
         """Make sure that the source is the one that is meant, and goes on from where it was left.
@@ -74,8 +53,8 @@ class Handshake:
                 f"{errors.place_of(self._source)}: cluster {identity.system_id} answers, not {expected}",
                 hint=f"check the url; if the cluster was replaced: {errors.start_over(self._source)}",
             )
-        if self._record is not None:
-            await self._compare(connection, identity, self._record)
+        if self._start.record is not None:
+            await self._compare(connection, identity, self._start.record)
 
     async def _compare(self, connection: Connection, identity: SystemIdentity, record: StoredRecord) -> None:
         known = record.standing
@@ -92,13 +71,13 @@ class Handshake:
             started_us=await connection.started_us(),
         )
         # What is on its way to the lake counts as there: it will be.
-        applied_lsn = max(self._applied_lsn(), self._progress.routed_lsn(self._source))
+        applied_lsn = max(self._start.applied_lsn(), self._progress.routed_lsn(self._source))
         compared = dataclasses.replace(known, confirmed_lsn=confirmable)
         lost = continuity.lost(self._source, compared, applied_lsn, server, record.place)
         if lost is not None:
             raise lost
-        applied = list(self._applied())
-        witness = continuity.witness(self._source, known, self._copied(), applied, server)
+        applied = list(self._start.applied())
+        witness = continuity.witness(self._source, known, self._start.copied(), applied, server)
         # What the slot was not told comes again, so the source can prove that it still has what the lake has.
         from_lsn = 0 if server.slot is None else server.slot.confirmed_flush_lsn or 0
         expected = [one for one in applied if one.commit_lsn >= from_lsn]
@@ -106,7 +85,7 @@ class Handshake:
         proved_lsn = known.proved_lsn if server.started_us == known.started_us else 0
         if continuity.is_rewound(known, server):
             proved_lsn = applied_lsn
-            self._on_rewound(applied_lsn)
+            self._start.on_rewound(applied_lsn)
             known = dataclasses.replace(known, looked_lsn=min(known.looked_lsn, applied_lsn))
             if server.slot is not None:
                 # What was confirmed to the old primary may lie beyond the WAL of this one.

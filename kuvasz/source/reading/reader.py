@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from kuvasz import errors
 from kuvasz.backoff import Backoff
 from kuvasz.events import Event, EventLog
-from kuvasz.route.assembler import Assembler, Follow, OnAstray, OnTruncate, TypeLookup
+from kuvasz.route.assembler import Assembler, TypeLookup
 from kuvasz.source.reading.connection import Connection
-from kuvasz.source.reading.ends import Downstream, Upstream
+from kuvasz.source.reading.ends import Downstream, StreamStart, StreamWatch, Upstream
 from kuvasz.source.reading.facts import ReaderFacts, ReaderState
 from kuvasz.source.reading.gulps import Gulps
 from kuvasz.source.reading.handshake import Handshake
@@ -34,11 +34,7 @@ from kuvasz.source.reading.status_clock import StatusClock
 from kuvasz.source.reading.wake_up import WakeUp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from kuvasz.model import Applied, SourcePosition
-    from kuvasz.route.row_limit import RowLimit
-    from kuvasz.state.ports import StoredRecord
+    from collections.abc import AsyncIterator, Callable
 
 _log = EventLog(__name__)
 
@@ -50,41 +46,26 @@ class Reader:
         upstream: Where changes come from.
         downstream: Where they go.
         types: Resolves type oids; may block, a Relation message is routed in a thread.
-        follow: Told of every Relation message, in the same thread (`kuvasz.route.assembler.Assembler`).
-        on_truncate: Told of every TRUNCATE, in the same thread.
-        on_astray: Told of relations whose rows come as those of another, in any thread.
-        row_limit: Looks at the rows that go out, in whatever thread routes them.
-        on_described: Called in the same thread when all Relation messages of a gulp were taken.
-        on_left: Told of that thread when `run` was cancelled before it ended: it may still ask, and follow.
-        standing: What is known of the source from earlier connections; None compares nothing.
-        applied_lsn: Tells how far the source is in the lake.
-        copied: Tells the copies there that no transaction of their table has followed.
-        applied: Tells the last transaction that each of its tables has in the lake.
-        on_rewound: Told up to where a standby that took over is known to have what the old primary had.
+        start: From where the stream goes on, and what proves that nothing is missing.
+        watch: Looks at what the stream brings.
+        on_left: Told of the routing thread when `run` was cancelled before that ended: it may still ask, and follow.
         options: What may be tuned.
     """
 
-    def __init__(  # noqa: PLR0913 - the neighbours of a stage are its parameters
+    def __init__(
         self,
         upstream: Upstream,
         downstream: Downstream,
         types: TypeLookup,
         *,
-        follow: Follow | None = None,
-        on_truncate: OnTruncate | None = None,
-        on_astray: OnAstray | None = None,
-        row_limit: RowLimit | None = None,
-        on_described: Callable[[], None] = lambda: None,
+        start: StreamStart | None = None,
+        watch: StreamWatch | None = None,
         on_left: Callable[[asyncio.Future[Any]], None] = lambda _: None,
-        standing: StoredRecord | None = None,
-        applied_lsn: Callable[[], int] = lambda: 0,
-        copied: Callable[[], Iterable[SourcePosition]] = list,
-        applied: Callable[[], Iterable[Applied]] = lambda: (),
-        on_rewound: Callable[[int], None] = lambda _: None,
         options: ReaderOptions | None = None,
     ) -> None:
         self.epoch = 0  #: number of the connection
         self.facts = facts = ReaderFacts()
+        start, watch = start or StreamStart(), watch or StreamWatch()
         self._upstream = upstream
         self._options = options = options or ReaderOptions()
         self._progress = progress = downstream.progress
@@ -95,12 +76,12 @@ class Reader:
             downstream.routes,
             types,
             options.spill_bytes,
-            follow=follow,
-            on_truncate=on_truncate,
-            on_astray=on_astray,
-            row_limit=row_limit,
+            follow=watch.follow,
+            on_truncate=watch.on_truncate,
+            on_astray=watch.on_astray,
+            row_limit=watch.row_limit,
         )
-        self._clock = StatusClock(upstream.source, options, facts, progress, assembler, standing, wake)
+        self._clock = StatusClock(upstream.source, options, facts, progress, assembler, start.record, wake)
         self._gulps = Gulps(
             upstream.source,
             options,
@@ -108,20 +89,10 @@ class Reader:
             downstream,
             facts,
             self._clock,
-            on_described=on_described,
+            on_described=watch.on_described,
             on_left=on_left,
         )
-        self._handshake = Handshake(
-            upstream,
-            progress,
-            assembler,
-            facts,
-            standing,
-            applied_lsn=applied_lsn,
-            copied=copied,
-            applied=applied,
-            on_rewound=on_rewound,
-        )
+        self._handshake = Handshake(upstream, progress, assembler, facts, start)
 
     @property
     def rows(self) -> int:

@@ -306,7 +306,7 @@ def test_what_was_seen_of_an_old_primary_proves_nothing(world: World, monkeypatc
     world.looks.begin([(world.items, table)], 500)
     starts.prove(Evidence.FILE, world.items, 490)
     world.stream.open(["kuvasz_shop"], "7")
-    given["on_rewound"](100)
+    given["start"].on_rewound(100)
     assert world.looks.get(table.relation.oid) == Look(lsn=0, table=table)
     assert starts.proved_lsn(Evidence.FILE, [world.items]) == 100
 

@@ -13,7 +13,7 @@ import pytest
 from kuvasz.errors import SlotLost, SourceReplaced
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source.reading.connection import SystemIdentity
-from kuvasz.source.reading.ends import Upstream
+from kuvasz.source.reading.ends import StreamStart, Upstream
 from kuvasz.source.reading.facts import ReaderFacts
 from kuvasz.source.reading.handshake import Handshake
 from kuvasz.source.slots import SlotState
@@ -61,11 +61,14 @@ class World:
             timeline_switches=self._switches, started_us=lambda: answer(66),
         )  # fmt: skip
         assembler: Any = SimpleNamespace(expect=self.expected.extend)
-        handshake = Handshake(
-            UPSTREAM, self.progress, assembler, self.facts, self.record, applied_lsn=lambda: self.applied_lsn,
+        start = StreamStart(
+            record=self.record,
+            applied_lsn=lambda: self.applied_lsn,
+            copied=lambda: self.copied,
+            applied=lambda: self.applied,
             on_rewound=self.fallen_back.append,
-            copied=lambda: self.copied, applied=lambda: self.applied,
-        )  # fmt: skip
+        )
+        handshake = Handshake(UPSTREAM, self.progress, assembler, self.facts, start)
         asyncio.run(handshake.check(connection))
 
 
