@@ -172,7 +172,7 @@ class ReadOnlyLake:
                     f"{place_of(table=table.name)}: it changed meanwhile", hint="it is looked at again"
                 )
             changeset.summary = {"kuvasz.mend": str(len(difference))}
-            writer = HistoryWriter(table, self._jobs, self._properties, changeset)
+            writer = HistoryWriter(table.rows, self._jobs, self._properties, changeset)
             sid = feed.sid if table.target.has_sid else None
             try:
                 unwanted = end_versions(writer, difference.keys, fetched, feed.source, sid, at_us)

@@ -25,7 +25,7 @@ from kuvasz.model import TableType, Truncation
 if TYPE_CHECKING:
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.files.files import Changeset
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.table_index import TableRows
 
 #: File number and position of rows, one after another.
 _Places: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -52,13 +52,13 @@ class CloneWriter:
     """Works one mini-transaction of one table out. Use once.
 
     Args:
-        table: The table, whose lock is held.
+        table: The rows of the table, whose lock is held.
         jobs: Where rows that wait are completed.
         properties: The properties of the FileIO.
         changeset: Takes the outcome, beside those of open transactions.
     """
 
-    def __init__(self, table: LakeTable, jobs: Jobs, properties: Mapping[str, str], changeset: Changeset) -> None:
+    def __init__(self, table: TableRows, jobs: Jobs, properties: Mapping[str, str], changeset: Changeset) -> None:
         self._table = table
         self._jobs = jobs
         self._properties = properties
@@ -125,7 +125,7 @@ class CloneWriter:
         return self._changeset if pending is None else pending.changeset
 
     def _truncate(self, source: str, sid: str | None) -> None:
-        if self._table.target.type is TableType.APPEND:
+        if self._table.definition.target.type is TableType.APPEND:
             return
         self._part_from_others(source)
         layer = self._layer(source)
@@ -144,7 +144,7 @@ class CloneWriter:
         number = table.index.files.reserve()
         source_of = owner_finder(step, result)
         if table.definition.is_bag:
-            KeylessRows(table.name, table.index, (self._changeset, layer), table.open.get(source)).take(
+            KeylessRows(table.definition.name, table.index, (self._changeset, layer), table.open.get(source)).take(
                 result, source_of, sid
             )
             return
@@ -211,7 +211,7 @@ class CloneWriter:
             lost = item.earlier[0] == number
             assert item.done.sources is not None
             source = owner_finder(item.step, item.done)(item.done.sources.take(np.flatnonzero(lost)[:1]))
-            raise no_earlier_version(source, table.name, int(np.count_nonzero(lost)))
+            raise no_earlier_version(source, table.definition.name, int(np.count_nonzero(lost)))
         return table.index.files[number].path
 
 

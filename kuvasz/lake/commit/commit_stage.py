@@ -228,7 +228,7 @@ class CommitStage:
 
     def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
-        writer = kind(table, self._jobs, self._properties, changeset)
+        writer = kind(table.rows, self._jobs, self._properties, changeset)
         for step, result in zip(written.steps, written.results, strict=True):
             writer.take(step, result, self._sid_of(table, step))
             if self._tells and not isinstance(result, Truncation):

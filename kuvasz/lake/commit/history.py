@@ -45,7 +45,7 @@ from kuvasz.modes.history import NEVER_US
 if TYPE_CHECKING:
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.files.files import Changeset
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.table_index import TableRows
 
 Done = TypeVar("Done")
 
@@ -57,13 +57,13 @@ class HistoryWriter:
     """Works one mini-transaction of one table out. Use once.
 
     Args:
-        table: The table, whose lock is held.
+        table: The rows of the table, whose lock is held.
         jobs: Where reading and writing runs.
         properties: The properties of the FileIO.
         changeset: Takes the outcome.
     """
 
-    def __init__(self, table: LakeTable, jobs: Jobs, properties: Mapping[str, str], changeset: Changeset) -> None:
+    def __init__(self, table: TableRows, jobs: Jobs, properties: Mapping[str, str], changeset: Changeset) -> None:
         self._table = table
         self._jobs = jobs
         self._properties = properties

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.executors.tasks import ChunkDone
     from kuvasz.lake.files.data_file import DataFile
     from kuvasz.lake.files.files import Changeset
-    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.lake.table.table_index import TableRows
     from kuvasz.model import UInt32s, UInt64s
 
 
@@ -30,11 +30,11 @@ class Resolution:
     """The rows of one commit of one table.
 
     Args:
-        table: The table, whose lock is held.
+        table: The rows of the table, whose lock is held.
         changeset: The commit's own, beside those of open transactions.
     """
 
-    def __init__(self, table: LakeTable, changeset: Changeset) -> None:
+    def __init__(self, table: TableRows, changeset: Changeset) -> None:
         self._table = table
         self._changeset = changeset
 

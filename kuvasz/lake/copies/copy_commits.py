@@ -233,7 +233,7 @@ def _adopt(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[
             changeset.add(number, file, order.sid)
         return [(number, files.keys.records(file.path)) for number, file in numbered]
     keys = (files.keys.keys(file.path) for file in files.files)
-    Resolution(table, changeset).adopt(numbered, keys, order.sid)
+    Resolution(table.rows, changeset).adopt(numbered, keys, order.sid)
     return []
 
 
@@ -242,7 +242,9 @@ def _end_versions(
 ) -> None:
     """Have versions of a history go on in the copy, or end."""
     order = copied.order
-    again = Recopy(order.table, order.jobs, order.properties, changeset, source=copied.source, sid=order.sid, us=us)
+    again = Recopy(
+        order.table.rows, order.jobs, order.properties, changeset, source=copied.source, sid=order.sid, us=us
+    )
     for number, file in numbered:
         again.adopt(number, file, copied.files.keys.keys(file.path))
     again.finish()

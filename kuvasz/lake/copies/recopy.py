@@ -19,7 +19,7 @@ from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import naming
-from kuvasz.lake.table.table import LakeTable
+from kuvasz.lake.table.table_index import TableRows
 from kuvasz.model import UInt32s
 
 
@@ -27,7 +27,7 @@ class Recopy(HistoryWriter):
     """Works the commit of one such copy out. Use once.
 
     Args:
-        table: The table, whose lock is held.
+        table: The rows of the table, whose lock is held.
         jobs: Where reading and writing runs.
         properties: The properties of the FileIO.
         changeset: Takes the outcome.
@@ -38,7 +38,7 @@ class Recopy(HistoryWriter):
 
     def __init__(
         self,
-        table: LakeTable,
+        table: TableRows,
         jobs: Jobs,
         properties: Mapping[str, str],
         changeset: Changeset,

@@ -145,7 +145,7 @@ class RepairJob:
                     changeset.delete(difference.files, difference.places)
                     rows = list(pairs(fetched))
                     numbered = [(table.index.files.reserve(), file) for file, _ in rows]
-                    Resolution(table, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
+                    Resolution(table.rows, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
                 snapshot_id = table.commits.make(changeset, {source: position})
                 if snapshot_id is None:
                     table.commits.advance({source: position})
@@ -161,7 +161,7 @@ class RepairJob:
         )  # fmt: skip
 
     def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
-        writer = HistoryWriter(self._table, self._jobs, self._properties, changeset)
+        writer = HistoryWriter(self._table.rows, self._jobs, self._properties, changeset)
         end_versions(writer, difference.keys, fetched, self._feed.source, self._sid, self._at_us)
 
 

@@ -25,7 +25,7 @@ from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.open_transactions import OpenTransactions
 from kuvasz.lake.table.past import Past
 from kuvasz.lake.table.recovery import ReadKeys, ReadVersions
-from kuvasz.lake.table.table_index import TableIndex
+from kuvasz.lake.table.table_index import TableIndex, TableRows
 from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition
@@ -89,6 +89,11 @@ class LakeTable:
     def target(self) -> Target:
         """What the map says of it."""
         return self.definition.target
+
+    @property
+    def rows(self) -> TableRows:
+        """What the rows of a commit are worked out with."""
+        return TableRows(definition=self.definition, index=self.index, open=self.open)
 
     def settle_layout(self) -> None:
         """Take over the layout that the map asks for; files that are there keep their own.

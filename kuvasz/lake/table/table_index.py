@@ -6,6 +6,7 @@ and the keys of files that are newer. What open transactions have changed lies o
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -210,4 +211,13 @@ class TableIndex:
         return file.sids[0] if file.sids[0] == file.sids[1] else None
 
 
-__all__ = ["TableIndex"]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """What the rows of a commit are worked out with; the table's lock is held."""
+
+    definition: Definition  #: what the table is
+    index: TableIndex  #: where its rows are
+    open: OpenTransactions  #: what its sources have not ended yet
+
+
+__all__ = ["TableIndex", "TableRows"]

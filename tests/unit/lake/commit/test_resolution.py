@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> World:
 
 
 def take(world: World, done: ChunkDone, layer: Changeset, waiting: int = 99):
-    return Resolution(world.table, layer).take(done, "eu", waiting, layer, None)
+    return Resolution(world.table.rows, layer).take(done, "eu", waiting, layer, None)
 
 
 def test_earlier_versions_die_and_new_ones_are_known(world: World) -> None:
@@ -79,7 +79,7 @@ def test_rows_that_wait_need_their_earlier_versions(world: World) -> None:
 def test_rows_that_waited_go_where_they_belong(world: World) -> None:
     """Of three rows that wait one is deleted and one replaced by later chunks of the same commit."""
     changeset = Changeset()
-    resolution = Resolution(world.table, changeset)
+    resolution = Resolution(world.table.rows, changeset)
     done = chunk("b", [1, 2, 3], [0, 1, 2], waits_for=[1, 2, 3])
     resolution.take(done, "eu", 50, changeset, None)
     take(world, chunk("c", [2], [-1]), changeset)
@@ -97,10 +97,10 @@ def test_rows_that_waited_go_where_they_belong(world: World) -> None:
 def test_copied_files_are_adopted(world: World) -> None:
     changeset = Changeset()
     numbered = [(7, file_of("c", 2)), (8, file_of("d", 1))]
-    Resolution(world.table, changeset).adopt(numbered, [keys_of(5, 6), keys_of(7)], None)
+    Resolution(world.table.rows, changeset).adopt(numbered, [keys_of(5, 6), keys_of(7)], None)
     assert set(changeset.added) == {7, 8}
     assert world.places(5, 6, 7) == [(7, 0), (7, 1), (8, 0)]
-    Resolution(world.table, changeset).adopt_sorted([(9, file_of("e", 1))], [bulk.of_one_file(keys_of(8))], None)
+    Resolution(world.table.rows, changeset).adopt_sorted([(9, file_of("e", 1))], [bulk.of_one_file(keys_of(8))], None)
     assert world.places(8) == [(9, 0)]
 
 
@@ -108,13 +108,13 @@ def test_copied_files_of_a_table_without_a_key_are_counted(tmp_path: Path) -> No
     world = World(tmp_path, key=())
     assert world.table.definition.is_bag
     changeset = Changeset()
-    Resolution(world.table, changeset).adopt([(7, file_of("c", 3))], [keys_of(5, 5, 6)], None)
+    Resolution(world.table.rows, changeset).adopt([(7, file_of("c", 3))], [keys_of(5, 5, 6)], None)
     assert world.table.index.places.entries == 3, "equal rows are told apart"
 
 
 def test_where_no_key_is_known_nothing_is_indexed(tmp_path: Path) -> None:
     world = World(tmp_path, TableType.APPEND, key=())
     changeset = Changeset()
-    Resolution(world.table, changeset).adopt([(7, file_of("c", 1))], [], None)
+    Resolution(world.table.rows, changeset).adopt([(7, file_of("c", 1))], [], None)
     assert set(changeset.added) == {7}
     assert world.places(5) == [(ABSENT, ABSENT)]
