@@ -36,7 +36,10 @@ class Routes(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One table of the lake as the map wants it."""
+    """One table of the lake as the map wants it.
+
+    Large because the map has so many options of a table: each field is one of them, or follows from some.
+    """
 
     name: str  #: `namespace.table`
     has_sid: bool = False  #: rows carry the column ``sid``, which is part of the key

@@ -43,7 +43,10 @@ _LASTING = (ParkedLost, LakeRewound, TableGone)
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TableState:
-    """What is known of one table of one source. Read it through `TableStates.snapshot`."""
+    """What is known of one table of one source. Read it through `TableStates.snapshot`.
+
+    Large because it is all that metrics and status show of a table, taken under one lock, so that it fits together.
+    """
 
     target: str
     source: str  #: or `names.member_name`, for one of several tables that are one target
@@ -148,7 +151,7 @@ class TableStates:
         day they come back.
 
         Args:
-            source: It; nothing of it may be applied any more.
+            source: The name of the source, of which nothing may be applied any more.
             tables: Target -> the table that the map has for it.
         """
         with self._lock:

@@ -18,7 +18,10 @@ class DifferingKey:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of one table of one source."""
+    """What came of one table of one source.
+
+    Large because it is a line of the output: each field is a key of the JSON that `kuvasz verify` prints.
+    """
 
     source: str
     table: str

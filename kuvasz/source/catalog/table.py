@@ -48,6 +48,8 @@ class SourceTable:
     `relation` has the columns that COPY and stream carry, in ``attnum`` order: dropped ones are left out,
     generated ones are named in `generated`. Its key columns are the effective key: what the stream's old rows are
     matched by.
+
+    Large because one look at the catalog answers all of it, of one moment; each rule reads a few of the answers.
     """
 
     relation: Relation

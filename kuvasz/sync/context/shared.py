@@ -30,7 +30,10 @@ _SMALL_COPIES = 32
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all sources share."""
+    """What all sources share.
+
+    Large because it is made once, where kuvasz is put together, and each part of a source's life takes what it uses.
+    """
 
     lake: Lake
     routes: Targets
