@@ -65,7 +65,7 @@ class FormerPosition(NamedTuple):
     lsn: int
 
     def below(self, position: SourcePosition) -> FormerPosition:
-        """Return it, or what lies just below a new position if that is not greater."""
+        """Return the former position, or what lies just below a new one if that is not greater."""
         return min(self, FormerPosition(position.history, position.lsn - 1))
 
 

@@ -130,6 +130,35 @@ def test_only_large_classes_say_why_they_are() -> None:
     assert [node.name for _, node in classes() if has_reason(node) and not is_large(node)] == []
 
 
+#: What a docstring's first sentence, and an argument's or an exception's, may not be: a stranger reads it once, and
+#: finds no noun in it.
+FRAGMENT = re.compile(r"(?:Of|It|They|Them|That|Those|These|One of them)\b")
+#: "Store it.", where nothing says what.
+PRONOUN = re.compile(r"\w+ (?:it|them|that|those)(?:[,.:;]|$)")
+ARGUMENT = re.compile(
+    r"^ +\*{0,2}\w+: (?=(?:Of|That|Those|These|Them|Its own)\b|It[.;]|They[.;]"
+    r"|(?:It|They) (?:is|are|was|were|do|does|did|has)(?: not| none| so)?[.]$)"
+)
+
+
+def fragments(docstring: str) -> list[str]:
+    """Return the sentences of a docstring that name no noun."""
+    first, *others = docstring.splitlines() or [""]
+    found = [first] if FRAGMENT.match(first) or PRONOUN.match(first) else []
+    return found + [line.strip() for line in others if ARGUMENT.match(line)]
+
+
+def test_a_docstring_names_its_noun() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {fragment}"
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for fragment in fragments(ast.get_docstring(node) or "")
+    ]
+    assert found == [], "say of what, or whose"
+
+
 def test_no_modules_need_each_other() -> None:
     graph = grimp.build_graph("kuvasz")
     needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

@@ -164,7 +164,7 @@ class Columns:
         """Refuse what makes other rows of those that a table keeps for good.
 
         Raises:
-            SchemaError: It does.
+            SchemaError: The rows would be other ones.
         """
         resync = resync_of(self._definition.name)
         if planned.has_other_key:
@@ -187,7 +187,7 @@ class Columns:
         """Refuse a source table that changed in a way that this table has not followed yet.
 
         Raises:
-            SchemaError: It has.
+            SchemaError: The source table changed in such a way.
         """
         planned, _, _ = self._plan_for(self.shapes.target_of(feed.source), feed, relation)
         if planned.is_change or planned.steps or planned.why_copy:
@@ -296,7 +296,7 @@ class Columns:
         """Take over a schema that someone else changed in the lake, if every column of ours is still there.
 
         Raises:
-            SchemaError: It is not.
+            SchemaError: A column of ours is missing.
         """
         fresh = {field.field_id: field for field in self._table.schema.read().fields}
         for field in self._definition.schema.fields:

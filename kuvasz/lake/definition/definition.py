@@ -26,7 +26,7 @@ class Definition:
     Args:
         table: The Iceberg table.
         target: What the map says of it.
-        io_properties: Of the FileIO of its files.
+        io_properties: The properties of the FileIO of its files.
     """
 
     def __init__(self, table: IcebergTable, target: Target, io_properties: Mapping[str, str]) -> None:

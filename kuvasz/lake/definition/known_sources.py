@@ -21,7 +21,7 @@ class KnownSources(UserDict[str, SourceColumns]):
 
     Args:
         definition: The table's.
-        properties: Of the Iceberg table, where it stands (`kuvasz.evolve.known`).
+        properties: The properties of the Iceberg table, where it stands (`kuvasz.evolve.known`).
     """
 
     def __init__(self, definition: Definition, properties: Mapping[str, str]) -> None:

@@ -110,7 +110,7 @@ def lineage_of(
 
     Args:
         snapshots: All that are left, by their ids.
-        current_id: Of the current one; None if there is none.
+        current_id: The id of the current snapshot; None if there is none.
         positions: In the table's properties.
     """
     chain: list[LakeSnapshot] = []

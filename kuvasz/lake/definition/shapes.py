@@ -149,8 +149,8 @@ class Shapes:
 
         Args:
             feed: The source table.
-            relation: Of a message, or from the catalog.
-            key: Of this table, for a message: with REPLICA IDENTITY FULL the stream calls every column a key.
+            relation: The relation of a message, or that of the catalog.
+            key: This table's key, for a message: with REPLICA IDENTITY FULL the stream calls every column a key.
 
         Raises:
             ExpressionRefused: An expression of the map does not fit it.

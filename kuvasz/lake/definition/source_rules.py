@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SourceRules:
-    """Those of one table; its lock must be held. See `kuvasz.lake.format.rule`.
+    """The rules of one table's sources; its lock must be held. See `kuvasz.lake.format.rule`.
 
     Args:
         table: The Iceberg table, where they stand.
-        sources: Those that have a position in it.
+        sources: The sources that have a position in the table.
     """
 
     def __init__(self, table: IcebergTable, sources: Collection[str]) -> None:

@@ -124,7 +124,7 @@ class Reading:
         """Yield all rows of a part, a chunk at a time.
 
         Args:
-            part: Of either side.
+            part: A part of either side.
             chunks: What a part of the source has, together with what Spark made of it; read if it is not given.
         """
         request = request_of(part)

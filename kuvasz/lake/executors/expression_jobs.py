@@ -123,7 +123,7 @@ def read_range(
         session: A running Spark.
         shape: With expressions.
         request: The range.
-        chunk_bytes: Of COPY text that is held at a time.
+        chunk_bytes: Bytes of COPY text that are held at a time.
         consume: Takes chunks of COPY text with the answers for their rows; it may raise what reading did.
 
     Raises:

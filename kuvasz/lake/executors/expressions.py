@@ -80,7 +80,7 @@ class Expressions:
             target: With the expressions.
             relation: The source table.
             place: Source and table, for messages.
-            key: Of the lake table, if there is one: with REPLICA IDENTITY FULL the stream calls every column a key.
+            key: The lake table's key, if it has one: with REPLICA IDENTITY FULL the stream calls every column a key.
 
         Raises:
             ExpressionRefused: An expression cannot be evaluated over these columns, or the key is lost.

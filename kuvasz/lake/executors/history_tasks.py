@@ -172,7 +172,7 @@ class MoveTask:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MoveDone:
-    """Them, written anew."""
+    """Versions that were written anew."""
 
     files: tuple[DataFile, ...]
     newest: Int32s  #: per key: the row, counted through `files`, of its newest version

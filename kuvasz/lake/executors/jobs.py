@@ -67,8 +67,8 @@ class Jobs:
 
         Args:
             job: What to run.
-            tasks: Its tasks.
-            sizes: Of each task, in any unit.
+            tasks: The tasks of the job.
+            sizes: The size of each task, in any unit.
             slots: Cores to use at most; all of them by default.
 
         Raises:

@@ -32,7 +32,7 @@ def apply_together(
     """Do what `dispatch.apply_changes` does for messages of several sources whose columns are alike.
 
     Args:
-        shape: Of one of them.
+        shape: The shape of one of these sources.
         owners: Whose the messages are.
         data: The messages, one after another.
         lengths: Bytes of each.

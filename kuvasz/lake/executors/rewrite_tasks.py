@@ -64,12 +64,12 @@ class RewriteFiles:
     """Write files anew.
 
     Attributes:
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         schema: The table's, with field ids.
         bounded: Columns that get bounds.
         keys: Hashes the rows' keys; None if nobody needs them.
         sort_by: Columns to sort the rows of each file by; their order stays what it is without any.
-        layout: Of the table, without its partitions; its order goes before `sort_by`.
+        layout: The layout of the table, without its partitions; its order goes before `sort_by`.
     """
 
     properties: Mapping[str, str]
@@ -153,7 +153,7 @@ def sorted_by_sid(
 
     Args:
         read: Gives some columns of all rows, in the same order each time.
-        schema: Of the rows.
+        schema: The schema of the rows.
         passes: How many.
 
     Yields:

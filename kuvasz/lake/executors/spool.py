@@ -35,7 +35,7 @@ class Spool:
     Args:
         folder: A local path, which nobody else may read: rows are as the source sent them. Or a location with scheme
             where executors run on other machines.
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
 
     Raises:
         OSError: A local folder cannot be made, or is somebody else's.

@@ -219,7 +219,7 @@ def read_scattered(
     """Return n rows that lie anywhere in several data files; see `read_rows` for columns that a file lacks.
 
     Args:
-        properties: Of the FileIO.
+        properties: The properties of the FileIO.
         files: Paths.
         file_of: n indices into `files`.
         position_of: n positions in those.

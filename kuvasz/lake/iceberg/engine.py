@@ -73,7 +73,7 @@ class Engine:
         """Find out whether catalog and store answer at all.
 
         Raises:
-            LakeError: They do not.
+            LakeError: Catalog or store do not answer.
         """
         self.catalog.ensure_namespace(self._config.lake.namespace)
         prove_warehouse(self._config)

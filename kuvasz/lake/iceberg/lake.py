@@ -56,7 +56,7 @@ class IcebergLake(Lake):
 
     Args:
         config: The whole configuration.
-        witness: Of the positions of all tables.
+        witness: The witness of the positions of all tables.
         session: A running Spark; started by `open` otherwise.
     """
 

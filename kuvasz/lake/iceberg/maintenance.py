@@ -25,7 +25,7 @@ class IcebergMaintenance(Maintenance):
     Args:
         config: The whole configuration.
         engine: Does the work, once it is open.
-        tables: Those of the lake.
+        tables: The tables of the lake.
         others: Gives further ones, which are nobody's targets: they are looked after, and not shown.
     """
 

@@ -19,7 +19,7 @@ class IcebergSourceNotes(SourceNotes):
     """See `kuvasz.ports.SourceNotes`; they are properties of the tables (`kuvasz.lake.table.notes`).
 
     Args:
-        tables: Those of the lake.
+        tables: The tables of the lake.
     """
 
     def __init__(self, tables: Tables) -> None:

@@ -64,7 +64,7 @@ class Tables:
     Args:
         config: The whole configuration.
         engine: Where they are, once it is open.
-        witness: Of their positions.
+        witness: The witness of the tables' positions.
     """
 
     def __init__(self, config: Config, engine: Engine, witness: Witness) -> None:
@@ -192,7 +192,7 @@ class Tables:
         """Find out whether catalog and store take a table again that they had refused.
 
         Raises:
-            TableStuck: They do not.
+            TableStuck: Catalog or store still refuse the table.
         """
         refusal = table.era.error
         if not isinstance(refusal, LakeError) or isinstance(refusal, LateCommit):

@@ -79,7 +79,7 @@ class Notes:
         return None if text is None else frozenset(json.loads(text))
 
     def remember_partitions(self, source: str, partitions: frozenset[str]) -> None:
-        """Store them."""
+        """Store which partitions of a source's table are in the lake."""
         if partitions != self.partitions(source):
             self._table.set_properties({PARTITIONS_PREFIX + source: json.dumps(sorted(partitions))})
 
@@ -88,7 +88,7 @@ class Notes:
         return self._table.properties.get(PUBLISHED_PREFIX + source)
 
     def remember_published(self, source: str, published: str) -> None:
-        """Store it."""
+        """Store by which catalog rows a source publishes its table."""
         if published != self.published(source):
             self._table.set_properties({PUBLISHED_PREFIX + source: published})
 

@@ -93,7 +93,7 @@ class Membership:
         """Return what an earlier look proves now.
 
         Args:
-            timeline: That of the source now.
+            timeline: The timeline of the source now.
             position_lsn: The table's position.
         """
         clauses = set()
@@ -111,7 +111,7 @@ class Membership:
 
         Args:
             earlier: What was known.
-            timeline: That of the source now.
+            timeline: The timeline of the source now.
             end: Where its WAL ended after the look.
         """
         left = {clause for clause in earlier.clauses if _bare(clause) in self.clauses}
@@ -142,7 +142,7 @@ def load(
     Args:
         connection: To the source.
         publication: Its name.
-        oids: Of the tables.
+        oids: The OIDs of the tables.
         beside: What other publications the stream may name.
 
     Raises:

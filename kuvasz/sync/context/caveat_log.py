@@ -15,7 +15,7 @@ _log = EventLog(__name__)
 
 
 class CaveatLog:
-    """Of one source.
+    """The caveats of one source's tables, each told once.
 
     Args:
         mapped: The source as the map has it.

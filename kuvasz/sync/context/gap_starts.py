@@ -91,7 +91,7 @@ class GapStarts:
         return self._from.get(spec.key)
 
     def drop(self, spec: SourceTableSpec) -> None:
-        """Forget that: the lake remembers the gap."""
+        """Forget from where a table may have missed changes: the lake remembers the gap."""
         self._from.pop(spec.key, None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Pasts:
-    """Those of one source. From any thread, also on the event loop: nobody asks or writes anything then."""
+    """The pasts of one source. From any thread, also on the event loop: nobody asks or writes anything then."""
 
     def __init__(self) -> None:
         self._forgetters: list[Callable[[int], None]] = []

@@ -35,7 +35,7 @@ class Publications:
     """One source's publications.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         forget: Has a table copied again.
         begin: Takes note of the files of tables that are about to be copied or compared.
     """
@@ -76,7 +76,7 @@ class Publications:
         Args:
             connection: To the source.
             usable: What is to be published.
-            specs: Those of them that are looked at: they do not stream now.
+            specs: The tables of the map that are looked at: they do not stream now.
 
         Raises:
             SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
@@ -192,7 +192,7 @@ class Publications:
         Args:
             spec: The table.
             now: How it is published.
-            timeline: That of the source.
+            timeline: The timeline of the source.
             end: Where its WAL ended after the look.
         """
         notes, name = self._lake.notes, self._source_tables.name(spec)
@@ -292,7 +292,7 @@ class Publications:
 
         Args:
             connection: To the source.
-            taken: Of the slot, if it was created just now.
+            taken: The snapshot of the slot, if the slot was created just now.
 
         Raises:
             SourceError: The source does not answer.

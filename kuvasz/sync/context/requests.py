@@ -20,7 +20,7 @@ class Requests:
 
     Args:
         source_tables: The source's tables, told when they are tried again.
-        lifetime: Of the source.
+        lifetime: The lifetime of the source.
     """
 
     def __init__(self, source_tables: SourceTables, lifetime: Lifetime) -> None:

@@ -33,7 +33,7 @@ class Slot:
     """One source's slot.
 
     Args:
-        context: Of the source.
+        context: The context of the source.
         standing: What was confirmed.
         parked_lsn: Target -> commit LSN of the newest transaction that is parked of it; 0 for none.
     """

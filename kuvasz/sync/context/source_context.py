@@ -85,7 +85,7 @@ class SourceContext:
         """Have the failure of a target behind it: its own for all of its sources, or that of one.
 
         Args:
-            target: It.
+            target: The name of the target.
             name: By which it knows this source.
 
         Raises:

@@ -39,7 +39,7 @@ class Turn:
     """One of so many permits, given back after a moment unless it is kept.
 
     Args:
-        permits: Of all.
+        permits: The permits, of which it holds one.
         patience_s: How long it is held.
     """
 
@@ -107,8 +107,8 @@ class SourceThreads:
         Args:
             server: ``host:port``.
             function: What to run.
-            arguments: Of it.
-            options: Of it.
+            arguments: The arguments of the function.
+            options: The keyword arguments of the function.
         """
         of = self._servers[server]
         async with of.most, Turn(of.few, self._patience_s), Turn(self._in_all, self._patience_s):
