@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kuvasz.config.model import Config
+    from kuvasz.errors import KuvaszError
     from tests.support.neglect.death import Death
     from tests.support.neglect.tables import Table
     from tests.support.neglect.world import World
@@ -138,9 +139,20 @@ class Service:
                 hint = state.error.hint
                 assert hint, f"an error without a hint: {state.error}"
                 verbs = [verb for verb in ("resync", "retry") if f"kuvasz {verb}" in hint]
+                if not verbs and "choose another `target`" in hint:
+                    self._move(state.target, state.error)
+                    return
                 verb = self.random.choice(verbs or ["retry"])
                 self.world.note(f"{verb} {state.target}: {state.error}")
                 self.pipeline.tell(verb, state.key, state.database)
+
+    def _move(self, target: str, error: KuvaszError) -> None:
+        """Give a table of the map another target."""
+        (table,) = [table for table in self.world.tables if table.identifier == target]
+        table.namespace = f"anew_{self.world.number()}"
+        self.world.note(f"to {table.identifier}: {error}")
+        self.stop()
+        self.start()
 
     def roll_back(self) -> None:
         """Set a table back in the lake, while kuvasz runs."""
