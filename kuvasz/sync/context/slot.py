@@ -14,7 +14,7 @@ from typing import Any
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SlotLost, SourceError, SourceReplaced, place_of, start_over
+from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
@@ -69,6 +69,7 @@ class Slot:
         Raises:
             SourceReplaced: What answers lacks some of what the lake has.
             SlotLost: The source does not go on from where the lake stands.
+            SourceRefused: It is of another database.
             SourceError: It is in use.
             LakeError: The lake cannot be reached.
         """
@@ -80,6 +81,12 @@ class Slot:
         self.is_replaced = error is not None
         if error is not None and needed:
             raise error
+        if state is not None and state.database not in {None, facts.database}:
+            raise SourceRefused(  # whatever `on_slot_lost` says: it may be dropped from here, and is somebody else's
+                f"{place_of(self._source)}: slot {self.name} is of database {state.database}",
+                hint="give this database another name or `sid` in the map, for a server has each name of a slot once;"
+                " or drop the slot, if nobody reads it",
+            )
         if state is not None and state.why_foreign:
             raise SlotLost(
                 f"{place_of(self._source)}: slot {self.name} cannot be used: {state.why_foreign}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SlotLost, SourceError, SourceReplaced
+from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
@@ -48,7 +48,12 @@ class World(Scene):
 
     def check(self) -> bool:
         facts: Any = SimpleNamespace(
-            system_identifier=OURS, timeline=self.timeline, version=180000, is_in_recovery=False, started_us=66
+            system_identifier=OURS,
+            timeline=self.timeline,
+            version=180000,
+            is_in_recovery=False,
+            started_us=66,
+            database="shop",
         )
         return self.slot.check(None, facts)
 
@@ -95,6 +100,17 @@ def test_a_slot_that_is_lost_is_dropped_only_if_nothing_was_copied(world: World)
     world.copy(world.items)
     with pytest.raises(SlotLost):
         world.check()
+    assert world.dropped == []
+
+
+def test_a_slot_of_another_database_is_nobodys_to_drop(world: World) -> None:
+    for spec in (None, world.items):
+        if spec is not None:
+            world.copy(spec)
+        for facts in ({}, {"wal_status": "lost"}):
+            world.found = world.state(database="another", **facts)
+            with pytest.raises(SourceRefused, match="slot kuvasz_shop is of database another"):
+                world.check()
     assert world.dropped == []
 
 
