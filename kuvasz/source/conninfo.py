@@ -95,6 +95,10 @@ _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_c
 _HIDDEN = "***"
 _TRANSACTION_TIMEOUT_SINCE = 170000
 
+#: Said in a session that reads rows of a database that knows no encoding. PostgreSQL would compare each text with the
+#: encoding that was asked for, and one text that does not fit would end the stream, or the copies, of its source.
+RAW_TEXTS = "SET client_encoding = 'SQL_ASCII'"
+
 
 def conninfo(url: str) -> str:
     """Return the libpq connection string of an ordinary session.
@@ -216,11 +220,17 @@ def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
     pgconn = connection.pgconn
     del connection.pgconn  # it is the caller's to close
     pgconn.nonblocking = 0
-    if pgconn.server_version >= _TRANSACTION_TIMEOUT_SINCE:
-        # A startup option would keep older servers from accepting the connection.
+    # As a startup option it would keep older servers from accepting the connection.
+    settings = ["SET transaction_timeout = 0"] if pgconn.server_version >= _TRANSACTION_TIMEOUT_SINCE else []
+    for setting in settings + ([] if has_encoding(pgconn) else [RAW_TEXTS]):
         with failure.translated(location(conninfo), doing):
-            execute(pgconn, "SET transaction_timeout = 0")
+            execute(pgconn, setting)
     return pgconn
+
+
+def has_encoding(pgconn: pq.abc.PGconn) -> bool:
+    """Return whether the database of a session knows the encoding of its texts."""
+    return pgconn.parameter_status(b"server_encoding") != b"SQL_ASCII"
 
 
 def execute(pgconn: pq.abc.PGconn, statements: str) -> pq.abc.PGresult:

@@ -27,6 +27,9 @@ MORE_SENDERS_SQL = "ALTER SYSTEM SET max_wal_senders = {senders};"
 _LOCK_HINT = "another session holds a lock on the table (see pg_locks); it is tried again"
 _RESTART_HINT = "it is tried again; see the server's log if this goes on"
 _START_OVER = "copy the source again (`on_slot_lost: resync`, or kuvasz resync with its --sid)"
+_NAME_HINT = (
+    "a name there has bytes that are no UTF-8, which a database of encoding SQL_ASCII lets pass: give it another name"
+)
 _UNDECODABLE_HINT = (
     "PostgreSQL cannot decode its own write-ahead log there: update the server; if this goes on, drop the slot"
     " (SELECT pg_drop_replication_slot(...)), and on_slot_lost says how the source goes on"
@@ -88,6 +91,7 @@ _RULES = (
     _rule(SourceError, "the other session must end first; it is tried again", "55006"),
     _rule(SourceError, _UNDECODABLE_HINT, text="unexpected duplicate for tablespace|could not map filenumber"),
     _rule(SourceLocked, _LOCK_HINT, "55P03"),
+    _rule(SourceError, _NAME_HINT, "22021"),
     _rule(SourceError, _RESTART_HINT, "57P01", "57P02", "57P03"),
 )  # fmt: skip
 
@@ -122,9 +126,7 @@ def translated(place: str, doing: str, *, mend: str | None = None, role: str = "
     except psycopg.Error as error:
         raise of(error.sqlstate, str(error), place=place, doing=doing, mend=mend, role=role) from error
     except UnicodeDecodeError as error:
-        # In a database with encoding SQL_ASCII nobody checks what names are made of.
+        # A server checks that itself before it sends it; what stands between may not.
         text = error.object.decode(errors="backslashreplace")[:100]
         message = f"{place}: cannot {doing}: the server sent what is no UTF-8: {text!r}"
-        raise SourceError(
-            message, hint="give it another name; the database's encoding does not check names"
-        ) from error
+        raise SourceError(message, hint=_NAME_HINT) from error

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kuvasz import app
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.demo.postgres import EmbeddedPostgres
@@ -95,14 +96,67 @@ def follows(pipeline: MemoryPipeline, well: Database) -> None:
     wait_until(lambda: {row[-1] for row in of(pipeline, "well")} == {5}, lambda: f"it changes: {pipeline.errors()}")
 
 
-def test_silent_sources_keep_no_other_waiting(tmp_path: Path, well: Database, ill: Database, between: Proxy) -> None:
-    between.is_swallowing = True
-    urls = [through(between, ill) + f"&application_name=ill{number}" for number in range(12)]
-    with MemoryPipeline(config(tmp_path, mixed(well, *urls)), SimpleNamespace()) as pipeline:
-        wait_until(lambda: between.connections >= 4, "they are asked")
+#: More than the default pool has threads, on as many servers as it takes for each to be waited for at once.
+SILENT, SERVERS = 300, 20
+
+
+def test_more_silent_sources_than_there_are_shared_threads_keep_no_other_waiting(
+    tmp_path: Path, well: Database, ill: Database
+) -> None:
+    assert SILENT > app._THREADS
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(proxy(ill.server.port)) for _ in range(SERVERS)]
+        for server in servers:
+            server.is_swallowing = True
+        urls = [f"{through(servers[number % SERVERS], ill)}&application_name=ill{number}" for number in range(SILENT)]
+        pipeline = stack.enter_context(MemoryPipeline(config(tmp_path, mixed(well, *urls)), SimpleNamespace()))
+        wait_until(lambda: sum(server.connections for server in servers) >= SILENT, "all of them are asked")
         follows(pipeline, well)
-        between.cut()
-        between.is_refusing = True
+        for server in servers:
+            server.is_refusing = True
+            server.cut()
+
+
+def test_a_name_that_is_no_utf_8_is_its_sources_error(
+    tmp_path: Path, well: Database, postgres16: EmbeddedPostgres
+) -> None:
+    """In a database without an encoding nobody checks what names are made of, until it is sent."""
+    ill = create_database(postgres16, options="TEMPLATE template0 LOCALE 'C' ENCODING 'SQL_ASCII'")
+    try:
+        ill.execute(ITEMS)
+        ill.execute("INSERT INTO items VALUES (2, 2)")
+        rename = b'ALTER TABLE items RENAME n TO "caf\xe9"'
+        with psycopg.connect(ill.url, autocommit=True, client_encoding="SQL_ASCII") as session:
+            session.execute(rename)
+        with MemoryPipeline(config(tmp_path, mixed(well, ill.url)), SimpleNamespace()) as pipeline:
+            follows(pipeline, well)
+            error = lambda: pipeline.app.sync("shop_ill0").error  # noqa: E731
+            wait_until(lambda: error() is not None, "it is told")
+            assert 'cannot read the catalog: invalid byte sequence for encoding "UTF8": 0xe9' in str(error())
+            assert "give it another name" in str(error())
+            with psycopg.connect(ill.url, autocommit=True, client_encoding="SQL_ASCII") as session:
+                session.execute(b'ALTER TABLE items RENAME "caf\xe9" TO n')
+            wait_until(
+                lambda: of(pipeline, "ill0") == [("ill0", 2, 2, None)], lambda: f"it comes: {pipeline.errors()}"
+            )
+    finally:
+        drop_database(ill)
+
+
+def test_a_name_that_is_no_utf_8_on_its_way_is_its_sources_error(
+    tmp_path: Path, well: Database, ill: Database, between: Proxy
+) -> None:
+    """A server compares what it sends with the encoding that was asked for; what stands between may not."""
+    ill.execute("ALTER TABLE items RENAME n TO zebra")
+    between.lies = {b"zebra": b"zebr\xe9"}
+    with MemoryPipeline(config(tmp_path, mixed(well, through(between, ill))), SimpleNamespace()) as pipeline:
+        follows(pipeline, well)
+        error = lambda: pipeline.app.sync("shop_ill0").error  # noqa: E731
+        wait_until(lambda: error() is not None, "it is told")
+        assert "the server sent what is no UTF-8" in str(error())
+        assert "zebr" in str(error())
+        ill.execute("ALTER TABLE items RENAME zebra TO n")
+        wait_until(lambda: of(pipeline, "ill0") == [("ill0", 2, 2, None)], lambda: f"it comes: {pipeline.errors()}")
 
 
 @pytest.mark.parametrize("lie", ["not a number", "7" * 12])

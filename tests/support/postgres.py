@@ -35,10 +35,10 @@ class Database:
         return psycopg.connect(self.url, **options)
 
 
-def create_database(server: EmbeddedPostgres, name: str | None = None) -> Database:
+def create_database(server: EmbeddedPostgres, name: str | None = None, options: str = "") -> Database:
     name = name or f"test_{next(_numbers)}"
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" {options}')
     return Database(server, name)
 
 
@@ -60,21 +60,21 @@ def drop_database(database: Database) -> None:
 @pytest.fixture(scope="session")
 def postgres18() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL 18 server."""
-    with EmbeddedPostgres(_data_folder(), version=18) as server:
+    with EmbeddedPostgres(new_data_folder(), version=18) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres16() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL 16 server."""
-    with EmbeddedPostgres(_data_folder(), version=16) as server:
+    with EmbeddedPostgres(new_data_folder(), version=16) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def new_data() -> Iterator[Path]:
     """The data folder of a new PostgreSQL 18 server that is stopped: `cp -a` of it costs less than initdb."""
-    template = EmbeddedPostgres(_data_folder(), version=18)
+    template = EmbeddedPostgres(new_data_folder(), version=18)
     template.start()
     template.stop()
     yield template.folder
@@ -91,7 +91,7 @@ class DebianPostgres(EmbeddedPostgres):
 @pytest.fixture(scope="session")
 def postgres15() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL 15 server, where Debian's is installed."""
-    server = DebianPostgres(_data_folder(), version=15)
+    server = DebianPostgres(new_data_folder(), version=15)
     if not server.command("postgres").exists():
         pytest.skip("there is no PostgreSQL 15")
     with server:
@@ -106,6 +106,6 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     drop_database(created)
 
 
-def _data_folder() -> Path:
+def new_data_folder() -> Path:
     # pytest's own folder is closed to the account the server runs under when the tests run as root.
     return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"

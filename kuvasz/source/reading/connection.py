@@ -27,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from kuvasz import errors, lsn
 from kuvasz.decode import messages
 from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.source import conninfo as conninfos
 from kuvasz.source import continuity, drain, failure, slots
 
 if TYPE_CHECKING:
@@ -87,10 +88,24 @@ class Connection:
         reasons: list[errors.SourceError] = []
         for attempt in await _attempts(conninfo, source):
             try:
-                return cls(await _connect(attempt, source), source)
+                connection = cls(await _connect(attempt, source), source)
+                await connection._ask_for_raw_texts()
             except errors.SourceError as error:
                 reasons.append(error)
+            else:
+                return connection
         raise max(reasons, key=lambda reason: reason.retry is errors.Retry.HUMAN)
+
+    async def _ask_for_raw_texts(self) -> None:
+        if conninfos.has_encoding(self._pgconn):
+            return
+        try:
+            result = await self._execute(conninfos.RAW_TEXTS)
+            if result.status != pq.ExecStatus.COMMAND_OK:
+                raise self._refusal(result, f"run {conninfos.RAW_TEXTS}")
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def fileno(self) -> int:

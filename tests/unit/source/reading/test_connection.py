@@ -50,6 +50,9 @@ class Server:
         self.notice_handler: Callable[[Any], None] = lambda _: None
         self.finished = 0
 
+    def parameter_status(self, name: bytes) -> bytes | None:
+        return b"UTF8" if name == b"server_encoding" else None
+
     def send_query(self, command: bytes) -> None:
         self.commands.append(command.decode())
         answer = self.answers.pop(0)
