@@ -378,3 +378,38 @@ def test_nothing_but_the_row_and_the_map_decides(spark_session: SparkSession, ca
     ):
         with pytest.raises(ExpressionRefused, match="gives another value each time"):
             Expressions(spark_session).project(target, changes.relation(), "source eu, table t")
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["own(id)", "upper(CAST(OWN(id) AS string))", "transform(array(body), t -> own(t))[0]",
+     "{catalog}.system.bucket(4, id)", "default.own(id)", "read_files('/etc/passwd')", "from_parquet(body)",
+     "from_protobuf(encode(body, 'utf-8'), 'm', '/etc/passwd')", "hash(own(n))"],
+)  # fmt: skip
+def test_functions_of_others_are_refused(spark_session: SparkSession, lake_folder: LakeFolder, call: str) -> None:
+    """Whoever brings them into Spark: by its settings, a library, or a catalog."""
+    lake_folder.config([{"database": "d", "urls": [{"url": "postgresql:///d"}], "tables": {"t": None}}])
+    session = spark_session.newSession()
+    session.udf.register("own", str)
+    shown = call.format(catalog=lake_folder.catalog)
+    columns = {"id": "id", "n": f"CAST({shown} AS string)"}
+    with pytest.raises(ExpressionRefused, match=r"is no function of Spark itself|PROTOBUF"):
+        Expressions(session).project(
+            dataclasses.replace(changes.target(), filter=f"{shown} IS NOT NULL"), changes.relation(), "source eu"
+        )
+    with pytest.raises(ExpressionRefused, match=r"is no function of Spark itself|PROTOBUF"):
+        Expressions(session).project(
+            dataclasses.replace(changes.target(), set=columns), changes.relation(), "source eu"
+        )
+
+
+def test_a_function_in_the_place_of_one_of_spark_is_refused(spark_session: SparkSession) -> None:
+    relation, target = (
+        changes.relation(),
+        dataclasses.replace(changes.target(), filter="soundex(CAST(id AS string)) = '1'"),
+    )
+    session = spark_session.newSession()
+    Expressions(session).project(target, relation, "source eu")
+    session.udf.register("soundex", str)
+    with pytest.raises(ExpressionRefused, match="in the place of one of Spark itself"):
+        Expressions(session).project(target, relation, "source eu")

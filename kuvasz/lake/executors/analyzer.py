@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -106,6 +106,7 @@ class Analyzer:
     def references(self, text: str, option: str) -> list[int]:
         """Return the indexes of the columns that an expression looks at."""
         expression = self._parse(text, option)
+        self._check_functions(expression, text, option)
         leaves = expression.collectLeaves()
         found = []
         lambdas = set()
@@ -121,6 +122,14 @@ class Analyzer:
                 raise self.refused(option, text, "looks at more than one row")
         found += [place for name in sorted(lambdas) if (place := self._find(name)) is not None]
         return sorted(set(found))
+
+    def _check_functions(self, expression: Any, text: str, option: str) -> None:  # noqa: ANN401 (a Java object)
+        """Refuse functions of others: what they do, and to whom, is not the map's to say, and they may change."""
+        catalyst: Any = self._session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+        own = getattr(getattr(catalyst.analysis, "FunctionRegistry$"), "MODULE$").builtin()
+        for name in _functions(expression):
+            if not own.functionExists(catalyst.FunctionIdentifier(name)):
+                raise self.refused(option, text, f"calls {name}, which is no function of Spark itself")
 
     def _find(self, name: str) -> int | None:
         names = [column.name for column in self._relation.columns]
@@ -166,6 +175,8 @@ class Analyzer:
         # The time and the user of now are the same for all rows of a query, so Spark calls them deterministic.
         if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
             raise self.refused(option, text, "gives another value each time, so copy and stream would differ")
+        if plan.containsPattern(patterns.SCALA_UDF()) or plan.containsPattern(patterns.PYTHON_UDF()):
+            raise self.refused(option, text, "calls a function that stands in the place of one of Spark itself")
 
     def result(self, kind: spark_types.DataType, text: str, option: str) -> tuple[PgType, int]:
         """Return the PostgreSQL type, with its modifier, that becomes in the lake what an expression gives."""
@@ -189,6 +200,15 @@ class Analyzer:
         message = f"{self._place}, {option}: {text!r} {why}"
         hint = "expressions are Spark SQL over the source table's columns; see docs/configuration.md"
         return ExpressionRefused(message, hint=hint, option=option)
+
+
+def _functions(expression: Any) -> Iterator[str]:  # noqa: ANN401 (a Java object)
+    """Yield the names of the functions that an expression calls, as they are written."""
+    if expression.getClass().getSimpleName() == "UnresolvedFunction":
+        yield _name(expression)
+    children = expression.children()
+    for index in range(children.size()):
+        yield from _functions(children.apply(index))
 
 
 def _name(attribute: Any) -> str:  # noqa: ANN401 (a Java object)
