@@ -307,7 +307,17 @@ def of_machine(config: Config) -> list[Finding]:
 
 
 def _lake(config: Config) -> list[Finding]:
-    return [_prove(_LAKE, one, config) for one in _OF_LAKE]
+    return [
+        *(_prove(_LAKE, one, config) for one in _OF_LAKE),
+        *(_untried(what) for what in conditions.untried(config)),
+    ]
+
+
+def _untried(what: str) -> Finding:
+    return Finding(
+        source=_LAKE, check="tried", value=what, needed="one that kuvasz was tested with", ok=False,
+        severity=Severity.ADVICE, fix="try it on a copy of the data first, kills included, then `kuvasz verify`",
+    )  # fmt: skip
 
 
 def _prove(where: str, condition: Condition, config: Config) -> Finding:

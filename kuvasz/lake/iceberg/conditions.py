@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kuvasz.config.model import CatalogType
 from kuvasz.errors import LakeError
 from kuvasz.lake.files.data_file import file_io
 from kuvasz.lake.java import jars, region, runtime
@@ -30,6 +31,19 @@ BEFORE_SPARK = (
     Condition(name="jars", needed="there, or to be had", prove=jars.prove),
     Condition(name="region", needed="known, for S3 and Glue", prove=region.prove),
 )
+
+
+#: Catalogs and stores that kuvasz has an option for, and that no test of it ran with.
+_UNTRIED_CATALOGS = (CatalogType.HIVE, CatalogType.GLUE)
+_UNTRIED_STORES = ("gs://", "abfs://", "abfss://", "wasb://", "wasbs://")
+
+
+def untried(config: Config) -> list[str]:
+    """Return what of a lake kuvasz was never run with."""
+    lake = config.lake
+    found = [f"a {lake.type.value} catalog"] if lake.type in _UNTRIED_CATALOGS else []
+    scheme = next((one for one in _UNTRIED_STORES if lake.warehouse.startswith(one)), None)
+    return found if scheme is None else [*found, f"a warehouse on {scheme}"]
 
 
 def prove_before_spark(config: Config) -> None:
@@ -59,4 +73,4 @@ def prove_warehouse(config: Config) -> None:
         raise LakeError(message, hint="check `lake.warehouse`, `lake.properties` and the permissions") from error
 
 
-__all__ = ["BEFORE_SPARK", "Condition", "prove_before_spark", "prove_warehouse"]
+__all__ = ["BEFORE_SPARK", "Condition", "prove_before_spark", "prove_warehouse", "untried"]

@@ -59,3 +59,21 @@ def test_what_stops_a_start_is_found_by_check(name: str, tmp_path: Path, monkeyp
     assert (finding.source, finding.check) == ("machine", name)
     assert (finding.value, finding.fix) == (stopped.value.message, stopped.value.hint)
     assert finding.is_blocking
+
+
+@pytest.mark.parametrize(
+    ("lake", "told"),
+    [
+        ({}, []),
+        ({"warehouse": "s3://lake/wh"}, []),
+        ({"type": "hive", "uri": "thrift://db:9083", "warehouse": "s3://lake/wh"}, ["a hive catalog"]),
+        ({"type": "glue", "uri": "", "warehouse": "s3://lake/wh"}, ["a glue catalog"]),
+        ({"warehouse": "gs://lake/wh"}, ["a warehouse on gs://"]),
+        ({"type": "hive", "uri": "thrift://db:9083", "warehouse": "abfss://lake@b/wh"},
+         ["a hive catalog", "a warehouse on abfss://"]),
+    ],
+)  # fmt: skip
+def test_what_no_test_ran_with_is_named(lake: dict, told: list[str]) -> None:
+    assert conditions.untried(Config(databases=[SHOP], lake=lake)) == told
+    found = [check._untried(what) for what in told]
+    assert not any(one.is_blocking for one in found)
