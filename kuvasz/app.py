@@ -93,7 +93,7 @@ class App:
             states=self.states,
             policy=FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes),
             on_failure=self._on_failure,
-            on_receipt=self.receipts.take,
+            on_receipt=self.receipts.tell,
             lot=self.lot,
         )
 

@@ -141,7 +141,7 @@ def parse(data: bytes) -> Message:
         DecodeError: The bytes are not such a message: unknown tag, too short, or longer than the message says.
     """
     body = _Body(data)
-    match body.take(1):
+    match body.read(1):
         case b"B":
             message: Message = _begin(data)
         case b"C":
@@ -204,7 +204,7 @@ def _commit(data: bytes) -> Commit:
 
 def _relation(body: _Body) -> RelationShape:
     oid, schema, name = body.uint32(), _schema(body), body.text()
-    identity = body.take(1).decode("latin-1")
+    identity = body.read(1).decode("latin-1")
     if identity not in "dnfi":
         raise errors.DecodeError(f"relation {schema}.{name} has replica identity {identity!r}", hint=_HINT)
     columns = tuple(_column(body) for _ in range(body.uint16()))
@@ -212,20 +212,20 @@ def _relation(body: _Body) -> RelationShape:
 
 
 def _column(body: _Body) -> ColumnShape:
-    flags = body.take(1)[0]
+    flags = body.read(1)[0]
     return ColumnShape(is_key=bool(flags & 1), name=body.text(), type_oid=body.uint32(), typmod=body.int32())
 
 
 def _truncate(body: _Body) -> Truncate:
-    count, options = body.uint32(), body.take(1)[0]
+    count, options = body.uint32(), body.read(1)[0]
     body.expect(count * 4)
     oids = tuple(body.uint32() for _ in range(count))
     return Truncate(relation_oids=oids, is_cascade=bool(options & 1), is_restart_identity=bool(options & 2))
 
 
 def _logical_message(body: _Body) -> LogicalMessage:
-    flags, message_lsn, prefix = body.take(1)[0], body.uint64(), body.text()
-    content = body.take(body.uint32())
+    flags, message_lsn, prefix = body.read(1)[0], body.uint64(), body.text()
+    content = body.read(body.uint32())
     return LogicalMessage(is_transactional=bool(flags & 1), message_lsn=message_lsn, prefix=prefix, content=content)
 
 
@@ -252,30 +252,30 @@ class _Body:
                 hint=_HINT,
             )
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next `size` bytes."""
         self.expect(size)
         self._offset += size
         return bytes(self._data[self._offset - size : self._offset])
 
     def uint16(self) -> int:
-        return int.from_bytes(self.take(2), "big")
+        return int.from_bytes(self.read(2), "big")
 
     def uint32(self) -> int:
-        return int.from_bytes(self.take(4), "big")
+        return int.from_bytes(self.read(4), "big")
 
     def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
+        return int.from_bytes(self.read(4), "big", signed=True)
 
     def uint64(self) -> int:
-        return int.from_bytes(self.take(8), "big")
+        return int.from_bytes(self.read(8), "big")
 
     def text(self) -> str:
         """Return the next null-terminated string."""
         end = self._data.find(b"\0", self._offset)
         if end < 0:
             raise errors.DecodeError(f"unterminated text at byte {self._offset} of a message", hint=_HINT)
-        raw = self.take(end - self._offset)
+        raw = self.read(end - self._offset)
         self._offset += 1
         try:
             return raw.decode()

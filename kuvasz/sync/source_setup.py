@@ -155,7 +155,7 @@ class SourceSetup:
             if self._resets.is_stranger(spec):  # what was known of its names goes with the rest
                 self._source_tables.rename(spec, self._source_tables.mapped(spec))
         known = [spec for spec in self._source_tables.source.tables if not self._resets.is_stranger(spec)]
-        self._renames.take(connection, known)
+        self._renames.learn(connection, known)
         tables = self._source_tables.source.tables
         found = look.tables(connection, [spec.table for spec in tables], publications_of(self._context.source))
         self._context.caveats.tell(found)
@@ -212,7 +212,7 @@ class SourceSetup:
             failure.translated(place_of(self._source), f"look at table {spec.table}"),
         ):
             seen_at = look.wal_end(connection)
-            self._renames.take(connection, [spec])
+            self._renames.learn(connection, [spec])
             (spec,) = source_tables.known([spec.key]) or [spec]
             found = look.tables(connection, [spec.table], publications_of(self._context.source))
             self._context.caveats.tell(found)
@@ -221,7 +221,7 @@ class SourceSetup:
                 source_tables.tables.pop(spec.key, None)
             else:
                 source_tables.tables[spec.key] = table
-                self._renames.take(connection, self._preparation.sharing(spec, table))
+                self._renames.learn(connection, self._preparation.sharing(spec, table))
             is_ready = table is not None and self._preparation.prepare(spec, table, seen_at)
             if is_ready and table is not None:
                 self._looks.begin([(spec, table)], seen_at)

@@ -78,8 +78,8 @@ class KeyHistory:
         known = np.flatnonzero((self._states == _ROW) | (self._states == _DELETED))
         return known, self._source_rows[known], None if self._is_whole else self._prints.take(known)
 
-    def take(self, change: Segment | Truncation) -> None:
-        """Take a change; they must come in stream order.
+    def add(self, change: Segment | Truncation) -> None:
+        """Add a change; they must come in stream order.
 
         Raises:
             DecodeError: A value does not fit.
@@ -87,7 +87,7 @@ class KeyHistory:
             LakeError: Spark could not evaluate it.
         """
         if isinstance(change, Truncation):
-            self.settle()
+            self.evaluate()
             self._states[:] = _DELETED
             self._source_rows[:] = 0
             self.added, self._is_emptied = 0, True
@@ -98,13 +98,13 @@ class KeyHistory:
             self._note(changes(shape, data, change.lengths))
             return
         if self._waiting and self._waiting[-1].relation != change.relation:
-            self.settle()
+            self.evaluate()
         self._waiting.append(change)
         if sum(len(waiting.data) for waiting in self._waiting) >= _WAITING_BYTES:
-            self.settle()
+            self.evaluate()
 
-    def settle(self) -> None:
-        """Take in what waits to be evaluated; errors as for `take`."""
+    def evaluate(self) -> None:
+        """Take in what waits to be evaluated; errors as for `add`."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return

@@ -376,8 +376,8 @@ class Verification:
                 if table.positions[name].lsn > at:
                     at = table.positions[name].lsn
                     for change in window.read(at):
-                        moved.take(change)
-                    moved.settle()
+                        moved.add(change)
+                    moved.evaluate()
                 with contextlib.suppress(ForeignChange):
                     return self._commit(one, done, _unmoved(done, moved, table), fetched)
             return done
@@ -510,8 +510,8 @@ def _take(moved: KeyHistory, window: Window, start: int, end: int) -> None:
     for change in window.read(end):
         _, wanted = split(change, start)
         if wanted is not None:
-            moved.take(wanted)
-    moved.settle()
+            moved.add(wanted)
+    moved.evaluate()
 
 
 def _is_among(keys: Keys, some: Keys) -> BoolMask:

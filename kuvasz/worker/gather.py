@@ -67,8 +67,8 @@ class _Gathering:
         self.replays: list[tuple[str, Replay]] = []
         self._parked: dict[tuple[str, str], tuple[list[Segment | Truncation], int]] = {}
 
-    def take(self, target: str, source: str, changes: Iterable[Segment | Truncation], through: int) -> None:
-        """Take what was parked of a target."""
+    def add_parked(self, target: str, source: str, changes: Iterable[Segment | Truncation], through: int) -> None:
+        """Add what was parked of a target."""
         taken, _ = self._parked.get((target, source), ([], 0))
         taken.extend(changes)
         self._parked[target, source] = taken, through
@@ -218,7 +218,7 @@ class Gatherer:
         target, source = replay.target, delivery.source
         if not self._is_replaying(target, source, replay.number):
             return
-        batch.take(target, source, delivery.changes, delivery.through)
+        batch.add_parked(target, source, delivery.changes, delivery.through)
         if delivery.is_open:
             self._replayed_open[target, source] = replay.number
         else:

@@ -12,7 +12,7 @@ _log = EventLog(__name__)
 
 
 class Receipts:
-    """All commits of streamed changes. `take` is called in workers' threads."""
+    """All commits of streamed changes. `tell` is called in workers' threads."""
 
     def __init__(self) -> None:
         self._observers: list[Callable[[Receipt], None]] = []
@@ -21,7 +21,7 @@ class Receipts:
         """Have a function called for every commit, in a worker's thread; call before the workers start."""
         self._observers.append(observer)
 
-    def take(self, receipt: Receipt) -> None:
+    def tell(self, receipt: Receipt) -> None:
         """Tell of a commit: one line per table and mini-transaction."""
         if receipt.snapshot_id is not None:
             _log.tell(

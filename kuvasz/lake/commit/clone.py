@@ -68,8 +68,8 @@ class CloneWriter:
         self._level_of: dict[int, int] = {}  # number of a file to come -> its level
         self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
 
-    def take(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
-        """Take one step with its result, in order; `sid` is that of its rows, None if they are of several sources.
+    def apply(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
+        """Apply one step with its result, in order; `sid` is that of its rows, None if they are of several sources.
 
         Raises:
             TableError: A row waits for an earlier version that is not there.
@@ -144,11 +144,11 @@ class CloneWriter:
         number = table.index.files.reserve()
         source_of = owner_finder(step, result)
         if table.definition.is_bag:
-            KeylessRows(table.definition.name, table.index, (self._changeset, layer), table.open.get(source)).take(
+            KeylessRows(table.definition.name, table.index, (self._changeset, layer), table.open.get(source)).apply(
                 result, source_of, sid
             )
             return
-        earlier = self._resolution.take(result, source, number, layer, sid, source_of)
+        earlier = self._resolution.apply(result, source, number, layer, sid, source_of)
         if earlier is not None:
             level = 1 + max((self._level_of.get(int(file), 0) for file in np.unique(earlier[0])), default=0)
             self._level_of[number] = level
@@ -168,7 +168,7 @@ class CloneWriter:
                 for file in completed.files:
                     item.layer.add(item.number, file, self._table.index.owner_of(file, item.sid))
             elif completed.error is None:
-                self._settled[item.number] = self._resolution.settle(
+                self._settled[item.number] = self._resolution.complete(
                     item.number, item.done, completed, item.step.source, item.layer, item.sid
                 )
         for done in results.values():

@@ -230,7 +230,7 @@ class CommitStage:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
         writer = kind(table.rows, self._jobs, self._properties, changeset)
         for step, result in zip(written.steps, written.results, strict=True):
-            writer.take(step, result, self._sid_of(table, step))
+            writer.apply(step, result, self._sid_of(table, step))
             if self._tells and not isinstance(result, Truncation):
                 pending = table.open.get(step.source)
                 layer = changeset if pending is None else pending.changeset

@@ -76,8 +76,8 @@ class HistoryWriter:
             layout=table.definition.layout,
         )
 
-    def take(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
-        """Take one step, of one source.
+    def apply(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
+        """Apply one step, of one source.
 
         Raises:
             TableError: A row waits for an earlier version that is not there.
@@ -135,7 +135,7 @@ class HistoryWriter:
     # Steps
 
     def chunk(self, done: ChunkDone, source: str, sid: str | None) -> None:
-        """Take what came of a chunk of whole transactions; errors as for `take`."""
+        """Take what came of a chunk of whole transactions; errors as for `apply`."""
         table, self._source = self._table, source
         assert done.keys is not None
         assert done.written is not None

@@ -39,8 +39,8 @@ class KeylessRows:
         self._pending = pending
         self._counts = RowCounts(lambda keys: index.lookup(keys, pending), index.files, layers)
 
-    def take(self, done: ChunkDone, source_of: Callable[[Keys], str], sid: str | None) -> None:
-        """Take the results of a chunk.
+    def apply(self, done: ChunkDone, source_of: Callable[[Keys], str], sid: str | None) -> None:
+        """Apply the results of a chunk.
 
         Args:
             done: The results.

@@ -38,7 +38,7 @@ class Resolution:
         self._table = table
         self._changeset = changeset
 
-    def take(
+    def apply(
         self,
         done: ChunkDone,
         source: str,
@@ -47,7 +47,7 @@ class Resolution:
         sid: str | None,
         source_of: Callable[[Keys], str] | None = None,
     ) -> tuple[UInt32s, UInt32s] | None:
-        """Take the results of one chunk: earlier versions die, new rows enter the index.
+        """Apply the results of one chunk: earlier versions die, new rows enter the index.
 
         Args:
             done: The results.
@@ -80,7 +80,7 @@ class Resolution:
         table.index.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
         return earlier
 
-    def settle(
+    def complete(
         self, waiting: int, done: ChunkDone, completed: ChunkDone, source: str, layer: Changeset, sid: str | None
     ) -> tuple[UInt32s, UInt32s]:
         """Take rows that waited for their earlier versions to the files they turned out to belong to.

@@ -133,7 +133,7 @@ class FileTable:
         entry = self._by_number.pop(number)
         del self._by_path[entry.path]
 
-    def take(self, changeset: Changeset, sent: Sent, sequence: int) -> None:
+    def accept(self, changeset: Changeset, sent: Sent, sequence: int) -> None:
         """Take over what a commit changed; `sequence` is that of its files, where it counts."""
         for number in changeset.dropped:
             self.remove(number)

@@ -77,7 +77,7 @@ class MemoryCommitStage:
             target=work.target,
             positions=positions,
             rows=cut.rows,
-            snapshot_id=table.settle(positions),
+            snapshot_id=table.make_visible(positions),
             rows_of=cut.rows_of,
             operations_of=_operations_of(cut),
             commit_us=cut.commit_us,

@@ -274,7 +274,7 @@ class MemoryLake(Lake):
         on_read()
         with table.lock:
             table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
-            snapshot = table.settle({feed.source: position})
+            snapshot = table.make_visible({feed.source: position})
             table.note_rule(feed.source)
             table.era.accept({feed.source: position.lsn})
         return Receipt(

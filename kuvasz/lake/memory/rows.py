@@ -132,7 +132,7 @@ class MemoryRows:
                 self.layer.versions.append((sid, part.rows))
             self.layer.put(part.keys, range(part.rows.num_rows), part.rows, sid)
 
-    def settle(self) -> bool:
+    def make_visible(self) -> bool:
         """Make the layer visible; return whether that changed anything."""
         gone = [key for key, row in self._rows.items() if row.sid in self.layer.truncated]
         changes = {key: row for key, row in self.layer.rows.items() if row is not None or key in self._rows}

@@ -104,9 +104,9 @@ class MemoryTable:
             self.schema = LakeSchema(schema_id=self.schema.schema_id + 1, fields=self.schema.fields + added)
             self._shapes.clear()
 
-    def settle(self, positions: Mapping[str, SourcePosition]) -> int | None:
+    def make_visible(self, positions: Mapping[str, SourcePosition]) -> int | None:
         """Make what was worked out visible with the positions; return the snapshot's number if rows changed."""
-        is_changed = self.rows.settle()
+        is_changed = self.rows.make_visible()
         if not is_changed and positions.keys() <= self.positions.keys():
             return None
         self.positions.update(positions)

@@ -76,12 +76,12 @@ class Renames:
         self._claim = context.shared.routes.claim
         self._attach = attach
 
-    def take(
+    def learn(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         specs: Iterable[SourceTableSpec],
     ) -> None:
-        """Have the roster know these tables by the names they have now.
+        """Learn which names these tables have now, and have all know them by these.
 
         Raises:
             SourceError: The catalog cannot be read.

@@ -33,8 +33,8 @@ def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[KeyHistor
     sender = Sender()
     moved = KeyHistory(found, lambda _: of, None)
     for step in steps:
-        moved.take(sender.truncation() if step is None else sender.one(step))
-    moved.settle()
+        moved.add(sender.truncation() if step is None else sender.one(step))
+    moved.evaluate()
     certain = found.corrected(*moved.known())
     return moved, list(zip(certain.source_rows.tolist(), certain.lake_rows.tolist(), strict=True))
 

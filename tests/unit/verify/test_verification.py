@@ -110,7 +110,7 @@ class Stream:
     def read(self, _: int) -> list[Any]:
         return []
 
-    def settle(self) -> None:
+    def evaluate(self) -> None:
         """All is known."""
 
     def known(self) -> tuple[Any, Any, Any]:

@@ -16,7 +16,7 @@ def test_a_commit_is_one_line_and_reaches_whoever_wants_to_hear(caplog: pytest.L
         target="shop.items", positions={"eu": SourcePosition(lsn=0x500)}, rows=3, snapshot_id=7, seconds=0.5
     )
     with caplog.at_level(logging.INFO):
-        receipts.take(made)
+        receipts.tell(made)
     (record,) = caplog.records
     facts = {name: record.__dict__[name] for name in ("event", "table", "rows", "snapshot", "positions", "seconds")}
     assert facts == {
@@ -30,5 +30,5 @@ def test_changes_that_cancelled_out_are_no_commit(caplog: pytest.LogCaptureFixtu
     receipts, heard = Receipts(), list[Receipt]()
     receipts.observe(heard.append)
     with caplog.at_level(logging.INFO):
-        receipts.take(Receipt(target="shop.items", positions={}, rows=2, snapshot_id=None))
+        receipts.tell(Receipt(target="shop.items", positions={}, rows=2, snapshot_id=None))
     assert (caplog.records, len(heard)) == ([], 1)

@@ -34,7 +34,7 @@ def change(path: str, **delta: int) -> ChunkDone:
 
 
 def take(world: World, done: ChunkDone, layer: Changeset, pending: OpenTransaction | None = None) -> None:
-    KeylessRows("shop.items", world.table.index, (layer,), pending).take(done, lambda _: "eu", None)
+    KeylessRows("shop.items", world.table.index, (layer,), pending).apply(done, lambda _: "eu", None)
 
 
 def count(world: World, layer: Changeset, *rows: int) -> list[int]:

@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> World:
 
 
 def take(world: World, done: ChunkDone, layer: Changeset, waiting: int = 99):
-    return Resolution(world.table.rows, layer).take(done, "eu", waiting, layer, None)
+    return Resolution(world.table.rows, layer).apply(done, "eu", waiting, layer, None)
 
 
 def test_earlier_versions_die_and_new_ones_are_known(world: World) -> None:
@@ -81,12 +81,12 @@ def test_rows_that_waited_go_where_they_belong(world: World) -> None:
     changeset = Changeset()
     resolution = Resolution(world.table.rows, changeset)
     done = chunk("b", [1, 2, 3], [0, 1, 2], waits_for=[1, 2, 3])
-    resolution.take(done, "eu", 50, changeset, None)
+    resolution.apply(done, "eu", 50, changeset, None)
     take(world, chunk("c", [2], [-1]), changeset)
     take(world, chunk("d", [3], [0], rows=1), changeset)
     replaced = world.places(3)
     completed = ChunkDone(files=(file_of("p", 1), file_of("q", 2)), written=np.array([1, 0, 2], np.int32))
-    files, rows = resolution.settle(50, done, completed, "eu", changeset, None)
+    files, rows = resolution.complete(50, done, completed, "eu", changeset, None)
     p, q = (number for number, (file, _) in changeset.added.items() if file.path in "pq")
     assert list(zip(files.tolist(), rows.tolist(), strict=True)) == [(q, 0), (p, 0), (q, 1)]
     assert world.places(1) == [(q, 0)]

@@ -72,7 +72,7 @@ def test_what_a_commit_changed_is_taken_over() -> None:
         deletes={2: BitMap64([7]), 3: BitMap64([1])},
         delete_files=[DeleteFile(number=number, json=f"new {number}", path="") for number in (2, 3)],
     )  # fmt: skip
-    table.take(changeset, sent, 42)
+    table.accept(changeset, sent, 42)
     assert 1 not in table
     assert (list(table[2].dead), table[2].all_deletes) == ([0, 7], ("new 2", of_all))
     assert (table[3].path, table[3].sid, table[3].sequence, list(table[3].dead)) == ("c", "eu", 42, [1])

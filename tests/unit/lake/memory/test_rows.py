@@ -18,7 +18,7 @@ def table() -> MemoryRows:
     """With two rows of eu."""
     made = MemoryRows("shop.items", is_growing=False)
     put(made, insert(1, 1, "one"), insert(2, 2, "two"))
-    assert made.settle()
+    assert made.make_visible()
     return made
 
 
@@ -33,16 +33,16 @@ def seen(table: MemoryRows) -> dict[int, tuple]:
 def test_nothing_is_visible_before_it_is_settled(table: MemoryRows) -> None:
     put(table, update(1, 11), delete(2), insert(3, 3))
     assert seen(table) == {1: (1, "one"), 2: (2, "two")}
-    assert table.settle()
+    assert table.make_visible()
     assert seen(table) == {1: (11, "b"), 3: (3, "b")}
     assert table.snapshots == 2
 
 
 def test_what_changes_nothing_makes_no_snapshot(table: MemoryRows) -> None:
     table.begin()
-    assert not table.settle()
+    assert not table.make_visible()
     put(table, insert(9), delete(9))
-    assert not table.settle()
+    assert not table.make_visible()
     assert table.snapshots == 1
 
 
@@ -50,7 +50,7 @@ def test_a_value_that_was_not_sent_comes_from_the_nearest_layer(table: MemoryRow
     put(table, update(1, 11, "newer"))
     put(table, update(1, 12, SAME))
     put(table, update(2, 22, SAME))
-    table.settle()
+    table.make_visible()
     assert seen(table) == {1: (12, "newer"), 2: (22, "two")}
 
 
@@ -62,29 +62,29 @@ def test_a_row_without_its_earlier_version_is_refused(table: MemoryRows) -> None
 
 def test_a_truncation_hides_the_rows_of_its_source_alone(table: MemoryRows) -> None:
     put(table, insert(7, 7), source="us")
-    table.settle()
+    table.make_visible()
     table.layer.truncate("eu")
     put(table, insert(3, 3))
     assert len(seen(table)) == 3
-    table.settle()
+    table.make_visible()
     assert seen(table) == {7: (7, "b"), 3: (3, "b")}
 
 
 def test_an_open_transaction_sees_its_own_rows_and_shows_them_at_its_end(table: MemoryRows) -> None:
     put(table, update(1, 11, "own"), layer=table.layer_of("eu", 100))
     put(table, update(1, 12, SAME), layer=table.layer_of("eu", 100))
-    assert not table.settle()
+    assert not table.make_visible()
     assert seen(table)[1] == (1, "one")
     table.begin()
     table.close_whole(["eu", "us"])
-    assert table.settle()
+    assert table.make_visible()
     assert seen(table)[1] == (12, "own")
 
 
 def test_a_later_step_ends_the_open_transaction_before_it(table: MemoryRows) -> None:
     put(table, insert(5, 5), layer=table.layer_of("eu", 100))
     assert table.layer_of("eu", 0) is table.layer
-    table.settle()
+    table.make_visible()
     assert 5 in seen(table)
 
 
@@ -94,7 +94,7 @@ def test_a_truncation_in_an_open_transaction_hides_what_is_below_at_its_end(tabl
     put(table, insert(5, 5), layer=layer)
     assert len(seen(table)) == 2
     table.close_whole(["eu"])
-    table.settle()
+    table.make_visible()
     assert set(seen(table)) == {5}
 
 
@@ -102,21 +102,21 @@ def test_an_abandoned_transaction_leaves_nothing(table: MemoryRows) -> None:
     put(table, insert(5, 5), layer=table.layer_of("eu", 100))
     table.abandon("eu")
     table.close_whole(["eu"])
-    assert not table.settle()
+    assert not table.make_visible()
     put(table, insert(6, 6), layer=table.layer_of("eu", 100))
     put(table, insert(7, 7))
     table.abandon_all()
-    assert not table.settle()
+    assert not table.make_visible()
 
 
 def test_a_growing_table_keeps_every_row() -> None:
     table = MemoryRows("shop.items", is_growing=True)
     for n in (1, 2):
         table.resolve("eu", "eu", apply(insert(1, n), to=APPEND), table.layer)
-        table.settle()
+        table.make_visible()
     assert sorted(table.visible(APPEND.schema).column("n").to_pylist()) == [1, 2]
     table.layer.truncate("eu")
-    assert table.settle()
+    assert table.make_visible()
     assert len(table.visible(APPEND.schema)) == 0
 
 

@@ -26,7 +26,7 @@ def table() -> MemoryTable:
 def made(kind: TableType) -> MemoryTable:
     table = MemoryTable(target(table_type=kind), ITEMS, MemorySourceNotes())
     table.settle_rule(target(table_type=kind), feed())
-    table.settle({"eu": HERE})
+    table.make_visible({"eu": HERE})
     table.note_rule("eu")
     return table
 
@@ -77,9 +77,9 @@ def test_rows_that_a_repair_will_keep_count_even_without_a_position() -> None:
 
 
 def test_a_position_moves_with_a_change_or_where_there_was_none(table: MemoryTable) -> None:
-    assert table.settle({"eu": SourcePosition(lsn=2000)}) is None
+    assert table.make_visible({"eu": SourcePosition(lsn=2000)}) is None
     assert table.positions["eu"] == HERE
-    table.settle({"us": SourcePosition(lsn=5, published="7:1")})
+    table.make_visible({"us": SourcePosition(lsn=5, published="7:1")})
     assert table.positions["us"].lsn == 5
     assert table._notes.published(TARGET, "us") == "7:1"
 

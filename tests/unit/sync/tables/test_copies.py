@@ -146,22 +146,22 @@ def test_a_table_that_is_stopped_is_not_copied(world: World, state: State) -> No
 def test_what_was_read_while_names_were_given_to_something_else_is_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled: list[str] = []
-    settle = MemoryTable.settle
+    visible: list[str] = []
+    make_visible = MemoryTable.make_visible
 
     def noted(table: MemoryTable, *arguments: Any) -> Any:
-        settled.append(table.target.name)
-        return settle(table, *arguments)
+        visible.append(table.target.name)
+        return make_visible(table, *arguments)
 
-    monkeypatch.setattr(MemoryTable, "settle", noted)
+    monkeypatch.setattr(MemoryTable, "make_visible", noted)
     world.altered = [SourceError("public.items was altered meanwhile")]
     world.beside()
     assert world.looked == ["shop.items"], "it was tried again"
-    assert settled == ["shop.items"], "once"
+    assert visible == ["shop.items"], "once"
     world.lake.forget("shop.items", world.source.name, to_repair=True)
     world.altered = [SourceError("public.items was altered meanwhile")]
     world.beside()
-    assert settled == ["shop.items"] * 2, "and a repair as well"
+    assert visible == ["shop.items"] * 2, "and a repair as well"
 
 
 def test_a_table_counts_as_published_as_it_was_before_the_snapshot(

@@ -91,7 +91,7 @@ def test_a_source_takes_the_names_over_of_what_the_lake_has(catalog: Catalog, tm
     routes: Any = scene.shared.routes
     routes.claim = lambda *facts: bound.append(facts)
     catalog.tables = {1: name("goods"), 2: name("sold")}
-    Renames(scene.context, lambda spec: 1 if spec.key == scene.items.key else 0).take(None, scene.source.tables)
+    Renames(scene.context, lambda spec: 1 if spec.key == scene.items.key else 0).learn(None, scene.source.tables)
     now = [spec.table for spec in scene.source_tables.source.tables]
     assert now == [name("goods"), name("others")], "nobody knows which table `others` was"
     assert [(source, spec.key, oid) for source, spec, oid in bound] == [("shop", "shop.items", 1)]
