@@ -264,7 +264,7 @@ class Comparison:
         self._run(phase, job, self._parts[side], take)
 
     def _run(self, phase: str, job: Job, parts: Sequence[Any], take: Callable[[Any], None]) -> None:
-        """RunParts a job over all parts, some at a time; `take` gets each result, one at a time."""
+        """Run a job over all parts, some at a time; `take` gets each result, one at a time."""
         total = len(parts)
         self._on_progress(phase, 0, total)
         with concurrent.futures.ThreadPoolExecutor(self._parallelism, thread_name_prefix="compare") as pool:

@@ -117,7 +117,7 @@ class Columns:
             OtherRule: The map makes other rows than those that are there, and they are kept.
         """
         self.unfit(feed.source)
-        self.shapes.take(feed.source, target)
+        self.shapes.go_by(feed.source, target)
         restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
         place = feed.place
@@ -128,7 +128,7 @@ class Columns:
         why = planned.why_copy
         if not is_streaming:  # else the map is what it was
             numbers = rule.numbered(target, relation, planned.reads.values())
-            other = self._rules.take(target, feed, numbers)
+            other = self._rules.go_by(target, feed, numbers)
             why = why or other
         if self._definition.is_bag and (planned.steps or planned.is_change):
             why = why or "rows without a key are found by all of their columns"

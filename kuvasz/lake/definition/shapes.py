@@ -54,8 +54,8 @@ class Shapes:
         """Return what the map says of the table for one source: groups that share it may have rules of their own."""
         return self._targets.get(source, self._definition.target)
 
-    def take(self, source: str, target: Target) -> None:
-        """Go by that from now on."""
+    def go_by(self, source: str, target: Target) -> None:
+        """Go by what the map says of the table for a source from now on."""
         with self._definition.lock:
             if target != self.target_of(source):
                 self._targets[source] = target

@@ -35,7 +35,7 @@ class SourceRules:
         """Return the property of a commit by which all rows of a source are made by the map's rule."""
         return {rule.PREFIX + source: self._now[source]} if source in self._now else {}
 
-    def take(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> str:
+    def go_by(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> str:
         """Go by the map's rule for a source; return why its rows have to be copied again.
 
         Empty if they are as the map says, or not there.

@@ -227,7 +227,7 @@ class Summarize:
     reading: Reading
     buckets: int
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> Buckets:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> Buckets:
         """Return the buckets of a part."""
         del part
         buckets = Buckets.empty(self.buckets)
@@ -245,7 +245,7 @@ class List:
     wanted: Keys | None = None  #: ascending; None: all
     groups: int = 1
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> dict[int, Listing]:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> dict[int, Listing]:
         """Return group -> listing of a part."""
         del part
         found: dict[int, list[Listing]] = {}
@@ -300,7 +300,7 @@ class Fetch:
     layout: Layout
     path: str  #: with a place {} for what tells parts and files apart
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> Fetched:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> Fetched:
         """Return what was found in a part."""
         assert isinstance(part, NumberedRange)
         number = part.number
@@ -341,7 +341,7 @@ class Show:
     reading: Reading
     wanted: Keys  #: ascending
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> list[tuple[bytes, np.ndarray]]:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> list[tuple[bytes, np.ndarray]]:
         """Return Arrow IPC of these columns, and which wanted keys they are of."""
         del part
         found = []
@@ -361,13 +361,13 @@ class Job(Protocol):
     def reading(self) -> Reading:
         """How it gets at rows."""
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> Any:  # noqa: ANN401 (each has its own)
+    def result(self, part: Part, chunks: Iterator[Rows]) -> Any:  # noqa: ANN401 (each has its own)
         """Return what comes of a part."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """RunParts a job over parts, each of which it reads."""
+    """Run a job over parts, each of which it reads."""
 
     job: Job
 
@@ -380,7 +380,7 @@ class RunParts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvaluated:
-    """RunParts a job over one part of the source whose rows Spark's expressions have seen."""
+    """Run a job over one part of the source whose rows Spark's expressions have seen."""
 
     job: Job
     part: Part
@@ -392,7 +392,7 @@ class RunEvaluated:
 
 def _guarded(job: Job, part: Part, chunks: Chunks | None) -> Outcome:
     try:
-        return Outcome(value=job.take(part, job.reading.rows(part, chunks)))
+        return Outcome(value=job.result(part, job.reading.rows(part, chunks)))
     except KuvaszError as error:
         return Outcome(error=error)
     except FileNotFoundError as error:

@@ -38,7 +38,7 @@ class ListEvents:
     groups: int
     wanted: Keys | None = None  #: only these, ascending
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> EventsDone:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> EventsDone:
         """Return what a part holds."""
         del part
         found: dict[int, list[Events]] = {}
@@ -99,7 +99,7 @@ class Count:
     reading: Reading
     since: tuple[int, int] = NEVER  #: only what a changelog says after this event
 
-    def take(self, part: Part, chunks: Iterator[Rows]) -> int:
+    def result(self, part: Part, chunks: Iterator[Rows]) -> int:
         """Return how many they are."""
         is_log = self.reading.shape.mode is TableType.CHANGELOG and isinstance(part, LakeFiles)
         return sum(self._balance(rows) if is_log else len(rows.keys) for rows in chunks)

@@ -52,7 +52,7 @@ class SourceTables:
         """Return the table of a key."""
         return next(spec for spec in self.source.tables if spec.key == key)
 
-    def take(self, source: Source) -> None:
+    def update(self, source: Source) -> None:
         """Take over which tables there are, each by the name that it has now."""
         tables = tuple(
             spec if spec.member else dataclasses.replace(spec, table=self._names.get(spec.key, spec.table))
@@ -82,7 +82,7 @@ class SourceTables:
                 hint=hint,
             )
         before = self.source
-        self.take(dataclasses.replace(before, tables=tuple(
+        self.update(dataclasses.replace(before, tables=tuple(
             dataclasses.replace(one, table=mapped) if one.key == spec.key else one for one in before.tables
         )))  # fmt: skip
         self._states.rename(spec.identifier, self.name(spec), str(name), "" if name == mapped else str(mapped))

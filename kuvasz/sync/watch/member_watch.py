@@ -48,7 +48,7 @@ class MemberWatch:
         """
         source_tables = self._source_tables
         before = source_tables.source
-        source_tables.take(members.found(self._map, connection, self._others()))
+        source_tables.update(members.found(self._map, connection, self._others()))
         try:
             self._take(before, source_tables.source)
         except BaseException:

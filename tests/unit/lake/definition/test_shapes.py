@@ -67,10 +67,10 @@ def test_each_source_goes_by_what_the_map_says_for_it(world: World) -> None:
     shapes, relation = world.columns.shapes, world.source.catalog()
     before = shapes.of(feed(), relation)
     nulls = dataclasses.replace(TARGET, out_of_range="null")
-    shapes.take("us", nulls)
+    shapes.go_by("us", nulls)
     assert (shapes.target_of("us"), shapes.target_of("eu")) == (nulls, TARGET)
     assert shapes.of(feed(), relation) == before
-    shapes.take("eu", nulls)
+    shapes.go_by("eu", nulls)
     assert shapes.of(feed(), relation).out_of_range == "null"
 
 

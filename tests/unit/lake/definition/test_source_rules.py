@@ -35,18 +35,18 @@ class Table:
 def test_rows_of_an_earlier_version_take_todays_rule_once() -> None:
     table = Table()
     rules = SourceRules(table, {"eu"})
-    assert rules.take(FILTERED, feed(), {}) == ""
+    assert rules.go_by(FILTERED, feed(), {}) == ""
     for _ in range(2):
         rules.remember(FILTERED, "eu")
     assert (rules.noted("eu"), rules.noted("us"), table.commits) == (rule.of(FILTERED, {}), None, 1)
-    assert rules.take(FILTERED, feed(), {}) == ""
-    assert rules.take(target(), feed(), {})
+    assert rules.go_by(FILTERED, feed(), {}) == ""
+    assert rules.go_by(target(), feed(), {})
 
 
 def test_without_rows_there_is_nothing_to_compare_or_to_note() -> None:
     table = Table(PLAIN)
     rules = SourceRules(table, ())
-    assert rules.take(FILTERED, feed(), {}) == ""
+    assert rules.go_by(FILTERED, feed(), {}) == ""
     rules.remember(FILTERED, "eu")
     assert table.commits == 0
 
@@ -55,11 +55,11 @@ def test_without_rows_there_is_nothing_to_compare_or_to_note() -> None:
 def test_behind_a_gap_only_what_cannot_be_compared_keeps_its_rows(wanted: Target, keeps: bool) -> None:
     rules = SourceRules(Table(PLAIN, GAP), ())
     if not keeps:
-        assert rules.take(wanted, feed(), {}) == ""
+        assert rules.go_by(wanted, feed(), {}) == ""
         return
     with pytest.raises(OtherRule):
-        rules.take(wanted, feed(), {})
+        rules.go_by(wanted, feed(), {})
     agreed = dataclasses.replace(wanted, keeps_rows=True)
-    assert rules.take(agreed, feed(), {}) == ""
+    assert rules.go_by(agreed, feed(), {}) == ""
     rules.remember(agreed, "eu")
-    assert rules.take(wanted, feed(), {}) == ""
+    assert rules.go_by(wanted, feed(), {}) == ""

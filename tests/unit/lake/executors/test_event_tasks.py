@@ -30,7 +30,7 @@ def rows(table: pa.Table, of: Shape, rank: int = 0) -> Rows:
 
 def listed(table: pa.Table, of: Shape, **options: Any) -> EventsDone:
     reading = Reading(shape=of, properties={}, chunk_bytes=1)
-    return ListEvents(reading=reading, groups=1, **options).take(PART, iter([rows(table, of, rank=5)]))
+    return ListEvents(reading=reading, groups=1, **options).result(PART, iter([rows(table, of, rank=5)]))
 
 
 def events(done: EventsDone) -> list[tuple[tuple[int, int], int, int, bool]]:
@@ -96,10 +96,10 @@ def test_a_changelog_is_counted_by_what_came_and_what_went(since: tuple[int, int
     """Two came, one went: what lies before the last TRUNCATE does not count."""
     table = apply_transaction(insert(1), insert(2), delete(1)).rows
     reading = Reading(shape=CHANGELOG, properties={}, chunk_bytes=1)
-    assert Count(reading=reading, since=since).take(PART, iter([rows(table, CHANGELOG)])) == expected
+    assert Count(reading=reading, since=since).result(PART, iter([rows(table, CHANGELOG)])) == expected
 
 
 def test_what_is_no_log_is_counted_by_its_rows() -> None:
     reading = Reading(shape=APPEND, properties={}, chunk_bytes=1)
     part = rows(apply(insert(1), insert(1)).rows, APPEND)
-    assert Count(reading=reading).take(PART, iter([part, part])) == 4
+    assert Count(reading=reading).result(PART, iter([part, part])) == 4

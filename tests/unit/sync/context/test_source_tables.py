@@ -68,7 +68,7 @@ def test_a_renamed_table_is_the_same_under_its_new_name(scene: Scene, caplog: py
     assert [record.__dict__["event"] for record in caplog.records] == ["table_renamed"]
     assert (source_tables.spec("shop.items").table, source_tables.spec("shop.others")) == (things, scene.others)
     assert state() == ("public.things", "public.items")
-    source_tables.take(scene.source)
+    source_tables.update(scene.source)
     assert source_tables.spec("shop.items").table == things, "another look at the map's tables changes nothing"
     assert source_tables.mapped(source_tables.spec("shop.items")) == scene.items.table
     source_tables.rename(source_tables.spec("shop.items"), scene.items.table)
