@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,7 @@ class ReadOnlyLake:
         requests: Sequence[CopyRequest],
         on_progress: OnProgress,
         at_us: int = 0,
+        without: Collection[int] | None = None,
     ) -> Comparison:
         """Compare a source table with what `table` held at its last look.
 
@@ -112,6 +113,7 @@ class ReadOnlyLake:
             requests: All of its rows, under one snapshot.
             on_progress: Told of every part that is done.
             at_us: When the snapshot was taken, in µs since 1970: what a history lacks begins then.
+            without: Compare only what came besides these files, and not with the stream.
 
         Raises:
             SchemaError: Source and lake disagree on columns.
@@ -121,6 +123,8 @@ class ReadOnlyLake:
         files = lake_files(
             table.index.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid
         )
+        if without is not None:
+            files = [file for file in files if file.number not in without and not naming.is_streamed(file.path)]
         reading = Reading(
             shape=table.columns.shapes.of(feed, relation), properties=self._properties,
             chunk_bytes=pipeline.chunk_bytes,

@@ -19,9 +19,13 @@ another snapshot, a few times, and is *undecided* at last.
 What is compared depends on what the table's type lets be known (`_WHAT`). Where a table keeps what was, the newest
 row of each key is what the source must have; of rows without a key only so much, that the lake has them too.
 
-`--fix` commits the source's rows, as of S, of keys that did not change between S and the position of the very
-snapshot of the lake that the commit is made upon; Iceberg refuses the commit if there is a newer one. A running
-kuvasz is asked to wait a moment (`kuvasz.lake.table.commit_yield`), else a busy table would hardly leave a gap.
+`--fix` commits the source's rows, as of S, of keys that did not change between S and where the source's WAL ended
+when the very snapshot of the lake was looked at that the commit is made upon; Iceberg refuses the commit if there
+is a newer one. A running kuvasz is asked to wait a moment (`kuvasz.lake.table.commit_yield`), else a busy table
+would hardly leave a gap. The stored position would not do: what a running kuvasz finds nothing to change by, as the
+DELETE of a row that the lake lacks, makes no snapshot. So keys that changed before the commit was there are looked
+at again. And of each key the lake must have just the rows that were compared (`kuvasz.verify.standing`).
+
 What a table keeps of the past is nobody's to make up: of a history only open versions are mended, and append and
 changelog tables not.
 """
@@ -30,6 +34,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import random
 import time
@@ -57,10 +62,10 @@ from kuvasz.fold.events import Fault
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.compare.comparison import Comparison, Side
 from kuvasz.lake.compare.growing import GrowingComparison
-from kuvasz.lake.copies.repair import is_in, wanted_keys
+from kuvasz.lake.copies.repair import wanted_keys
 from kuvasz.lake.executors.comparison_tasks import Fetched
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.model import PgType, TableType
+from kuvasz.model import PgType, SourcePosition, TableType
 from kuvasz.source import conninfo, failure, inserts, slots, snapshot
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.catalog.table import SourceTable
@@ -73,6 +78,7 @@ from kuvasz.sync.watch.renames import located
 from kuvasz.verify.moved import KeyHistory
 from kuvasz.verify.read_only import ReadOnlyLake, look, mend
 from kuvasz.verify.report import SHOWN, DifferingKey, Report
+from kuvasz.verify.standing import standing
 
 BoolMask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -233,15 +239,18 @@ class Verification:
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
             self._check_follows(spec, table, "")
-            at = max(table.positions[self._source.name_of(spec)].lsn, confirmed)
+            at = max(_position(table, self._source, spec).lsn, confirmed)
             seen, requests, names = self._requests(spec, taken)
-            comparison = self._lake.comparison(
-                table, feed_of(self._source, spec), seen.relation, requests, self._progress(spec), taken.taken_us
-            )
+            compare = functools.partial(
+                self._lake.comparison, table, feed_of(self._source, spec), seen.relation,
+                on_progress=self._progress(spec), at_us=taken.taken_us,
+            )  # fmt: skip
+            comparison = compare(requests)
             stack.callback(comparison.close)
             one = _Compared(
                 spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
                 has_only_inserts=keyless.has_only_inserts(seen), names=names,
+                strange=functools.partial(compare, (), without={entry.number for entry in table.index.files}),
             )  # fmt: skip
             done = self._compared(stack, one, keys)
             if keys is None and table.target.type is TableType.HISTORY:
@@ -291,7 +300,7 @@ class Verification:
             raise
 
     def _check_cluster(self, connection: Any, spec: SourceTableSpec, table: LakeTable) -> None:  # noqa: ANN401
-        known = table.positions[self._source.name_of(spec)].system_id
+        known = _position(table, self._source, spec).system_id
         now = str(introspect.server(connection).system_identifier)
         if known and known != now:
             raise SlotLost(
@@ -364,22 +373,22 @@ class Verification:
             window: What changes further; None if nobody else commits.
             fetched: The rows; emptied once a snapshot of the lake knows them.
         """
-        table, name = one.table, self._source.name_of(one.spec)
+        table = one.table
         if window is None:
             return self._commit(one, done, _unmoved(done, moved, table), fetched)
         # Commits that are under way already still come in; after these, nobody's does until ours.
         table.turn.ask()
         try:
-            at = done.at
             for _ in range(_COMMITS):
                 look(table)
-                if table.positions[name].lsn > at:
-                    at = table.positions[name].lsn
-                    for change in window.read(at):
-                        moved.add(change)
-                    moved.evaluate()
+                _position(table, self._source, one.spec)
+                one.catch_up(self._url, moved, window)
                 with contextlib.suppress(ForeignChange):
-                    return self._commit(one, done, _unmoved(done, moved, table), fetched)
+                    mended = self._commit(one, done, _unmoved(done, moved, table), fetched).mended
+                    if len(mended):
+                        one.catch_up(self._url, moved, window)
+                    is_touched = moved.touched[find(done.found.keys, mended)]
+                    return dataclasses.replace(done, mended=mended.take(~is_touched))
             return done
         finally:
             table.turn.stop_asking()
@@ -388,7 +397,8 @@ class Verification:
         self, one: _Compared, done: _SnapshotRound, left: Difference, fetched: list[Fetched]
     ) -> _SnapshotRound:
         table, feed = one.table, feed_of(self._source, one.spec)
-        if len(left) == 0 or not is_in(table.index.files, left):
+        left = standing(left, table.index.files, one.strange)
+        if len(left) == 0:
             return done
         try:
             if one.versions is None:
@@ -416,6 +426,19 @@ class _Compared:
     comparison: Comparison
     has_only_inserts: bool  #: are published
     names: snapshot.Names  #: of the source table, as its snapshot shows them
+    strange: Callable[[], Comparison]  #: see `kuvasz.verify.standing`
+
+    def catch_up(self, url: str, moved: KeyHistory, window: Window) -> None:
+        """Have the stream told as far as the lake may be with it by now.
+
+        Raises:
+            SourceError: The source failed.
+        """
+        with contextlib.closing(conninfo.connect(self.taken.pinned(conninfo.conninfo(url)))) as connection:
+            end = introspect.wal_end(connection)
+        for change in window.read(end):
+            moved.add(change)
+        moved.evaluate()
 
     def check_names(self, url: str) -> None:
         """Make sure that what was read of the source is what its snapshot shows.
@@ -457,6 +480,19 @@ class _Compared:
     def lacks(self, source: int, lake: int) -> int:
         """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
         return max(0, source - lake) if self.is_count else source - lake
+
+
+def _position(table: LakeTable, source: Source, spec: SourceTableSpec) -> SourcePosition:
+    """Return how far a table was at its last look.
+
+    Raises:
+        TableError: It is copied again since.
+    """
+    position = table.positions.get(source.name_of(spec))
+    if position is None:
+        message = f"{place_of(source.name, spec.table)}: it is copied again"
+        raise TableError(message, hint="verify again when it streams")
+    return position
 
 
 def _mendable(done: _SnapshotRound, table: LakeTable) -> BoolMask:

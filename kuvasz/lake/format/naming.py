@@ -56,6 +56,11 @@ def tells_newest(path: str) -> bool:
     return _ORDERED.search(path) is not None or is_copied(path)
 
 
+def is_streamed(path: str) -> bool:
+    """Whether the stream brought the rows of a clone's file; those of copies and merged files have other names."""
+    return _ORDERED.search(path) is not None
+
+
 def is_copied(path: str) -> bool:
     """Whether a copy made the file, so that each key is there once."""
     return _COPIED.search(path) is not None

@@ -19,6 +19,7 @@ def test_files_of_a_commit_are_told_apart_by_age(source: str) -> None:
     for name in names:
         assert name.startswith(f"{PLACE}/data/{member.prefix(source)}")
         assert (naming.tells_newest(name), naming.is_copied(name)) == (True, False)
+        assert naming.is_streamed(name)
         parts = name.replace(".parquet", "-0-3.parquet")  # of one chunk in several partitions
         assert naming.tells_newest(parts)
 
@@ -29,6 +30,7 @@ def test_what_a_copy_made_says_so(source: str) -> None:
     for number in ("0", "17", "17-2"):
         assert naming.is_copied(template.format(number))
         assert naming.tells_newest(template.format(number))
+        assert not naming.is_streamed(template.format(number))
 
 
 def test_braces_of_a_table_s_name_stay_in_the_paths_of_its_copy() -> None:
@@ -55,6 +57,7 @@ def test_a_merged_file_without_order_does_not_claim_one(source: str) -> None:
     for name in (loose, naming.merged(PLACE, [loose, mine], is_ordered=True)):
         assert not naming.tells_newest(name)
         assert not naming.is_copied(name)
+        assert not naming.is_streamed(name)
 
 
 def test_files_of_other_engines_say_nothing() -> None:

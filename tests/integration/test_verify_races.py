@@ -1,0 +1,92 @@
+"""`kuvasz verify --fix` beside whatever else changes a lake table while it is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kuvasz.verify.verification import Verification
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.verify_bench import Bench
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
+
+ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
+FILL = "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 3000) i"
+
+
+def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
+    """Have something happen once, before a verify takes a step."""
+    take, acts = getattr(Verification, step), [act]
+
+    def late(self: Verification, *arguments: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return take(self, *arguments)
+
+    monkeypatch.setattr(Verification, step, late)
+
+
+@pytest.mark.parametrize("step", ["_mend", "_commit"])
+def test_a_missing_row_that_is_deleted_meanwhile_does_not_come_back(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        bench.sql("DELETE FROM LAKE.items WHERE id IN (11, 12)")
+
+        def delete() -> None:
+            database.execute("DELETE FROM items WHERE id = 11")
+            pipeline.wait_applied(database)
+
+        once_before(monkeypatch, step, delete)
+        (report,) = bench.verify(is_fixing=True)
+        assert report.left == 0
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+#: A row that is missing, and one that is wrong in a file with one that is right: files of wrong rows alone would go.
+MISSING = "DELETE FROM LAKE.items WHERE id = 11"
+CHANGED = "UPDATE LAKE.items SET n = CASE id WHEN 12 THEN 77 ELSE n END WHERE id IN (12, 13)"
+
+
+@pytest.mark.parametrize(("by", "damage"), [("verify", MISSING), ("verify", CHANGED), ("resync", MISSING)])
+def test_what_another_has_mended_meanwhile_is_not_mended_twice(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, by: str, damage: str
+) -> None:
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        bench.sql(damage)
+
+        def mend() -> None:
+            if by == "verify":
+                bench.verify(is_fixing=True)
+            else:
+                ((source, _),) = pipeline.states()
+                copies = pipeline.app.states.get("shop.items", source).copies
+                pipeline.tell("resync", "shop.items", source)
+                wait_until(
+                    lambda: pipeline.app.states.get("shop.items", source).copies > copies, "it is copied again"
+                )
+                pipeline.wait_streaming()
+                pipeline.wait_applied(database)
+
+        once_before(monkeypatch, "_mend", mend)
+        (report,) = bench.verify(is_fixing=True)
+        assert report.left == 0
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
