@@ -376,6 +376,8 @@ class Lake(Protocol):
     def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """Return the same of any target, prepared or not: the catalog is asked, and nothing is changed.
 
+        What is there of copies and repairs whose commits nobody answered is known from then on.
+
         Raises:
             LakeError: The catalog failed, or a position was damaged.
         """

@@ -104,6 +104,10 @@ def test_a_copy_whose_outcome_nobody_knows_keeps_its_files(
     assert "eu" not in world.lake.positions(TARGET)
     assert world.lake.stored(TARGET)["eu"].lsn == 1000, "whoever asks the catalog is told"
     assert world.of("eu") == {1: (1, "x")}, "the table can be read: the commit was there"
+    assert world.lake.recorded(TARGET)["eu"].lsn == 1000, "it is looked up when somebody asks how far the table is"
+    assert world.position("eu") == 1000
+    world.applied(work(Sender("eu", start=1500).one(update(1, 9, SAME))))
+    assert world.of("eu") == {1: (9, "x")}, "the stream goes on from there"
     world.copy("eu", (1, 2, "y"), (2, 2, "y"), lsn=2000)
     assert world.of("eu") == {1: (2, "y"), 2: (2, "y")}
 

@@ -256,6 +256,7 @@ def _take_back(table: LakeTable, group: Sequence[CopiedTable], changeset: Change
     if changeset.is_outcome_unknown:
         for one in group:
             one.files.keep()
+            table.commits.unanswered.add(one.source)
     else:
         table.commits.discard(changeset, keep=[file.path for one in _here(group) for file in one.files.files])
     table.index.undo()

@@ -151,6 +151,8 @@ class RepairJob:
                     table.commits.advance({source: position})
             except BaseException as error:
                 changeset.is_outcome_unknown = may_be_there(changeset, error)
+                if changeset.is_outcome_unknown:
+                    table.commits.unanswered.add(source)
                 table.commits.discard(changeset)
                 table.index.undo()
                 raise

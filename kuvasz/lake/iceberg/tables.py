@@ -214,11 +214,15 @@ class Tables:
     def recorded(self, name: str) -> Mapping[str, SourcePosition]:
         """Return how far each source is in any table; the catalog is asked for one that is not loaded.
 
+        What is there of copies that nobody answered is known from then on, unless the table is being committed to.
+
         Raises:
             LakeError: The catalog failed, or a position was damaged.
         """
         table = self.loaded.get(name)
         if table is not None:
+            with contextlib.suppress(TableStuck):
+                table.find_unanswered()
             return dict(table.positions)
         with self._loading(name):
             found = self._find(name, time.monotonic() - _MISSING_S)

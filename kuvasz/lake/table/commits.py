@@ -63,6 +63,7 @@ class Commits:
         self._past = past
         self._lock = lock
         self.in_flight: set[str] = set()  #: paths that are being written for a commit of the stream
+        self.unanswered: set[str] = set()  #: sources whose copy or repair may be there: nobody answered its commit
         self.copies = 0  #: that are on their way
         self.changed_bytes = 0  #: of data files since the start, by the stream and by copies
         self.changed_files = 0  #: those files

@@ -120,6 +120,7 @@ class LakeTable:
         if is_gone:
             self.columns.forget(source)
         self.open.abandon(source)
+        self.commits.unanswered.discard(source)
         dropped = self.positions.pop(source, None)
         if dropped is not None:
             self.past.give_up(source, dropped)
@@ -157,6 +158,31 @@ class LakeTable:
         self.commits.discard(changeset)
         self.open.abandon_all()
         self.index.reset()
+
+    # Commits that nobody answered
+
+    def find_unanswered(self) -> None:
+        """Take over the positions of copies and repairs that are there though nobody said so.
+
+        Made again, they would take the place of what came with them: where a table that keeps what was goes on with a
+        gap, all of its rows.
+
+        Raises:
+            TableStuck: The table is being committed to.
+            LakeError: The catalog does not answer.
+        """
+        unanswered = self.commits.unanswered
+        if not unanswered:
+            return
+        with self.lock.asking():
+            self.table.refresh()
+            found = position_properties.parse(self.table.properties, self.name)
+            for source in unanswered & (found.keys() - self.positions.keys()):
+                self.positions[source] = found[source]
+                self.era.accept({source: found[source].lsn})
+                _log.tell(Event.COMMIT_FOUND, table=self.name)
+            unanswered.difference_update(self.positions)  # one that is not there may still be on its way
+            self.past.note()
 
     # Commits of others
 

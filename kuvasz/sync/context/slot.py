@@ -52,8 +52,8 @@ class Slot:
         self._standing = standing
         self._parked_lsn = parked_lsn
 
-    def is_of_now(self, taken: slots.ExportedSnapshot) -> bool:
-        """Whether a snapshot is of the server that was compared with the lake last, and not started anew since."""
+    def is_of_now(self, taken: slots.ExportedSnapshot | SourcePosition) -> bool:
+        """Whether a snapshot, or a copy, is of the server that was compared last, and not started anew since."""
         return self._standing.standing.started_us in {0, taken.started_us}
 
     def check(

@@ -117,6 +117,8 @@ class Copies:
             # What is read of it later may be of a publication that it was taken out of and put into again since.
             published = self._published(spec)
             try:
+                if await self._context.ask(self._has_landed, spec):
+                    break
                 # A snapshot waits for every transaction that writes at its server: others copy meanwhile.
                 async with Turn(self._permits(spec)) as turn:
                     source_tables.hold(spec)
@@ -203,6 +205,22 @@ class Copies:
             return self._source_tables.name(spec) in self._lake.stored(spec.identifier)
         except LakeError:
             return True
+
+    def _has_landed(self, spec: SourceTableSpec) -> bool:
+        """Whether a copy is there although nobody answered its commit: from then on its position is known.
+
+        Raises:
+            SourceError: Nobody can tell now.
+        """
+        try:
+            landed = self._lake.recorded(spec.identifier).get(self._source_tables.name(spec))
+            if landed is not None and not self._slot.is_of_now(landed):
+                self._source_tables.resync(spec, is_due=True, is_repair=spec.config.type.is_comparable)
+        except (LakeError, StateError) as error:
+            raise SourceError(error.message, hint=error.hint) from error
+        if landed is not None:
+            self._approvals.closed(spec)
+        return landed is not None
 
     def _copy_now(
         self,
