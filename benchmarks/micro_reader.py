@@ -46,7 +46,7 @@ class Discard:
 
     def put(self, delivery: Delivery) -> None:
         self.progress.durable(delivery.source, self.worker, delivery.through, delivery.epoch)
-        self.budget.remove(delivery.bytes)
+        self.budget.remove({delivery.source: delivery.bytes})
 
 
 def fill(connection: psycopg.Connection, rows: int, tables: int, transaction: int) -> int:

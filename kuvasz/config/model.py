@@ -241,8 +241,9 @@ class PipelineConfig(Section):
     tables of a worker have changes it is longer: 40 ms for each of them."""
 
     memory: Annotated[kinds.Size, kinds.sizes("1MB", "1TB")] = 1024 * _MB
-    """Raw changes that wait in memory, of all sources together; above it, reading pauses. No more than two commits
-    (`commit_bytes`) of each worker, or two parts of a transaction, are read ahead."""
+    """Raw changes that wait in memory, of all sources together; above it, reading pauses, but for sources that have
+    less of it than an equal share: a quarter more for all of these. No more than two commits (`commit_bytes`) of each
+    worker, or two parts of a transaction, are read ahead."""
 
     commit_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "64GB")] = Field(
         default_factory=lambda data: min(64 * _MB, _share(data, 4))

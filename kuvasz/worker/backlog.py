@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import threading
 import time
 
 from kuvasz.model import Delivery, TableName
 from kuvasz.worker.flush import FlushPolicy, Waiting
+from kuvasz.worker.shares import portion
 
 
 class Backlog:
@@ -21,7 +21,7 @@ class Backlog:
     def __init__(self, policy: FlushPolicy, changed: threading.Condition) -> None:
         self._policy = policy
         self._changed = changed
-        self._waiting: collections.deque[Delivery] = collections.deque()
+        self._waiting: list[Delivery] = []
         self._bytes = 0
         self._since = 0.0  #: when the first of it came
         self._last = 0.0  #: when the last of it came
@@ -55,15 +55,9 @@ class Backlog:
         return self._policy.wait(waiting, time.monotonic())
 
     def pop(self) -> list[Delivery]:
-        """Return as much as one mini-transaction takes."""
-        taken: list[Delivery] = []
-        size = 0
-        most = self._policy.most(len(self._dirty))
-        while self._waiting and (not taken or size < most):
-            delivery = self._waiting.popleft()
-            size += delivery.bytes
-            taken.append(delivery)
-        self._bytes -= size
+        """Return as much as one mini-transaction takes; see `kuvasz.worker.shares`."""
+        taken, self._waiting = portion(self._waiting, self._policy.most(len(self._dirty)))
+        self._bytes -= sum(delivery.bytes for delivery in taken)
         self._since = time.monotonic()
         self._dirty = {change.relation.table for delivery in self._waiting for change in delivery.changes}
         return taken

@@ -70,7 +70,7 @@ class CommitLoop:
             for source, (through, epoch) in gathered.through.items():
                 self._progress.durable(source, self._number, through, epoch)
             failpoints.hit("after_durable")
-            self._budget.remove(gathered.bytes)
+            self._budget.remove(gathered.bytes_of)
             self._under_way.end()
             _log.tell(
                 Event.DURABLE, worker=self._number, bytes=gathered.bytes, seconds=round(time.monotonic() - begin, 4)

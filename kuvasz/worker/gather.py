@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kuvasz.config import names
 from kuvasz.model import Delivery, Relation, Replay, Segment, Truncation
@@ -43,9 +44,14 @@ class Gathered:
 
     works: tuple[TableWork, ...]
     through: dict[str, tuple[int, int]]  #: source -> LSN that is durable in this worker when all of it is, epoch
-    bytes: int
+    bytes_of: Mapping[str, int]  #: source -> bytes of its deliveries
     to_park: tuple[ToPark, ...] = ()  #: in the order of the stream; to be parked before `through` is durable
     replays: tuple[tuple[str, Replay], ...] = ()  #: (source, replay) of the works that come from a parking log
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all deliveries."""
+        return sum(self.bytes_of.values())
 
 
 def _never(*_: object) -> bool:
@@ -124,11 +130,11 @@ class Gatherer:
         asked = functools.cache(is_active)
         batch = _Gathering()
         through: dict[str, tuple[int, int]] = {}
-        size = 0
+        sizes: collections.Counter[str] = collections.Counter()
         self._abandon_stopped(batch, asked)
         for delivery in deliveries:
             source = delivery.source
-            size += delivery.bytes
+            sizes[source] += delivery.bytes
             if delivery.replay is not None:
                 self._take_replay(batch, delivery, delivery.replay)
                 continue
@@ -150,7 +156,7 @@ class Gatherer:
             for target in sorted(batch.touched.keys() | batch.abandoned.keys())
         ]
         return Gathered(
-            works=tuple(works), through=through, bytes=size,
+            works=tuple(works), through=through, bytes_of=sizes,
             to_park=tuple(batch.to_park), replays=tuple(batch.replays),
         )  # fmt: skip
 

@@ -81,7 +81,7 @@ def test_what_another_source_sends_meanwhile_is_not_confirmed(
 
     def put(name: str) -> int:
         change = senders[name].truncation()
-        budget.add(100)
+        budget.add(name, 100)
         progress.routed(name, 0, change.end_lsn)
         worker.put(Delivery(source=name, changes=(change,), through=change.end_lsn, bytes=100, epoch=1))
         progress.received(name, change.end_lsn)

@@ -84,7 +84,7 @@ class Worker:
         for delivery in waiting:
             self.house.durable[self.number] = max(self.house.durable[self.number], delivery.through)
             self.house.progress.durable("eu", self.number, delivery.through, delivery.epoch)
-            self.house.budget.remove(delivery.bytes)
+            self.house.budget.remove({delivery.source: delivery.bytes})
 
     def rows(self, table: str = "t") -> list[bytes]:
         """Row messages, each transaction once, however often it was sent."""

@@ -98,7 +98,7 @@ class Gulps:
         for worker, delivery in deliveries:
             self._progress.routed(self._source, worker, delivery.through)
         for worker, delivery in deliveries:
-            self._budget.add(delivery.bytes)
+            self._budget.add(self._source, delivery.bytes)
             self._inboxes[worker].put(delivery)
         self._heard()
 

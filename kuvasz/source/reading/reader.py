@@ -207,7 +207,7 @@ class Reader:
     async def _stream(self, connection: Connection) -> None:
         pause, gulps, wake = Pause(self._options, is_local=connection.is_local), self._gulps, self._wake
         while not wake.is_leaving:
-            if wake.is_quiescing or self._budget.is_full:
+            if wake.is_quiescing or self._budget.is_full_for(self._upstream.source):
                 await self._hold_off()
                 continue
             added = connection.drain(self._options.gulp_bytes)
@@ -247,7 +247,7 @@ class Reader:
             loop.call_soon_threadsafe(called.set)
 
         if not self._wake.is_quiescing:
-            self._budget.when_room(wake)
+            self._budget.when_room(self._upstream.source, wake)
         self.facts.is_paused = True
         try:
             if not self._wake.is_leaving:

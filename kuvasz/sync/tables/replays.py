@@ -191,12 +191,14 @@ class Replays:
         shared, target = self._shared, feed.spec.identifier
         delivery = await self._next(feed)
         while self._is_on(feed):
-            if shared.lot.replays.offset(target, self._name) >= feed.waits_for and not shared.budget.is_full:
+            if shared.lot.replays.offset(target, self._name) >= feed.waits_for and not shared.budget.is_full_for(
+                self._name
+            ):
                 break
             await asyncio.sleep(_POLL_S)
         if delivery is None or delivery.replay is None or not self._is_on(feed):
             return 0
-        shared.budget.add(delivery.bytes)
+        shared.budget.add(delivery.source, delivery.bytes)
         shared.inboxes[worker_of(target, len(shared.inboxes))].put(delivery)
         if not delivery.is_open:
             feed.waits_for, feed.sent = feed.sent, delivery.replay.end

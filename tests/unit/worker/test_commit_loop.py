@@ -52,7 +52,7 @@ class Scene:
             self.progress.routed("eu", 0, through)
             self.progress.received("eu", through)
             work = TableWork(target=TARGET, changes=(), through={"eu": through})
-            items = iter([(Gathered(works=(work,), through={"eu": (through, 1)}, bytes=0), None), None])
+            items = iter([(Gathered(works=(work,), through={"eu": (through, 1)}, bytes_of={}), None), None])
             loop.run(SimpleNamespace(get=lambda items=items: next(items)))  # type: ignore[arg-type]
 
 

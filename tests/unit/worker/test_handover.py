@@ -6,7 +6,7 @@ from typing import Any
 from kuvasz.worker.gather import Gathered
 from kuvasz.worker.handover import Handover
 
-ITEM: Any = (Gathered(works=(), through={}, bytes=0), "written")
+ITEM: Any = (Gathered(works=(), through={}, bytes_of={}), "written")
 
 
 def test_one_waits_and_the_next_has_to() -> None:

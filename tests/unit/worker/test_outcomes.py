@@ -105,7 +105,7 @@ def test_a_table_that_does_not_follow_keeps_its_own_state(world: World) -> None:
 
 
 def gathered(*works: TableWork, replays: tuple[tuple[str, Replay], ...] = ()) -> Gathered:
-    return Gathered(works=works, through={}, bytes=0, replays=replays)
+    return Gathered(works=works, through={}, bytes_of={}, replays=replays)
 
 
 def test_a_replay_is_as_far_as_its_target_was_committed() -> None:

@@ -79,7 +79,7 @@ class Bench:
     def put(self, *changes: Segment | Truncation, through: int, epoch: int = 1, is_open: bool = False) -> None:
         """As a reader does: count, register, hand over."""
         delivery = Delivery(source="eu", changes=changes, through=through, bytes=100, epoch=epoch, is_open=is_open)
-        self.budget.add(delivery.bytes)
+        self.budget.add("eu", delivery.bytes)
         self.progress.routed("eu", 0, through)
         self.worker.put(delivery)
         self.progress.received("eu", through)

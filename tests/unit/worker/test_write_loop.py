@@ -41,7 +41,7 @@ class Bench:
 
     def _gather(self, deliveries: Any) -> Gathered:
         size = sum(one.bytes for one in deliveries)
-        return Gathered(works=(), through={}, bytes=size, to_park=self.to_park)
+        return Gathered(works=(), through={}, bytes_of={"eu": size}, to_park=self.to_park)
 
     def _write(self, _: object, *, apart: bool) -> str:
         self.events.append("write apart" if apart else "write")

@@ -217,14 +217,28 @@ def test_a_budget_that_is_full_keeps_it_from_reading_until_there_is_room(world: 
     world.plan = [([], None)]
 
     async def fill(reader: Reader) -> None:
-        world.budget.add(2 << 20)
+        world.budget.add("eu", 2 << 20)
         while not reader.facts.is_paused:  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(0.001)
         world.connections[0]._gulps = list(STREAM)
         assert world.took == []
-        world.budget.remove(2 << 20)
+        world.budget.remove({"eu": 2 << 20})
         while not world.took:  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(0.001)
+
+    world.live(fill)
+    assert len(world.took) == 1
+
+
+def test_a_budget_that_others_have_filled_lets_it_read_its_share(world: World) -> None:
+    world.plan = [([], None)]
+
+    async def fill(reader: Reader) -> None:
+        world.budget.add("us", 2 << 20)
+        world.connections[0]._gulps = list(STREAM)
+        while not world.took:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0.001)
+        assert not reader.facts.is_paused
 
     world.live(fill)
     assert len(world.took) == 1

@@ -146,7 +146,7 @@ class Reader:
             through = one.end_lsn if is_last else before
             size = sum(len(change.data) for change in changes)
             self._life.progress.routed(EU, 0, through)
-            self._life.budget.add(size)
+            self._life.budget.add(EU, size)
             self._life.worker.put(
                 Delivery(source=EU, changes=tuple(changes), through=through, bytes=size, epoch=self.epoch,
                          is_open=not is_last)

@@ -35,7 +35,7 @@ class Inbox:
 
     def put(self, delivery: Delivery) -> None:
         self.took.append(delivery)
-        self._world.shared.budget.remove(delivery.bytes)
+        self._world.shared.budget.remove({delivery.source: delivery.bytes})
         if not self.is_slow:
             self.apply()
 
