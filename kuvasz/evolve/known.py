@@ -1,10 +1,10 @@
-"""What a source table's columns were when the lake last agreed with them, as a table property. Pure.
+"""What a source table's columns were when the lake last agreed with them. Pure.
 
-``kuvasz.columns.<source>`` holds JSON: the table's OID, ``columns`` (live ones: name -> number, which is all that
-earlier versions wrote), and ``details`` of every column there ever was. Names alone do not tell a renamed column from
-a dropped and an added one, nor a table from another that took its name; whoever goes by names then fills old rows
-wrongly, without an error. The numbers (``pg_attribute.attnum``, which are never used twice) tell. ``looks`` says
-which column had which name and when, for rows that are still to come; see `kuvasz.evolve.sights`.
+It is kept in table properties, see `kuvasz.evolve.column_notes`: the table's OID, and every column there ever was.
+Names alone do not tell a renamed column from a dropped and an added one, nor a table from another that took its name;
+whoever goes by names then fills old rows wrongly, without an error. The numbers (``pg_attribute.attnum``, which are
+never used twice) tell. Looks say which column had which name and when, for rows that are still to come; see
+`kuvasz.evolve.sights`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from kuvasz.errors import LakeError, place_of
 from kuvasz.evolve import sights
 from kuvasz.evolve.sights import SeenColumn, Sight
 from kuvasz.model import UNPROVED, Column, Relation, Seen, Uniqueness
-
-PREFIX = "kuvasz.columns."
 
 #: Names of a column that are kept: what is still in a backlog may go by any of them.
 _NAMES_KEPT = 8
@@ -136,32 +132,6 @@ class SourceColumns:
         """Ids of the fields whose default its rows have that were there before the column that fills them."""
         return frozenset(column.field for column in self.live.values() if 0 != column.field == column.default_of)
 
-    def render(self) -> str:
-        """Return the property's value."""
-        return json.dumps(
-            {
-                "oid": self.oid,
-                "columns": {name: column.number for name, column in self.live.items()},
-                "file": self.file,
-                "attributes": self.attributes,
-                **({"leaf_files": self.leaf_files} if self.leaf_files else {}),
-                **({"uniqueness": self.uniqueness} if any(self.uniqueness) else {}),
-                **({"reads": dict(self.reads), "expressions": self.expressions} if self.expressions else {}),
-                "details": {
-                    str(number): {
-                        "names": column.names, "type": column.type_oid, "typmod": column.typmod,
-                        "version": column.version, "field": column.field, "left": column.left,
-                        **({"facts": column.facts} if column.facts else {}),
-                        **({"asked": column.asked} if column.asked else {}),
-                    }
-                    for number, column in self.columns.items()
-                },
-                "missing": {str(number): column.missing for number, column in self.columns.items() if column.missing},
-                "defaults": {str(number): one.default_of for number, one in self.columns.items() if one.default_of},
-                "looks": sights.render(self.sights),
-            }
-        )  # fmt: skip
-
 
 def expressions_of(condition: str | None, computed: Mapping[str, str] | None) -> str:
     """Return `SourceColumns.expressions` of what the map says.
@@ -229,59 +199,3 @@ def _uniqueness(relation: Relation, before: SourceColumns | None) -> Uniqueness:
 def missing_of(column: Column) -> str:
     """Return `KnownColumn.missing` of a column as the catalog describes it."""
     return "" if column.missing is None else hashlib.sha256(column.missing.encode()).hexdigest()[:8]
-
-
-def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]:
-    """Return source -> columns from a table's properties.
-
-    Raises:
-        LakeError: A property was damaged by someone.
-    """
-    found = {}
-    for name, value in properties.items():
-        if not name.startswith(PREFIX):
-            continue
-        try:
-            found[name.removeprefix(PREFIX)] = _parse(json.loads(value))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"{place_of(table=table)}: property {name} does not describe columns: {value[:120]!r}"
-            raise LakeError(message, hint="restore the property, or drop it") from error
-    return found
-
-
-def _parse(facts: Mapping[str, Any]) -> SourceColumns:
-    live = {int(number): str(name) for name, number in facts["columns"].items()}
-    columns = {number: KnownColumn(number=number, names=(name,)) for number, name in live.items()}
-    missing, defaults = facts.get("missing"), facts.get("defaults")
-    for text, detail in facts.get("details", {}).items():
-        columns[int(text)] = KnownColumn(
-            number=int(text),
-            names=tuple(map(str, detail["names"])) or ("",),
-            type_oid=int(detail["type"]),
-            typmod=int(detail["typmod"]),
-            version=int(detail["version"]),
-            facts=tuple(map(str, detail.get("facts", ()))),
-            field=int(detail["field"]),
-            left=tuple(map(int, detail.get("left", ()))),
-            asked=str(detail.get("asked", "")),
-            is_live=int(text) in live,
-            missing=None if missing is None else str(missing.get(text, "")),
-            default_of=_default_of(text, detail, missing) if defaults is None else int(defaults.get(text, 0)),
-        )
-    return SourceColumns(
-        oid=int(facts["oid"]),
-        columns=columns,
-        file=int(facts.get("file", 0)),
-        attributes=int(facts.get("attributes", 0)),
-        leaf_files=int(facts.get("leaf_files", 0)),
-        uniqueness=Uniqueness(*map(int, facts.get("uniqueness", ()))),
-        reads={str(name): int(number) for name, number in facts.get("reads", {}).items()},
-        expressions=str(facts.get("expressions", "")),
-        sights=sights.parse(facts.get("looks", ())),
-    )
-
-
-def _default_of(number: str, detail: Mapping[str, Any], missing: Mapping[str, Any] | None) -> int:
-    """Return what an earlier version of kuvasz did not write: it took every field's default for its source's own."""
-    has_constant = missing is None or bool(missing.get(number))
-    return int(detail["field"]) if has_constant else 0

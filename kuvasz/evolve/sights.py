@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kuvasz.model import Column, Relation, Seen
 
@@ -83,36 +83,4 @@ def added(before: Sequence[Sight], sight: Sight | None, from_lsn: int | None) ->
     return tuple(sights)
 
 
-def render(sights: Sequence[Sight]) -> list[dict[str, Any]]:
-    """Return what `parse` reads, for JSON."""
-    return [
-        {
-            "lsn": sight.seen.lsn, "until": sight.seen.until, "running": sorted(sight.seen.running),
-            "file": sight.file, "attributes": sight.attributes, "list": sight.list_version,
-            "columns": {str(number): [*face] for number, face in sight.columns.items()},
-        }
-        for sight in sights
-    ]  # fmt: skip
-
-
-def parse(found: Sequence[Mapping[str, Any]]) -> tuple[Sight, ...]:
-    """Return the looks that `render` was given.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: They are none.
-    """
-    return tuple(
-        Sight(
-            seen=Seen(lsn=int(one["lsn"]), until=int(one["until"]), running=frozenset(map(int, one["running"]))),
-            columns={int(number): _parse_face(*facts) for number, facts in one["columns"].items()},
-            file=int(one["file"]), attributes=int(one["attributes"]), list_version=int(one["list"]),
-        )
-        for one in found
-    )  # fmt: skip
-
-
-def _parse_face(name: object, type_oid: Any, typmod: Any, version: Any, is_sent: object) -> SeenColumn:  # noqa: ANN401 (JSON)
-    return SeenColumn(str(name), int(type_oid), int(typmod), int(version), bool(is_sent))
-
-
-__all__ = ["SeenColumn", "Sight", "added", "of", "parse", "render"]
+__all__ = ["SeenColumn", "Sight", "added", "of"]

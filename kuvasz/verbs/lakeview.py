@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from kuvasz.config.model import CatalogType, LakeConfig
 from kuvasz.errors import LakeError
-from kuvasz.evolve import known as known_columns
+from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.definition.lineage import LakeSnapshot, Lineage, lineage_of
 from kuvasz.lake.format import rule, source_positions, table_identity
@@ -93,7 +93,7 @@ class LakeView:
         if found is None:
             return None
         columns = {field.name: str(field.field_type) for field in found.schema().fields}
-        known = known_columns.parse(found.properties, name)
+        known = column_notes.parse(found.properties, name)
         return LakeTableView(
             columns=columns,
             known=known,

@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes
 from kuvasz.state.tables import State
 from tests.support import oracle
 from tests.support.failpoints import failing
@@ -238,7 +238,7 @@ class Batch:
     def _compare(self, name: str) -> list[str]:
         table = oracle.open_table(self.folder.pyiceberg, f"shop.{name}", catalog=self.folder.catalog)
         names = {field.field_id: field.name for field in table.schema().fields}
-        remembered = known.parse(table.properties, name)
+        remembered = column_notes.parse(table.properties, name)
         rows = table.scan().to_arrow()
         wrong: list[str] = []
         for sid in ("eu", "us") if self._is_shared(name) else ("eu",):

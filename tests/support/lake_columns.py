@@ -37,6 +37,7 @@ class Iceberg:
     """A table in a catalog that takes steps."""
 
     def __init__(self, source: SourceTable) -> None:
+        self.name = TARGET.name
         self.now = LakeSchema(schema_id=0, fields=wanted(TARGET, source.catalog()))
         self.properties: dict[str, str] = {}
         self.commits: list[tuple[str, ...]] = []
@@ -59,16 +60,21 @@ class Iceberg:
     def earlier_columns(self) -> dict[str, str | None]:
         return self.earlier
 
-    def change(self, steps: Iterable[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+    def change(self, steps: Iterable[Step], properties: Callable[[LakeSchema], Mapping[str, str | None]]) -> None:
         steps = list(steps)
         for step in steps:
             self.take(step)
-        self.properties |= properties(self.now)
+        self._put(properties(self.now))
         self.commits.append(tuple(type(step).__name__ for step in steps))
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        self.properties |= properties
+    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+        self._put({**properties, **dict.fromkeys(removed)})
         self.commits.append(("properties",))
+
+    def _put(self, properties: Mapping[str, str | None]) -> None:
+        self.properties |= {name: text for name, text in properties.items() if text is not None}
+        for name in (name for name, text in properties.items() if text is None):
+            self.properties.pop(name, None)
 
     def remove_properties(self, names: Iterable[str]) -> None:
         for name in names:

@@ -386,13 +386,14 @@ class _Schema:
         pairs = [(field.name, current.get(field.field_id)) for field in earlier]
         return {name: now for name, now in pairs if now != name} | {name: None for name, now in pairs if now is None}
 
-    def change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+    def change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str | None]]) -> None:
         stored = self._table.stored
         schema = stored.now.schema
         for step in steps:
             schema = changed(schema, step)
-        stored.change(schema=schema, schemas=(*stored.now.schemas, schema),
-                      properties={**stored.now.properties, **properties(schema)})  # fmt: skip
+        merged = {**stored.now.properties, **properties(schema)}
+        kept = {name: text for name, text in merged.items() if text is not None}
+        stored.change(schema=schema, schemas=(*stored.now.schemas, schema), properties=kept)
         self._table.refresh()
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from kuvasz import cli
-from kuvasz.evolve import sights
+from kuvasz.evolve import column_notes
+from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.definition.source_rules import SourceRules
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import source_positions
@@ -114,8 +115,12 @@ def never_set_back(patch: pytest.MonkeyPatch) -> None:
 
 def no_look_between(patch: pytest.MonkeyPatch) -> None:
     """Have the oldest look at a table's columns stored alone."""
-    render = sights.render
-    patch.setattr(sights, "render", lambda seen: render(seen[:1]))
+    render = column_notes.render
+
+    def shortened(source: str, known: SourceColumns) -> dict[str, str]:
+        return render(source, dataclasses.replace(known, sights=known.sights[:1]))
+
+    patch.setattr(column_notes, "render", shortened)
 
 
 def no_labels(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The columns of a lake table's sources, and how the table follows them.
 
-What is known of each source's columns stands in the table's properties (`kuvasz.evolve.known`); what is to be done
-where they changed is worked out by `kuvasz.lake.format.planning`. Here it is done.
+What is known of each source's columns stands in the table's properties (`kuvasz.evolve.column_notes`); what is to be
+done where they changed is worked out by `kuvasz.lake.format.planning`. Here it is done.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld, place_of, resync_of, retry_of
-from kuvasz.evolve import known as known_columns
+from kuvasz.evolve import column_notes
 from kuvasz.lake.definition.known_sources import KnownSources
+from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.definition.shapes import Shapes
 from kuvasz.lake.definition.source_rules import SourceRules
 from kuvasz.lake.format import earlier_types, planning, rule, table_identity
@@ -63,6 +64,7 @@ class Columns:
         self.known = KnownSources(definition, table.properties)
         self.shapes = Shapes(definition, self.known, expressions)
         self._rules = SourceRules(table, positions)
+        self._noted = ColumnNotes(table)
         self._fitting: dict[str, tuple[Target, Feed, Relation, int]] = {}  # source -> what `fit` was told, and schema
 
     def forget(self, source: str) -> None:
@@ -88,7 +90,7 @@ class Columns:
     def made_by(self, source: str) -> dict[str, str]:
         """Return the properties that say of which columns, and by which rule of the map, a source's rows are made."""
         known = self.known.get(source)
-        columns = {} if known is None else {known_columns.PREFIX + source: known.render()}
+        columns = {} if known is None else column_notes.render(source, known)
         return columns | self._rules.now(source)
 
     def _read_again(self, key: tuple[str, ...] | None = None) -> None:
@@ -236,19 +238,20 @@ class Columns:
         from_lsn = None if position is None else position.lsn
         remembered: list[SourceColumns] = []
 
-        def properties(schema: LakeSchema) -> dict[str, str]:
+        def properties(schema: LakeSchema) -> dict[str, str | None]:
             remembered.append(planned.columns(relation, schema, before, from_lsn))
-            if (remembered[-1] == before and planned.key == table.key) or not is_remembered:
+            is_noted = remembered[-1] == before and not self._noted.is_earlier(feed.source)
+            if (is_noted and planned.key == table.key) or not is_remembered:
                 return {}
-            return {
-                known_columns.PREFIX + feed.source: remembered[-1].render(),
-                **table_identity.render_key(planned.key),
-            }
+            return {**self._noted.change(feed.source, remembered[-1]), **table_identity.render_key(planned.key)}
 
         if planned.steps:
             self._table.schema.change(planned.steps, properties)
         elif (values := properties(table.schema)) and (before or position or planned.key != table.key):
-            self._table.set_properties(values)  # else they come with its first copy (`made_by`), as all else of it
+            # Else they come with its first copy (`made_by`), as all else of it.
+            removed = [name for name, value in values.items() if value is None]
+            self._table.set_properties({k: text for k, text in values.items() if text is not None}, removed)
+        self._noted.mend()
         with table.lock:
             if is_remembered:
                 self.known[feed.source] = remembered[-1]
@@ -275,11 +278,12 @@ class Columns:
         lacking, known = self._lacking(feed, relation), self.known[feed.source]
         remembered: list[SourceColumns] = []
 
-        def properties(schema: LakeSchema) -> dict[str, str]:
+        def properties(schema: LakeSchema) -> dict[str, str | None]:
             remembered.append(lacking.remembered(known, schema))
-            return {known_columns.PREFIX + feed.source: remembered[-1].render()}
+            return self._noted.change(feed.source, remembered[-1])
 
         self._table.schema.change(lacking.steps, properties)
+        self._noted.mend()
         with self._definition.lock:
             self.known[feed.source] = remembered[-1]
             self._read_again()

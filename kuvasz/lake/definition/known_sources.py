@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import UserDict
 from typing import TYPE_CHECKING
 
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.format.planning import OtherSources
 
@@ -21,11 +21,11 @@ class KnownSources(UserDict[str, SourceColumns]):
 
     Args:
         definition: The table's.
-        properties: The properties of the Iceberg table, where it stands (`kuvasz.evolve.known`).
+        properties: The properties of the Iceberg table, where it stands (`kuvasz.evolve.column_notes`).
     """
 
     def __init__(self, definition: Definition, properties: Mapping[str, str]) -> None:
-        super().__init__(known.parse(properties, definition.name))
+        super().__init__(column_notes.parse(properties, definition.name))
         self._definition = definition
 
     def former_names(self) -> dict[str, str]:

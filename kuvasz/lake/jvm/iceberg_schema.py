@@ -44,8 +44,10 @@ class IcebergSchema:
         other = {name: now for name, now in pairs if now != name}
         return other | {name: None for name, now in pairs if now is None}
 
-    def change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+    def change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str | None]]) -> None:
         """Change the schema and, in the same commit, set properties that follow from the schema then.
+
+        A property that is None is removed.
 
         Raises:
             ForeignChange: Someone else changes the schema or the layout at the same time.
@@ -53,14 +55,17 @@ class IcebergSchema:
         self._handle.after_others(lambda: self._change(steps, properties))
         self._handle.refresh()
 
-    def _change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str]]) -> None:
+    def _change(self, steps: Sequence[Step], properties: Callable[[LakeSchema], Mapping[str, str | None]]) -> None:
         transaction = self._handle.java.newTransaction()
         for step in steps:
             self._take(transaction, step)
         schema = str(self._handle.classes.schema_json(transaction.table().schema()))
         update = transaction.updateProperties()
         for key, value in properties(parse(schema)).items():
-            update.set(key, value)
+            if value is None:
+                update.remove(key)
+            else:
+                update.set(key, value)
         update.commit()
         transaction.commitTransaction()
 

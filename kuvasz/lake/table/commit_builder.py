@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError, place_of
+from kuvasz.evolve import column_notes
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
+from kuvasz.lake.format import rule
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX, SEEN_PREFIX
 
@@ -27,6 +29,9 @@ COMMIT_PROPERTY = "kuvasz.commit"
 
 #: The same for commits that only rewrite files: they may be another process's than the stream's.
 REWRITE_PROPERTY = "kuvasz.rewrite"
+
+#: Begin properties that no summary repeats.
+_UNTOLD = (SEEN_PREFIX, PUBLISHED_PREFIX, column_notes.PREFIX, column_notes.SHAPE_PREFIX, rule.PREFIX)
 
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3
@@ -134,8 +139,11 @@ class CommitBuilder:
 
 
 def _told(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that the snapshot's summary repeats."""
-    return {name: value for name, value in properties.items() if not name.startswith(SEEN_PREFIX)}
+    """Return the properties that the snapshot's summary repeats: not what is read of the newest metadata alone.
+
+    Metadata has the summaries of all snapshots.
+    """
+    return {name: value for name, value in properties.items() if not name.startswith(_UNTOLD)}
 
 
 def data_json(entry: FileEntry) -> str:

@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from kuvasz.evolve import known as known_columns
+from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.format import gaps, rule, source_positions
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
@@ -61,6 +61,7 @@ class Notes:
 
     def __init__(self, table: IcebergTable) -> None:
         self._table = table
+        self._columns = ColumnNotes(table)
 
     def parked(self, source: str) -> str | None:
         """Return the id of the log that holds what the table lacks of a source; None: it lacks nothing."""
@@ -117,7 +118,7 @@ class Notes:
         """
         dropped = [source_positions.PREFIX + source, PARKED_PREFIX + source, REWOUND_PREFIX + source]
         if is_gone:
-            dropped += [known_columns.PREFIX + source, PARTITIONS_PREFIX + source]
+            dropped += [*self._columns.without(source), PARTITIONS_PREFIX + source]
         known = source_positions.parse(self._table.properties, self._table.name).get(source)
         if not to_repair:
             self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])
@@ -129,6 +130,7 @@ class Notes:
             self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
         elif is_gone:
             self._table.remove_properties(dropped)
+        self._columns.mend()
 
     def _shown(self, source: str, known: SourcePosition) -> SourcePosition:
         """Return the position that the rows of the current snapshot have; 0/0 if its snapshots do not say it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes, known
 from kuvasz.evolve.changes import Change, ChangeKind, compare
 from kuvasz.model import Uniqueness
 from tests.support.source_table import BIGINT, INT, NUMERIC, TEXT, VARCHAR, SourceTable, numeric
@@ -100,7 +100,9 @@ def test_without_a_file_only_what_keeps_every_value_is_trusted(old: tuple, new: 
 
 def test_nothing_is_made_of_what_an_earlier_version_did_not_write() -> None:
     table = SourceTable()
-    (old,) = known.parse({known.PREFIX + "eu": '{"oid": 100, "columns": {"id": 1, "n": 2, "name": 3}}'}, "t").values()
+    (old,) = column_notes.parse(
+        {column_notes.PREFIX + "eu": '{"oid": 100, "columns": {"id": 1, "n": 2, "name": 3}}'}, "t"
+    ).values()
     assert compare(old, table.catalog()) == []
     table.alter(2, name="m")
     assert [change.kind for change in compare(old, table.catalog())] == [ChangeKind.RENAME]

@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes, known
 from kuvasz.evolve.column_numbers import Answer, Time, number
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Relation, Seen
@@ -245,7 +245,7 @@ def test_of_the_past_it_means_what_it_meant_at_the_position() -> None:
 def test_what_an_earlier_version_remembered_counts_as_seen_before_everything() -> None:
     history = History()
     text = '{"oid": 100, "columns": {"id": 1, "n": 2, "name": 3}}'
-    (history.known,) = known.parse({known.PREFIX + "eu": text}, "t").values()
+    (history.known,) = column_notes.parse({column_notes.PREFIX + "eu": text}, "t").values()
     message = history.message()
     history.table.add("x")
     assert history.numbers(message) == [1, 2, 3]

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
-import pytest
-
-from kuvasz.errors import LakeError
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes, known
 from kuvasz.model import Uniqueness
 from tests.support.source_table import SourceTable
 
@@ -17,12 +13,12 @@ def test_what_is_remembered_comes_back() -> None:
     table = SourceTable()
     table.alter(3, facts=("a", "b"))
     before = known.of(dataclasses.replace(table.catalog(), leaf_files=7), {1: 1, 2: 2, 3: 3})
-    assert known.parse({known.PREFIX + "eu": before.render()}, "shop.items") == {"eu": before}
+    assert column_notes.parse(column_notes.render("eu", before), "shop.items") == {"eu": before}
     table.alter(3, name="label")
     table.drop(2)
     now = known.of(table.catalog(), {1: 1, 2: 2, 3: 3}, before)
-    properties = {known.PREFIX + "eu": now.render(), "other": "1"}
-    assert known.parse(properties, "shop.items") == {"eu": now}
+    properties = {**column_notes.render("eu", now), "other": "1"}
+    assert column_notes.parse(properties, "shop.items") == {"eu": now}
     assert now.columns[3].names == ("name", "label")
     assert not now.columns[2].is_live
     assert now.columns[2].field == 2
@@ -52,25 +48,12 @@ def test_whose_a_default_is_comes_back() -> None:
     columns = {**before.columns, 4: dataclasses.replace(before.columns[4], default_of=4)}
     before = dataclasses.replace(before, columns=columns)
     assert before.defaulted == {4}
-    (found,) = known.parse({known.PREFIX + "eu": before.render()}, "shop.items").values()
+    (found,) = column_notes.parse(column_notes.render("eu", before), "shop.items").values()
     assert found == before
     assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3, 4: 4}, before).defaulted == {4}
     assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3, 4: 5}, before).defaulted == set()
     table.drop(4)
     assert known.of(table.catalog(), {1: 1, 2: 2, 3: 3}, before).defaulted == set()
-
-
-def test_whose_a_default_is_when_an_earlier_version_did_not_write_it() -> None:
-    table = SourceTable()
-    table.add("d", default="9")
-    table.add("e")
-    written = json.loads(known.of(table.catalog(), {4: 4, 5: 5}).render())
-    del written["defaults"]
-    (found,) = known.parse({known.PREFIX + "eu": json.dumps(written)}, "shop.items").values()
-    assert found.defaulted == {4}, "that of a column with a constant in old rows"
-    del written["missing"]
-    (found,) = known.parse({known.PREFIX + "eu": json.dumps(written)}, "shop.items").values()
-    assert found.defaulted == {4, 5}
 
 
 def test_names_do_not_pile_up() -> None:
@@ -93,13 +76,6 @@ def test_another_table_is_remembered_for_itself() -> None:
     assert sorted(known.of(other, {}, before).columns) == [1]
 
 
-def test_properties_of_earlier_versions_are_read() -> None:
-    text = '{"oid": 5, "columns": {"id": 1, "n": 3}}'
-    (found,) = known.parse({known.PREFIX + "eu": text}, "shop.items").values()
-    assert (found.oid, found.file, found.fields, any(found.uniqueness)) == (5, 0, {}, False)
-    assert {name: column.number for name, column in found.live.items()} == {"id": 1, "n": 3}
-
-
 def test_the_last_key_is_remembered_while_there_is_none() -> None:
     table = SourceTable()
     before = known.of(table.catalog(), {})
@@ -107,10 +83,3 @@ def test_the_last_key_is_remembered_while_there_is_none() -> None:
     assert known.of(table.catalog(), {}, before).uniqueness == before.uniqueness
     table.uniqueness = Uniqueness(1, 2, 3)
     assert known.of(table.catalog(), {}, before).uniqueness == (1, 2, 3)
-
-
-@pytest.mark.parametrize("value", ["", "1", "{}", '{"oid": 1, "columns": 2}', '{"oid": "x", "columns": {}}',
-                                   '{"oid": 1, "columns": {}, "details": {"1": {}}}'])  # fmt: skip
-def test_a_damaged_property_is_told(value: str) -> None:
-    with pytest.raises(LakeError, match=r"kuvasz\.columns\.eu does not describe columns"):
-        known.parse({known.PREFIX + "eu": value}, "shop.items")

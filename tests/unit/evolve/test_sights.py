@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from kuvasz.evolve import sights
 from kuvasz.model import Seen
@@ -15,15 +14,6 @@ def look(table: SourceTable, at: int, until: int | None = None, *running: int) -
     found = sights.of(dataclasses.replace(table.catalog(), seen=seen))
     assert found is not None
     return found
-
-
-def test_a_look_comes_back_from_json() -> None:
-    table = SourceTable()
-    table.hidden, table.list_version = frozenset({2}), 7
-    first = look(table, 100, 110, 5, 6)
-    table.drop(2)
-    both = (first, look(table, 200))
-    assert sights.parse(json.loads(json.dumps(sights.render(both)))) == both
 
 
 def test_a_look_that_shows_nothing_new_is_not_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,6 +96,15 @@ def test_positions_travel_in_properties_and_summary(table: SimpleNamespace) -> N
     assert sent.commit.summary == {**sent.commit.properties, "told": "so"}
     assert sent.commit.properties["kuvasz.commit"] == sent.commit_id
     assert _builder(table, changeset).finish({}).commit_id != sent.commit_id
+
+
+def test_what_is_read_of_the_newest_metadata_alone_is_in_no_summary(table: SimpleNamespace) -> None:
+    changeset = changes(new=[])
+    noted = {f"kuvasz.{kind}": "x" for kind in ("columns.eu", "shape.0123456789ab", "rule.eu", "seen.shop.items")}
+    changeset.properties |= noted
+    commit = _builder(table, changeset).finish({"eu": dataclasses.replace(HERE, published="1:2")}).commit
+    assert noted.keys() | {"kuvasz.published.eu"} <= commit.properties.keys()
+    assert commit.summary.keys() == {"kuvasz.anchor", "kuvasz.commit", "kuvasz.position.eu"}
 
 
 def test_a_rewrite_does_not_hide_the_streams_last_commit(table: SimpleNamespace) -> None:
