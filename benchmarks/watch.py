@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz import lsn
-from kuvasz.lake.format.source_positions import PREFIX
+from kuvasz.lake.format import source_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -116,7 +116,7 @@ def _positions(location: str) -> dict[str, int]:
         content = gzip.decompress(content)
     properties = json.loads(content)["properties"]
     return {
-        name.removeprefix(PREFIX): lsn.parse(json.loads(text)["lsn"])
+        name.removeprefix(source_positions.PREFIX): source_positions.lsn_of(text)
         for name, text in properties.items()
-        if name.startswith(PREFIX)
+        if name.startswith(source_positions.PREFIX)
     }

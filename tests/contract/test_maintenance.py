@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -19,6 +18,7 @@ from pyiceberg.manifest import ManifestContent
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.format import source_positions
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.snapshots import Snapshots
@@ -131,7 +131,7 @@ def test_the_snapshot_says_that_no_row_changed(world: IcebergWorld) -> None:
     assert summary.operation.value == "replace"
     assert summary["kuvasz.rewritten-files"] == "4"
     assert world.position("eu") == position
-    assert json.loads(world.iceberg().properties["kuvasz.position.eu"])["lsn"] == f"0/{position:X}"
+    assert source_positions.lsn_of(world.iceberg().properties["kuvasz.position.eu"]) == position
 
 
 def test_what_dies_while_files_are_written_stays_dead(world: IcebergWorld) -> None:

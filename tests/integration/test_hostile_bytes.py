@@ -8,6 +8,7 @@ That is why the parsers run in a process of their own here.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import mmap
 import random
@@ -21,7 +22,7 @@ import pytest
 from kuvasz.decode import columns, copytext, messages, tuples
 from kuvasz.decode.cells import NULL, Cells
 from kuvasz.errors import DecodeError, KuvaszError
-from kuvasz.evolve import known
+from kuvasz.evolve import column_notes
 from kuvasz.lake.files import puffin
 from kuvasz.lake.format import source_positions
 from kuvasz.model import PgType, Relation
@@ -188,11 +189,18 @@ def parse_rest(memory: Guarded, chance: random.Random) -> None:
         content, (vector,) = puffin.encode([("file", puffin.BitMap64([1, 2**33, 70000]))])
         puffin.decode(mutated(content[vector.offset : vector.offset + vector.size], chance))
     elif kind == 2:
-        text = '{"lsn": "0/1A2B", "commit_lsn": "0/1A00", "rows": 3, "system_id": "7361"}'
+        json_of_before = '{"lsn": "0/1A2B", "commit_lsn": "0/1A00", "rows": 3, "system_id": "7361"}'
+        text = chance.choice([json_of_before, "0/1A2B;17;3;fxgt;81n1rk5cja;1;;5oh"])
         source_positions.parse({"kuvasz.position.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
     else:
-        text = '{"oid": 16384, "columns": {"id": 1, "name": 2}}'
-        known.parse({"kuvasz.columns.a": mutated(text.encode(), chance).decode(errors="replace")}, "t")
+        shape = '{"attributes":2,"columns":[[1,"id",23,-1,1],[2,"mood",-1,-1,2,{"facts":0}]]}'
+        if chance.randrange(2):
+            shape = mutated(shape.encode(), chance).decode(errors="replace")
+        digest = hashlib.sha256(shape.encode(errors="replace")).hexdigest()[:12]
+        own = ";16384;;;16389,16388,16388;742*2;16500;a1+b2;0/16B3748,38,744+745,16387"
+        text = chance.choice(['{"oid": 16384, "columns": {"id": 1, "name": 2}}', digest + own])
+        note = mutated(text.encode(), chance).decode(errors="replace")
+        column_notes.parse({"kuvasz.columns.a": note, f"kuvasz.shape.{digest}": shape}, "t")
 
 
 PARSERS: dict[str, Callable[[Guarded, random.Random], None]] = {

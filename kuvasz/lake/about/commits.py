@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kuvasz import lsn
 from kuvasz.lake.about.rows import Row
 from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.format import source_positions
@@ -108,7 +109,7 @@ def _positions(summary: Mapping[str, str]) -> dict[str, str]:
     for name, value in summary.items():
         if name.startswith(source_positions.PREFIX):
             try:
-                found[name.removeprefix(source_positions.PREFIX)] = str(json.loads(value)["lsn"])
+                found[name.removeprefix(source_positions.PREFIX)] = lsn.render(source_positions.lsn_of(value))
             except (ValueError, KeyError, TypeError):
                 continue  # somebody damaged it; who relies on it says so
     return found

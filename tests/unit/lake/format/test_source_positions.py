@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from kuvasz.errors import LakeError
 from kuvasz.lake.format import source_positions
 from kuvasz.model import SourcePosition
+from tests.support import earlier_notes
 
 lsns = st.integers(0, 2**64 - 1)
 places = st.builds(
@@ -14,8 +17,18 @@ places = st.builds(
     lsn=lsns,
     commit_lsn=lsns,
     rows=st.integers(0, 2**40),
-    system_id=st.text("0123456789", max_size=20),
+    system_id=st.text("0123456789", max_size=20) | st.text(max_size=5) | st.just("7361234567890123456"),
+    history=st.integers(0, 99),
+    xid=st.integers(0, 2**32 - 1),
+    commit_us=st.integers(-(2**62), 2**62),
+    started_us=st.integers(0, 2**62),
 )
+
+#: As one is after years at work.
+OLD = SourcePosition(
+    lsn=0x3F_FFFF_FFFF, commit_lsn=0x3F_FFFF_F000, rows=9999, system_id="9223372036854775807", history=35,
+    xid=2**32 - 1, commit_us=1_600_000_000_000_000,
+)  # fmt: skip
 
 
 @settings(deadline=None)  # a busy machine is no fault of ours
@@ -27,9 +40,24 @@ def test_what_is_rendered_is_parsed(found: dict[str, SourcePosition]) -> None:
     assert source_positions.parse(properties | {"other": "x"}, "shop.items") == found
 
 
+@given(places)
+def test_what_earlier_versions_rendered_is_parsed(position: SourcePosition) -> None:
+    properties = {source_positions.PREFIX + "eu": earlier_notes.position(position)}
+    assert source_positions.parse(properties, "shop.items") == {"eu": position}
+    for text in (*properties.values(), source_positions.render(position)):
+        assert source_positions.lsn_of(text) == position.lsn
+
+
+def test_a_position_takes_few_bytes() -> None:
+    assert len(source_positions.render(OLD)) <= 60
+    young = dataclasses.replace(OLD, lsn=0x1_2DFB_96A1, commit_lsn=0x1_2DFB_9500, rows=3, history=1, xid=742_817)
+    assert len(source_positions.render(young)) <= 48
+
+
 @pytest.mark.parametrize(
     "value",
-    ["", "{}", "null", "3", '{"lsn": "0/1", "commit_lsn": "0/1", "rows": 1}', '{"lsn": 1}',
+    ["", "{}", "null", "0/1", "0/1;;;;;;", "1;;;;;;;", "0/1;?;;;;;;", "3",
+     '{"lsn": "0/1", "commit_lsn": "0/1", "rows": 1}', '{"lsn": 1}',
      '{"lsn": "x", "commit_lsn": "0/1", "rows": 1, "system_id": ""}'],
 )  # fmt: skip
 def test_a_damaged_position_is_named(value: str) -> None:
