@@ -403,6 +403,21 @@ def asof(
     raise typer.Exit(verb.exit_code(found))
 
 
+@app.command("notes")
+def notes(
+    context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Show what is noted of each source in the lake's tables: how far it is, its columns, its rows' rule."""
+    from kuvasz.verbs.lake import notes as verb
+
+    found = verb.tables(_loaded(context, config, settings).config, table=table, sid=sid)
+    if as_json:
+        _print_json(found)
+    else:
+        print(verb.render(found))
+
+
 def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
     from kuvasz.admin.commands import VERBS
     from kuvasz.verbs import offline, remote

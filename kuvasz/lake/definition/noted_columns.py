@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ColumnNotes:
-    """Those of one table, whose lock is held; see `kuvasz.evolve.column_notes`.
+    """The notes of the columns of one table, whose lock is held; see `kuvasz.evolve.column_notes`.
 
     A shape goes with the last note that rests on it. Iceberg removes a property whatever another process committed
     meanwhile, so what was removed is looked at once more.

@@ -1,0 +1,1 @@
+"""What is seen of the lake by those who only look."""
