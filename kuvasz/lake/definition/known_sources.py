@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import UserDict
-from typing import TYPE_CHECKING
+from collections import Counter, UserDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import override
 
 from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
@@ -12,8 +14,14 @@ from kuvasz.lake.format.planning import OtherSources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kuvasz.evolve.known import KnownColumn
     from kuvasz.lake.definition.definition import Definition
+
+
+class _Filled(NamedTuple):
+    """What a source fills and filled."""
+
+    fields: frozenset[tuple[str, int | None]]  #: live columns: name, and field or 0; None: it goes by the name
+    kept: frozenset[int]  #: ids of fields that took values of its columns, and do no longer
 
 
 class KnownSources(UserDict[str, SourceColumns]):
@@ -25,8 +33,29 @@ class KnownSources(UserDict[str, SourceColumns]):
     """
 
     def __init__(self, definition: Definition, properties: Mapping[str, str]) -> None:
-        super().__init__(column_notes.parse(properties, definition.name))
         self._definition = definition
+        self._filled: dict[str, _Filled] = {}  #: by source
+        self._sources: Counter[_Filled] = Counter()  #: how many sources are alike
+        super().__init__(column_notes.parse(properties, definition.name))
+
+    @override
+    def __setitem__(self, source: str, columns: SourceColumns) -> None:
+        self._forget(source)
+        super().__setitem__(source, columns)
+        self._filled[source] = filled = _filled(columns)
+        self._sources[filled] += 1
+
+    @override
+    def __delitem__(self, source: str) -> None:
+        super().__delitem__(source)
+        self._forget(source)
+
+    def _forget(self, source: str) -> None:
+        filled = self._filled.pop(source, None)
+        if filled is not None:
+            self._sources[filled] -= 1
+            if not self._sources[filled]:
+                del self._sources[filled]
 
     def former_names(self) -> dict[str, str]:
         """Return the names that columns of sources had before -> the name of the field that they fill now."""
@@ -39,24 +68,31 @@ class KnownSources(UserDict[str, SourceColumns]):
         return {name: fields.pop() for name, fields in found.items() if len(fields) == 1}
 
     def others(self, mine: str) -> OtherSources:
-        """Return what sources other than one fill and filled."""
+        """Return what sources other than one fill and filled; those that are alike are looked at once."""
         names: dict[str, set[int]] = {}
         kept: set[int] = set()
-        for columns in (columns for source, columns in self.items() if source != mine):
-            for column in columns.live.values():
-                names.setdefault(column.name, set()).add(self._field_of(column) or 0)
-            for column in columns.columns.values():
-                kept.update(column.left if column.is_live else (*column.left, column.field))
+        own = self._filled.get(mine)
+        for filled, sources in list(self._sources.items()):
+            if sources > (filled == own):
+                for name, field in filled.fields:
+                    names.setdefault(name, set()).add(self._field_of(name) if field is None else field)
+                kept |= filled.kept
         fields = frozenset(field for found in names.values() for field in found if field)
         return OtherSources(
             fields=fields, kept=frozenset(kept - {0}), names={name: frozenset(found) for name, found in names.items()}
         )
 
-    def _field_of(self, column: KnownColumn) -> int | None:
-        if column.is_bound:
-            return column.field or None
-        field = self._definition.schema.by_name(column.name)
-        return None if field is None else field.field_id
+    def _field_of(self, name: str) -> int:
+        field = self._definition.schema.by_name(name)
+        return 0 if field is None else field.field_id
+
+
+def _filled(columns: SourceColumns) -> _Filled:
+    fields = {(column.name, column.field if column.is_bound else None) for column in columns.live.values()}
+    kept: set[int] = set()
+    for column in columns.columns.values():
+        kept.update(column.left if column.is_live else (*column.left, column.field))
+    return _Filled(frozenset(fields), frozenset(kept))
 
 
 __all__ = ["KnownSources"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 
+from kuvasz.evolve.known import SourceColumns
 from tests.support.lake_columns import World
 
 
@@ -39,3 +43,36 @@ def test_others_have_values_where_a_column_was(world: World) -> None:
     others = world.columns.known.others("us")
     assert (number in others.kept, number in others.fields) == (True, False)
     assert others.have_elsewhere("name", number)
+
+
+def test_sources_that_are_alike_are_looked_at_once_and_each_may_change_or_go(world: World) -> None:
+    known = world.columns.known
+    plain = known["eu"]
+    number = plain.fields[world.source.number("n")]
+    for source in ("us", "ap", "me"):
+        known[source] = plain
+    world.source.drop(2)
+    world.evolve(is_streaming=True)
+    assert known.others("us").names["n"] == {number}, "eu alone is another one"
+    assert number in known.others("us").kept
+    assert number not in known.others("eu").kept
+    del known["ap"], known["me"]
+    assert number in known.others("eu").fields
+    known["us"] = known["eu"]
+    assert number not in known.others("eu").fields
+    assert number in known.others("eu").kept
+    del known["us"]
+    assert not known.others("eu").names
+    assert not known.others("eu").kept
+
+
+def test_a_start_with_many_sources_looks_at_each_of_them_a_few_times(world: World, monkeypatch: Any) -> None:
+    known, looks = world.columns.known, itertools.count()
+    live = SourceColumns.live.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(SourceColumns, "live", property(lambda self: (next(looks), live(self))[1]))
+    many = {f"shop_{number}": known["eu"] for number in range(100)}
+    for source, columns in many.items():
+        known[source] = columns
+    for source in many:
+        known.others(source)
+    assert next(looks) <= 2 * len(many)
