@@ -291,27 +291,6 @@ def test_an_open_transaction_that_begins_with_a_truncate_and_is_abandoned(world:
 # Truncate
 
 
-def test_a_flood_of_truncates_leaves_what_came_after_the_last(world: World) -> None:
-    world.prepare("eu", "us")
-    eu, us = Sender("eu"), Sender("us")
-    world.applied(work(eu.one(insert(1, 1, "old")), us.one(insert(1, 7))))
-    snapshots, lsn = world.snapshots(), eu.commit_lsn()
-    pairs = [
-        change
-        for number in range(2_000)
-        for change in (eu.truncation(lsn), eu.segment([(lsn, [insert(1, number), insert(number, 5)])]))
-    ]
-    (receipt,) = world.applied(work(us.one(insert(2, 8)), *pairs, us.one(update(1, 70))))
-    assert world.rows() == {
-        ("eu", 1): (1999, "b"), ("eu", 1999): (5, "b"), ("us", 1): (70, "b"), ("us", 2): (8, "b"),
-    }  # fmt: skip
-    assert (receipt.rows_of, receipt.positions["eu"].lsn) == ({"eu": 4_000, "us": 2}, lsn + 8)
-    assert world.snapshots() == snapshots + 1
-    world.applied(work(eu.one(update(1999, 6, SAME)), us.one(update(2, 9, SAME))))
-    assert world.of("eu") == {1: (1999, "b"), 1999: (6, "b")}
-    assert world.orphans() == []
-
-
 def test_a_truncate_takes_what_came_before_it(world: World) -> None:
     world.prepare("eu", "us")
     eu, us = Sender("eu"), Sender("us")

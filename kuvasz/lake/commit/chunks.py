@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -195,7 +195,7 @@ def cut(
             taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
             _take(taking, begin, end, filling, steps, chunk_bytes)
     return Cut(
-        steps=tuple(_without_truncated(steps) if table_type is TableType.CLONE else steps),
+        steps=tuple(steps),
         positions=positions,
         rows=sum(rows_of.values()),
         rows_of=rows_of,
@@ -203,23 +203,6 @@ def cut(
         commit_us=commit_us,
         events={} if counter is None else counter.events,
     )
-
-
-def _without_truncated(steps: Sequence[Chunk | Truncation]) -> list[Chunk | Truncation]:
-    """Return the steps of a clone without those of which a later truncation leaves nothing.
-
-    A source may truncate and fill a table 10,000 times in one transaction; each time would make a file, and a layer
-    of the index. What is whole is not taken by a truncation whose transaction goes on: that may be abandoned.
-    """
-    taken: set[tuple[str, int]] = set()
-    kept = []
-    for step in reversed(steps):
-        what = (step.source, open_lsn(step))
-        if what not in taken:
-            kept.append(step)
-        if isinstance(step, Truncation):
-            taken.add(what)
-    return kept[::-1]
 
 
 class _Counter:

@@ -81,7 +81,7 @@ def test_a_large_chunk_stays_alone() -> None:
 def test_what_comes_behind_a_truncation_joins_nothing_before_it() -> None:
     eu, us = Sender("eu"), Sender("us")
     changes = [eu.one(insert(1)), us.one(insert(1)), eu.truncation(), eu.one(insert(2)), us.one(insert(2))]
-    cut = chunks.cut(changes, {}, 1, TableType.APPEND)  # each row a chunk
+    cut = chunks.cut(changes, {}, 1)  # each row a chunk
     packed = bundles.pack(cut.steps, lambda _: 0, 1 << 20)
     assert [bundles.sources_of(step) for step in packed] == [("eu", "us"), ("eu",), ("eu", "us")]
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import Relation, Segment, SourcePosition, TableType, Truncation
+from kuvasz.model import Relation, Segment, SourcePosition, Truncation
 from tests.support.changes import ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
@@ -60,7 +58,7 @@ def flat(cut: Cut) -> list[tuple]:
 @given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
 def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
     changes, events = made
-    cut = chunks.cut(changes, accepted, chunk_bytes, TableType.APPEND)
+    cut = chunks.cut(changes, accepted, chunk_bytes)
     kept = [event for event in events if event[1] >= accepted.get(event[0], 0)]
     for source in ("eu", "us"):
         assert [event for event in flat(cut) if event[0] == source] == [e[:4] for e in kept if e[0] == source]
@@ -82,39 +80,6 @@ def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes:
         whole = [event for event in kept if event[0] == source and not event[4]]
         assert position.lsn == max(event[1] for event in whole) + 8
     assert cut.positions.keys() == {event[0] for event in kept if not event[4]}
-
-
-def left(cut: Cut, *, is_abandoned: bool) -> dict[str, list[bytes]]:
-    """The rows that each source's steps leave, if transactions that go on are abandoned, or end."""
-    rows: dict[str, list[bytes]] = {}
-    for step in cut.steps:
-        if chunks.open_lsn(step) and is_abandoned:
-            continue
-        if isinstance(step, Truncation):
-            rows[step.source] = []
-        else:
-            rows.setdefault(step.source, []).extend(messages(step))
-    return rows
-
-
-@settings(deadline=None)
-@given(streams(), st.integers(1, 2000))
-def test_a_clone_has_nothing_that_a_later_truncation_takes(made: tuple, chunk_bytes: int) -> None:
-    cut, whole = (chunks.cut(made[0], {}, chunk_bytes, kind) for kind in (TableType.CLONE, TableType.APPEND))
-    for is_abandoned in (False, True):
-        assert left(cut, is_abandoned=is_abandoned) == left(whole, is_abandoned=is_abandoned)
-    assert dataclasses.replace(cut, steps=()) == dataclasses.replace(whole, steps=())
-    truncations = [(step.source, chunks.open_lsn(step)) for step in cut.steps if isinstance(step, Truncation)]
-    assert len(truncations) == len(set(truncations))
-
-
-def test_a_flood_of_truncations_leaves_the_last_one() -> None:
-    eu, lsn = Sender(), 5000
-    pairs = [change for n in range(10_000) for change in (eu.truncation(lsn), eu.segment([(lsn, [insert(n)])]))]
-    cut = chunks.cut(pairs, {}, 1 << 20)
-    assert [type(step) for step in cut.steps] == [Truncation, Chunk]
-    assert flat(cut)[1:] == [("eu", lsn, ITEMS, bytes(insert(9_999)))]
-    assert (cut.rows, cut.rows_of) == (10_000, {"eu": 10_000}), "what the source did is counted"
 
 
 def test_a_chunk_knows_the_transaction_of_a_row() -> None:

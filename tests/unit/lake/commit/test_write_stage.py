@@ -46,9 +46,8 @@ def test_all_targets_are_written_by_one_job_and_shown_by_nobody(world: LocalWorl
 
 
 def test_results_are_in_the_order_of_their_steps(world: LocalWorld) -> None:
-    eu, lsn = Sender(), 5000
-    changes = eu.one(insert(1), insert(2)), eu.truncation(lsn, is_open=True), eu.part(lsn, insert(3))
-    (table,) = world.lake.write([work(*changes, open_sources=["eu"])]).tables
+    eu = Sender()
+    (table,) = world.lake.write([work(eu.one(insert(1), insert(2)), eu.truncation(), eu.one(insert(3)))]).tables
     kinds = [type(result) for result in table.results]
     assert kinds == [ChunkDone, Truncation, ChunkDone]
     assert [sum(file.rows for file in one.files) for one in table.results if isinstance(one, ChunkDone)] == [2, 1]

@@ -10,7 +10,7 @@ from kuvasz.lake.commit.written import WrittenTable
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import Operations, TableType
+from kuvasz.model import Operations
 from kuvasz.ports import TableWork
 from tests.support.changes import Sender, insert
 from tests.support.lake_table import World, file_of
@@ -24,7 +24,7 @@ def written() -> WrittenTable:
         eu.segment([(eu.commit_lsn(), [insert(1, 0, "")])]), eu.truncation(),
         eu.segment([(eu.commit_lsn(), [insert(2, 0, "")])]), us.segment([(us.commit_lsn(), [insert(3, 0, "")])]),
     )  # fmt: skip
-    cut = chunks.cut([first, cleared, second, other], {}, 1 << 20, TableType.APPEND)
+    cut = chunks.cut([first, cleared, second, other], {}, 1 << 20)
     done = {
         "eu": [ChunkDone(files=(file_of("a", 1), file_of("b", 1)), operations=(Operations(1, 2, 3),)),
                ChunkDone(files=(file_of("c", 1),), operations=(Operations(10, 20, 30),))],
