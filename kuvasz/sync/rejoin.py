@@ -86,6 +86,8 @@ class Rejoin:
                 source_tables.set(spec, State.PAUSED)
             elif source_tables.position(spec) is not None and source_tables.state(spec) is not State.ERROR:
                 await self._rejoin([spec], reader)
+                if source_tables.look(spec).is_resync_due:  # asked for when it counted as copying
+                    self._requests.add(spec.key)
 
     async def run(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""

@@ -29,6 +29,7 @@ class World(Scene):
             self.source_tables.tables[spec.key] = self.table(spec)
         self.parked: set[str] = set()
         self.prepared: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
         stream: Any = SimpleNamespace(
             prepare=self._prepare, is_parked=lambda spec: spec.identifier in self.parked, rejoin=self._rejoin
         )
@@ -58,10 +59,14 @@ class World(Scene):
 
     async def _prepare(self, spec: SourceTableSpec) -> None:
         self.prepared.append(spec.identifier)
+        self.meanwhile()
+        await asyncio.sleep(0.01)
 
     async def _rejoin(self, specs: list[SourceTableSpec], _: object) -> None:
         for spec in specs:
             self._note("rejoin", spec)
+            if self.source_tables.state(spec) is State.COPYING:
+                self.source_tables.set(spec, State.CATCHING_UP)
 
     def run(self, *keys: str, before: Callable[[], object] = lambda: None) -> list[tuple[str, str]]:
         """Have tables looked at anew, and return what was done about them."""
@@ -144,6 +149,27 @@ def test_a_table_that_streams_is_taken_out_to_be_copied_again(world: World) -> N
     world.is_usable = False
     assert world.run("shop.items") == [("look", "shop.items")]
     assert world.source_tables.state(world.items) is State.NEW
+
+
+def test_a_table_is_copied_again_if_that_is_asked_for_while_it_is_brought_back(world: World) -> None:
+    world.rejoining.begin([world.items])
+    asked = [True]
+
+    async def copy(spec: SourceTableSpec, _: str) -> None:
+        world._note("copy", spec)
+        world.source_tables.set(spec, State.COPYING)
+        world.copy(spec)
+
+    def resync() -> None:
+        if asked:
+            asked.pop()
+            world.source_tables.resync(world.items, is_due=True)
+            world.requests.add("shop.items")
+
+    world.rejoining._copies.beside = copy  # type: ignore[assignment,method-assign]
+    world.meanwhile = resync
+    done = world.run()
+    assert ("look", "shop.items") in done[done.index(("copy", "shop.items")) :]
 
 
 def test_a_table_paused_while_it_is_copied_stays_so(world: World) -> None:
