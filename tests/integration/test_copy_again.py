@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from kuvasz.config.names import object_name
@@ -12,6 +13,8 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.tables import State
+from kuvasz.sync import watches
+from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.tables import copies
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
@@ -159,3 +162,37 @@ def test_what_comes_as_an_ancestors_amid_a_copy_is_not_lost(
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+def test_the_application_goes_on_where_a_table_lost_its_identity_before_its_copy(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its UPDATEs fail while it is published for them, and the copy sees it as it is by then."""
+    monkeypatch.setattr(watches, "PATROL_S", 1.0)
+    database.execute(f"CREATE TABLE steady {COLUMNS}")
+    database.execute("CREATE TABLE items (id int, n int); ALTER TABLE items REPLICA IDENTITY FULL")
+    database.execute("INSERT INTO items SELECT i, i FROM generate_series(1, 20) i")
+    snapshot, armed = Slot.snapshot, list[bool]()
+
+    def late(*arguments: Any) -> Any:
+        if armed:
+            armed.pop()
+            database.execute("ALTER TABLE items REPLICA IDENTITY DEFAULT")
+        return snapshot(*arguments)
+
+    monkeypatch.setattr(Slot, "snapshot", late)
+    config = lake_folder.config(group({None: database}, {"items": {"type": "changelog"}, "steady": None}), workers=1)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        armed.append(True)
+        pipeline.tell("resync", "shop.items", "shop")
+        wait_until(lambda: not armed, "it is copied again")
+
+        def can_update() -> bool:
+            try:
+                database.execute("UPDATE items SET n = 0 WHERE id = 1")
+            except psycopg.Error:
+                return False
+            return True
+
+        wait_until(can_update, "UPDATEs go on at the source")

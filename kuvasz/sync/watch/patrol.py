@@ -112,7 +112,7 @@ class Patrol:
                 spec, seen = self._watch.see(round_.connection, spec, oid, 0)
                 table = seen.table
             usable = eligibility.checked(self._source, spec, table)
-            self._refuse_keyless(spec, table, oid)
+            self._refuse_keyless(spec, table)
             if is_streaming and not is_unfit and self._has_changed(spec, table, round_):
                 self._watch.catch_up(spec, usable, round_.looks.get(usable.relation.oid))
         except LakeError as error:  # the next round tries again
@@ -148,10 +148,13 @@ class Patrol:
         except TableError:  # it is in error for what it is
             return False
 
-    def _refuse_keyless(self, spec: SourceTableSpec, table: SourceTable | None, oid: int) -> None:
-        """Refuse a table that may do without a key, but whose UPDATEs fail at the source while they are published."""
-        seen = self._looks.get(oid)
-        if table is None or table.can_update or seen is None or seen.table is None or not seen.table.can_update:
+    def _refuse_keyless(self, spec: SourceTableSpec, table: SourceTable | None) -> None:
+        """Refuse a table that may do without a key, but whose UPDATEs fail at the source while they are published.
+
+        As the publications were made to fit it: a copy may have seen the table since, and changes none of them.
+        """
+        published = self._source_tables.tables.get(spec.key)
+        if table is None or table.can_update or published is None or not published.can_update:
             return
         message = f"{place_of(self._source, spec.table)}: it has lost what identifies its rows"
         raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)

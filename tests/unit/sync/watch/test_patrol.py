@@ -58,6 +58,7 @@ class World(Scene):
         self.closed = 0
         self.found = {spec.table: self.table(spec) for spec in self.source.tables}
         for spec in self.source.tables:
+            self.source_tables.tables[spec.key] = self.found[spec.table]
             self.looks.put(spec, Look(lsn=SEEN_AT, table=self.found[spec.table]))
             self.stream(spec)
         watch: Any = self.watch
@@ -217,8 +218,17 @@ def test_a_table_that_lost_what_identifies_its_rows_is_refused(world: World) -> 
     assert error.hint == mend
 
 
+def test_a_table_that_lost_it_before_its_copy_is_refused(world: World) -> None:
+    """The copy saw it without, and the publications are those that fitted it before."""
+    bare = world.change(world.items, can_update=False, why_no_key="it has no key")
+    world.looks.put(world.items, Look(lsn=SEEN_AT, table=bare))
+    world.look()
+    assert world.error(world.items) is not None
+
+
 def test_a_table_that_never_had_that_goes_on(world: World) -> None:
     bare = world.change(world.items, can_update=False, why_no_key="it has no key")
+    world.source_tables.tables[world.items.key] = bare
     world.looks.put(world.items, Look(lsn=SEEN_AT, table=bare))
     world.look()
     assert world.error(world.items) is None
