@@ -11,7 +11,8 @@ So the lake shows the source as it was at q = max(p, c). If a kuvasz runs, c pas
 waited for, so S <= q. A key that differs either changed at the source between S and q, and then the temporary slot's
 own stream tells so, and tells what the row was at q; or it did not, and then lake and source really differ. If no
 kuvasz runs, q may lie before S: then what the permanent slot holds between q and S is not applied yet, which is no
-difference; it is read from that slot without confirming anything.
+difference; it is read from that slot without confirming anything. Nobody else can read the slot meanwhile: a kuvasz
+that is started waits for it, also until what differs is mended.
 
 An update that leaves out a large unchanged value does not say what the row is at q: its key is looked at again with
 another snapshot, a few times, and is *undecided* at last.
@@ -289,7 +290,7 @@ class Verification:
         source_rows = moved.counted(rows[0], is_ahead=not is_followed)
         done = dataclasses.replace(done, lacks=0 if source_rows is None else one.lacks(source_rows, rows[1]))
         if self._can_mend(table):
-            done = self._mend(one, done, moved, window if is_followed else None, fetched)
+            done = self._mend(one, done, moved, window, fetched)
         return dataclasses.replace(done, shown=_shown(done.certain, values))
 
     def _connect(self) -> Any:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -352,7 +353,9 @@ class Verification:
             return one.taken.window(publications, table, self._types, self._source.name)
         pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url), f"read slot {slot}")
         stack.callback(pgconn.finish)
-        return Window(pgconn, slot, publications, table, self._types, self._source.name)
+        window = Window(pgconn, slot, publications, table, self._types, self._source.name)
+        _check_stopped(self._url, slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot
+        return window
 
     def _types(self, oids: list[int]) -> dict[int, PgType]:
         with contextlib.closing(conninfo.connect(self._url)) as connection:
@@ -362,7 +365,7 @@ class Verification:
         return lambda phase, done, total: self._on_progress(self._source.name, spec.identifier, phase, done, total)
 
     def _mend(
-        self, one: _Compared, done: _SnapshotRound, moved: KeyHistory, window: Window | None, fetched: list[Fetched]
+        self, one: _Compared, done: _SnapshotRound, moved: KeyHistory, window: Window, fetched: list[Fetched]
     ) -> _SnapshotRound:
         """Commit the source's rows of the differing keys that have not changed since its snapshot.
 
@@ -370,12 +373,11 @@ class Verification:
             one: What was compared; its table as looked at.
             done: The round so far.
             moved: What changed since the snapshot, as far as the window was read.
-            window: What changes further; None if nobody else commits.
+            window: What changes further. If nobody else commits it is the source's own slot: as long as that can be
+                read here, nobody else begins to.
             fetched: The rows; emptied once a snapshot of the lake knows them.
         """
         table = one.table
-        if window is None:
-            return self._commit(one, done, _unmoved(done, moved, table), fetched)
         # Commits that are under way already still come in; after these, nobody's does until ours.
         table.turn.ask()
         try:
@@ -480,6 +482,24 @@ class _Compared:
     def lacks(self, source: int, lake: int) -> int:
         """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
         return max(0, source - lake) if self.is_count else source - lake
+
+
+def _check_stopped(url: str, slot: str, at: int, place: str) -> None:
+    """Refuse a comparison during which a kuvasz began to run: the slot tells no more what it applied.
+
+    Args:
+        url: The url of the source.
+        slot: The name of its slot.
+        at: What was confirmed, or more, when the lake was looked at.
+        place: Source and table, for messages.
+
+    Raises:
+        SourceError: One did, or nobody knows.
+    """
+    with contextlib.closing(conninfo.connect(url)) as connection:
+        state = slots.describe(connection, slot)
+    if state is None or (state.confirmed_flush_lsn or 0) > at:
+        raise SourceError(f"{place}: kuvasz was started while it was compared", hint="verify again")
 
 
 def _position(table: LakeTable, source: Source, spec: SourceTableSpec) -> SourcePosition:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.verbs import verify
 from kuvasz.verify.verification import Verification
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
@@ -90,3 +91,40 @@ def test_what_another_has_mended_meanwhile_is_not_mended_twice(
         assert report.left == 0
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_missing_row_does_not_come_back_that_a_kuvasz_deletes_which_is_started_meanwhile(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
+) -> None:
+    """The DELETE of a row that the lake lacks makes no snapshot, so nothing keeps the row from being committed."""
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    bench.sql("DELETE FROM LAKE.items WHERE id IN (11, 12)")
+    again = Pipeline(config, lake_folder)
+
+    def start() -> None:
+        database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE NOT temporary")
+        again.__enter__()
+        again.wait_streaming()
+        database.execute("DELETE FROM items WHERE id = 11")
+        again.wait_applied(database)
+        if is_stopped:
+            again.stop()
+
+    once_before(monkeypatch, "_window" if is_stopped else "_commit", start)
+    try:
+        (report,) = verify.reports(config, session=lake_folder.session, is_fixing=True)
+        assert report.error
+        assert report.hint in {"verify again", "run it again"}
+        (later,) = bench.verify(is_fixing=True)
+        assert (later.differences, later.left) == (1, 0)
+        (later,) = bench.verify()
+        assert later.differences == 0
+    finally:
+        again.stop()
