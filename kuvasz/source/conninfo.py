@@ -164,6 +164,12 @@ def pinned(conninfo: str, pgconn: pq.abc.PGconn) -> str:
     return make_conninfo(**{**parameters, "port": port})
 
 
+def with_password_of(conninfo: str, url: str) -> str:
+    """Return `conninfo` with the password, and whatever else is secret, of a url."""
+    given = _parse(url)
+    return make_conninfo(conninfo, **{name: given[name] for name in _SECRETS & given.keys()})
+
+
 class _Session(psycopg.Connection[Any]):
     """One whose server may be silent, and keeps nobody waiting for ever."""
 

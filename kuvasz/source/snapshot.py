@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import pq
+from typing_extensions import override
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import KuvaszError, SourceError
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import copy_out, failure, sql
 from kuvasz.source.catalog import entries
 from kuvasz.source.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kuvasz.model import TableName
     from kuvasz.source.catalog.table import SourceTable
@@ -39,7 +41,11 @@ _PASSING_STATES = {"22023": "the exported snapshot is gone", "42704": "the expor
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRange:
-    """A span of a table's blocks to be read under a snapshot; picklable."""
+    """A span of a table's blocks to be read under a snapshot.
+
+    It is read with the password that is there when it begins: others may have taken longer than that is good. So an
+    executor has what is there when it is pickled.
+    """
 
     conninfo: str = dataclasses.field(repr=False)  #: of an ordinary session; has the password
     snapshot_name: str
@@ -49,6 +55,8 @@ class CopyRange:
     end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
     size: int = 0  #: bytes at the source, an estimate
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
+    #: returns the source's url as it is now; nothing: `conninfo` stays as it is
+    url: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def server(self) -> str:
@@ -58,6 +66,21 @@ class CopyRange:
     def at_pace(self, rows_per_second: float) -> CopyRange:
         """See `kuvasz.ports.CopyRequest.at_pace`."""
         return dataclasses.replace(self, rows_per_second=rows_per_second)
+
+    def as_of_now(self) -> CopyRange:
+        """Return the same with the password that is there now."""
+        if self.url is None:
+            return self
+        conninfo = self.conninfo
+        with contextlib.suppress(KuvaszError):  # a file is not there: the server says whether that of before will do
+            conninfo = conninfos.with_password_of(conninfo, self.url())
+        return dataclasses.replace(self, conninfo=conninfo, url=None)
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[], CopyRange], tuple[()]]:
+        now = self.as_of_now()
+        fields = {each.name: getattr(now, each.name) for each in dataclasses.fields(now)}
+        return functools.partial(CopyRange, **fields), ()
 
     def query(self) -> str:
         """Return the COPY statement."""
@@ -86,7 +109,7 @@ class CopyRange:
         """
         place = conninfos.location(self.conninfo)
         doing = f"copy {self.table} from block {self.first_block}"
-        pgconn = conninfos.connect_pq(self.conninfo, doing)
+        pgconn = conninfos.connect_pq(self.as_of_now().conninfo, doing)
         try:
             self._begin(pgconn, place, doing)
             pace = Pace(self.rows_per_second) if self.rows_per_second else None

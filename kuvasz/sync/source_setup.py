@@ -89,7 +89,7 @@ class SourceSetup:
             MapMismatch: The map does not fit.
         """
         with (
-            contextlib.closing(conninfo.connect(self._context.url)) as connection,
+            contextlib.closing(conninfo.connect(self._context.url())) as connection,
             failure.translated(place_of(self._source), "look at the database"),
         ):
             facts = introspect.server(connection)
@@ -208,7 +208,7 @@ class SourceSetup:
         """
         source_tables = self._source_tables
         with (
-            contextlib.closing(conninfo.connect(self._context.url)) as connection,
+            contextlib.closing(conninfo.connect(self._context.url())) as connection,
             failure.translated(place_of(self._source), f"look at table {spec.table}"),
         ):
             seen_at = look.wal_end(connection)

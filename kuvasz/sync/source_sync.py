@@ -251,7 +251,8 @@ class SourceSync:
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""
         parts, slot = self._parts, self._parts.slot.name
-        reader = parts.stream.open(start.publications, start.system_id)
+        url = await self._context.ask(self._context.url)
+        reader = parts.stream.open(start.publications, start.system_id, url)
         if self._lifetime.is_ending:
             return
         parts.rejoin.begin(new)

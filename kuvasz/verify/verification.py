@@ -153,7 +153,7 @@ class Verification:
 
     def __init__(self, source: Source, lake: ReadOnlyLake, *, is_fixing: bool, on_progress: OnProgress) -> None:
         self._source = source
-        self._url = source.url.get()
+        self._url = source.url.get
         self._lake = lake
         self._is_fixing = is_fixing
         self._on_progress = on_progress
@@ -273,7 +273,7 @@ class Verification:
         done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
                       rows=comparison.rows, named=comparison.shown, compared=one.what)  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
-            one.check_names(self._url)
+            one.check_names(self._url())
             return done
         # All that needs the snapshot comes before the stream, which ends it.
         values = key_values(comparison, found)
@@ -281,7 +281,7 @@ class Verification:
         if self._can_mend(table):
             fetched = comparison.fetch(wanted_keys(found), table)
             stack.callback(lambda: comparison.discard(fetched))
-        one.check_names(self._url)
+        one.check_names(self._url())
         feed = feed_of(self._source, one.spec)
         moved = KeyHistory(found, lambda relation: table.columns.shapes.of_now(feed, relation), self._lake.session)
         window = self._window(stack, one)
@@ -295,7 +295,7 @@ class Verification:
 
     def _connect(self) -> Any:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         try:
-            return conninfo.connect(self._url)
+            return conninfo.connect(self._url())
         except SourceError as error:
             self._gave_up = error
             raise
@@ -324,7 +324,7 @@ class Verification:
                 self._gave_up = SourceError(message, hint="verify again when these transactions have ended")
                 raise self._gave_up
 
-        return slots.create(conninfo.replication_conninfo(self._url), name, temporary=True, on_waiting=waiting)
+        return slots.create(conninfo.replication_conninfo(self._url()), name, temporary=True, on_waiting=waiting)
 
     def _aligned(self, connection: Any, spec: SourceTableSpec, point: int) -> int:  # noqa: ANN401 (psycopg's)
         def waiting() -> None:
@@ -335,14 +335,16 @@ class Verification:
     def _requests(
         self, spec: SourceTableSpec, taken: slots.ExportedSnapshot
     ) -> tuple[SourceTable, Sequence[snapshot.CopyRange], snapshot.Names]:
-        plain = taken.pinned(conninfo.conninfo(self._url))
+        plain = taken.pinned(conninfo.conninfo(self._url()))
         with snapshot.session(plain, taken.snapshot_name) as connection:
             found = introspect.load_relation(connection, spec.table)
             seen = eligibility.checked(self._source.name, spec, found)
             names = snapshot.Names.of(connection, seen)
             seen = sizes.sized(connection, seen)
         seen = dataclasses.replace(seen, relation=narrowed(spec, seen.relation))
-        ranges = copy_ranges(seen, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
+        ranges = copy_ranges(
+            seen, conninfo=plain, url=self._url, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES
+        )
         return seen, ranges, names
 
     def _window(self, stack: contextlib.ExitStack, one: _Compared) -> Window:
@@ -351,14 +353,14 @@ class Verification:
         publications = [inserts.object_name(slot) if one.has_only_inserts else slot]
         if one.at >= one.taken.consistent_point:
             return one.taken.window(publications, table, self._types, self._source.name)
-        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url), f"read slot {slot}")
+        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url()), f"read slot {slot}")
         stack.callback(pgconn.finish)
         window = Window(pgconn, slot, publications, table, self._types, self._source.name)
         _check_stopped(self._url, slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot
         return window
 
     def _types(self, oids: list[int]) -> dict[int, PgType]:
-        with contextlib.closing(conninfo.connect(self._url)) as connection:
+        with contextlib.closing(conninfo.connect(self._url())) as connection:
             return introspect.load_types(connection, oids)
 
     def _progress(self, spec: SourceTableSpec) -> Callable[[str, int, int], None]:
@@ -384,11 +386,11 @@ class Verification:
             for _ in range(_COMMITS):
                 look(table)
                 _position(table, self._source, one.spec)
-                one.catch_up(self._url, moved, window)
+                one.catch_up(self._url(), moved, window)
                 with contextlib.suppress(ForeignChange):
                     mended = self._commit(one, done, _unmoved(done, moved, table), fetched).mended
                     if len(mended):
-                        one.catch_up(self._url, moved, window)
+                        one.catch_up(self._url(), moved, window)
                     is_touched = moved.touched[find(done.found.keys, mended)]
                     return dataclasses.replace(done, mended=mended.take(~is_touched))
             return done

@@ -563,7 +563,7 @@ async def test_many_tables_are_described_on_few_connections(house: House, monkey
             f"CREATE TYPE e{name} AS ENUM ('x'); CREATE TABLE {name} (id int PRIMARY KEY, e e{name})"
         )
     house.database.execute(";".join(f"INSERT INTO {name} VALUES (1, 'x')" for name in names))
-    catalog = TypeCatalog(house.database.url)
+    catalog = TypeCatalog(lambda: house.database.url)
     reader = Reader(
         house.upstream(), house.downstream(), catalog, watch=StreamWatch(on_described=catalog.close), options=QUICK
     )

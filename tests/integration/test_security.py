@@ -99,8 +99,9 @@ def server(certificates: Path) -> Iterator[EmbeddedPostgres]:
     made.remove()
 
 
-def run(server: EmbeddedPostgres, role: str, url: str) -> list[tuple]:
-    """Replicate over a url, and return how the connection that streams was made."""
+@contextlib.contextmanager
+def replicating(role: str, url: str) -> Iterator[MemoryPipeline]:
+    """Replicate over a url."""
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-security-"))
     document = {
         "lake": {"warehouse": str(folder), "namespace": "shop"},
@@ -112,16 +113,27 @@ def run(server: EmbeddedPostgres, role: str, url: str) -> list[tuple]:
     try:
         with MemoryPipeline(load(folder / "map.yaml", {}).config, SimpleNamespace()) as pipeline:
             pipeline.wait_streaming()
-            with psycopg.connect(server.url()) as connection:
-                connection.execute("UPDATE items SET body = %s", (role,))
-            wait_until(lambda: pipeline.rows() == [(1, role)], f"streamed: {pipeline.errors()}")
-            with psycopg.connect(server.url()) as connection:
-                # Of whoever is left: the server may take a while to see that the copy's session has gone.
-                return connection.execute(
-                    "SELECT DISTINCT s.ssl, s.client_dn FROM pg_stat_ssl s JOIN pg_stat_replication USING (pid)"
-                ).fetchall()
+            yield pipeline
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def change(server: EmbeddedPostgres, pipeline: MemoryPipeline, body: str) -> None:
+    """Change the row, and wait until it is there."""
+    with psycopg.connect(server.url()) as connection:
+        connection.execute("UPDATE items SET body = %s", (body,))
+    wait_until(lambda: pipeline.rows() == [(1, body)], f"streamed: {pipeline.errors()}")
+
+
+def run(server: EmbeddedPostgres, role: str, url: str) -> list[tuple]:
+    """Replicate over a url, and return how the connection that streams was made."""
+    with replicating(role, url) as pipeline:
+        change(server, pipeline, role)
+        with psycopg.connect(server.url()) as connection:
+            # Of whoever is left: the server may take a while to see that the copy's session has gone.
+            return connection.execute(
+                "SELECT DISTINCT s.ssl, s.client_dn FROM pg_stat_ssl s JOIN pg_stat_replication USING (pid)"
+            ).fetchall()
 
 
 def test_client_certificates_and_verify_full_hold_for_the_stream_too(
@@ -155,6 +167,28 @@ def test_passwords_by_scram_come_from_url_password_file_or_service(
         monkeypatch.setenv("PGSERVICEFILE", str(file))
         url = "postgresql:///?service=shop"
     assert run(server, "scram", url) == [(True, None)]
+
+
+def test_a_password_that_changes_is_read_from_its_file_at_the_next_connection(
+    server: EmbeddedPostgres, certificates: Path, tmp_path: Path
+) -> None:
+    """Also from one that is not there for a while: whoever writes it may take it away first."""
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    tls = f"sslmode=verify-ca&sslrootcert={certificates}/ca.crt"
+    url = f"postgresql://scram:${{file:{file}}}@localhost:{server.port}/postgres?{tls}"
+    other = "an0ther/with@odd:signs"
+    with replicating("scram", url) as pipeline, psycopg.connect(server.url(), autocommit=True) as connection:
+        change(server, pipeline, "with the first")
+        file.unlink()
+        connection.execute(f"ALTER ROLE scram PASSWORD '{other}'")
+        try:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'scram'")
+            wait_until(lambda: any("cannot read the file" in text for text in pipeline.errors()), "it is not there")
+            file.write_text(other)
+            change(server, pipeline, "with the other")
+        finally:
+            connection.execute(f"ALTER ROLE scram PASSWORD '{PASSWORD}'")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def opened(monkeypatch):
 
 @pytest.fixture
 def types(database):
-    catalog = TypeCatalog(database.url)
+    catalog = TypeCatalog(lambda: database.url)
     yield catalog
     catalog.close()
 

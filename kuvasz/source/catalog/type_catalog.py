@@ -12,7 +12,7 @@ from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import psycopg
 
@@ -30,10 +30,10 @@ class TypeCatalog:
     A type that is the same in every server is asked for once; others may be altered, and are asked for each time.
 
     Args:
-        url: The url of the source.
+        url: Returns the url of the source, for a connection that is made now.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: Callable[[], str]) -> None:
         self._url = url
         self._built_in: dict[int, PgType] = {}
         self._connection: psycopg.Connection[Any] | None = None
@@ -58,7 +58,7 @@ class TypeCatalog:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
-            self._connection = conninfo.connect(self._url)
+            self._connection = conninfo.connect(self._url())
         return self._connection
 
 

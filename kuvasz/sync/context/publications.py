@@ -132,7 +132,7 @@ class Publications:
         streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
         if not streaming:
             return False
-        with contextlib.closing(conninfo.connect(self._url)) as connection:
+        with contextlib.closing(conninfo.connect(self._url())) as connection:
             interrupted = self._interrupted(connection, streaming)
             for spec in interrupted:
                 self._troubles.interrupt(spec)
@@ -308,7 +308,7 @@ class Publications:
     def inserts_since(self) -> int | None:
         """Return the LSN from which the stream may name the publication of INSERTs alone; None: not known now."""
         try:
-            with contextlib.closing(conninfo.connect(self._url)) as connection:
+            with contextlib.closing(conninfo.connect(self._url())) as connection:
                 return inserts.since(connection, self.inserts_name)
         except SourceError:
             return None  # the reader finds out that the source is gone

@@ -151,7 +151,7 @@ class Slot:
             wal_lsn=introspect.wal_end(connection),
             slot_name=self.name,
             slot=slot,
-            switches=continuity.switches(slots.timeline_history(self._url, facts.timeline)) if is_later else None,
+            switches=continuity.switches(slots.timeline_history(self._url(), facts.timeline)) if is_later else None,
             started_us=facts.started_us,
         )
 
@@ -276,7 +276,7 @@ class Slot:
         Raises:
             SourceError: It cannot be dropped now.
         """
-        with contextlib.closing(conninfo.connect(self._url)) as connection:
+        with contextlib.closing(conninfo.connect(self._url())) as connection:
             slots.drop(connection, self.name)
         failpoints.hit("slot_dropped", SourceError)
 
@@ -298,7 +298,7 @@ class Slot:
 
         failpoints.hit("before_slot", SourceError)
         taken = slots.create(
-            conninfo.replication_conninfo(self._url), name, temporary=temporary, failover=failover,
+            conninfo.replication_conninfo(self._url()), name, temporary=temporary, failover=failover,
             on_waiting=waiting,
         )  # fmt: skip
         failpoints.hit("slot_created", SourceError)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from kuvasz.config.sources import Source
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, SourceError, place_of
 from kuvasz.model import Relation
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo
@@ -34,7 +34,7 @@ class SourceContext:
     """What each part of one source's life stands on."""
 
     source: Source  #: from the map; with its tables as last seen it is `SourceTables.source`
-    url: str = dataclasses.field(repr=False)
+    servers: str  #: where it is, ``host:port``, several with commas
     shared: Shared
     lifetime: Lifetime
     source_tables: SourceTables
@@ -54,17 +54,29 @@ class SourceContext:
         pasts.whenever_given_up(source_tables.gap_starts.fall_back)
         requests, approvals = Requests(source_tables, lifetime), Approvals(shared.mask_secret)
         return cls(
-            source=source, url=source.url.get(), shared=shared, lifetime=lifetime, source_tables=source_tables,
-            requests=requests, approvals=approvals, troubles=Troubles(source_tables, requests, approvals),
+            source=source, servers=conninfo.servers(source.url.get()), shared=shared, lifetime=lifetime,
+            source_tables=source_tables, requests=requests, approvals=approvals,
+            troubles=Troubles(source_tables, requests, approvals),
             caveats=CaveatLog(source, source_tables), current=CurrentReader(), pasts=pasts,
         )  # fmt: skip
+
+    def url(self) -> str:
+        """Return the url for a connection that is made now: a password in it may have changed.
+
+        Raises:
+            SourceError: A file that holds a part of it cannot be read.
+        """
+        try:
+            return self.source.url.get()
+        except ConfigError as error:  # which would end kuvasz: of one source the file may be there again in a moment
+            raise SourceError(f"{place_of(self.source.name)}: {error.message}", hint=error.hint) from error
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run what asks the source in a thread."""
         job = concurrent.futures.Future[T]()
         call = functools.partial(function, *arguments, **options)
         try:
-            await self.shared.threads.run(conninfo.servers(self.url), carry_out, job, call)
+            await self.shared.threads.run(self.servers, carry_out, job, call)
         except asyncio.CancelledError:
             if not job.cancel():
                 self.lifetime.leave(job)
@@ -74,7 +86,7 @@ class SourceContext:
     @property
     def snapshots(self) -> asyncio.Semaphore:
         """The permits to wait for a snapshot at the source's server."""
-        return self.shared.threads.snapshots(conninfo.servers(self.url))
+        return self.shared.threads.snapshots(self.servers)
 
     def target_of(self, relation: Relation) -> str | None:
         """Return the target that the changes of a relation go to; None: to none."""

@@ -8,7 +8,7 @@ from kuvasz.ports import SMALL_COPY_BYTES
 from kuvasz.source.snapshot import CopyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kuvasz.model import TableName
     from kuvasz.source.catalog.table import SourceTable
@@ -48,7 +48,9 @@ def is_small(table: SourceTable) -> bool:
     return table.bytes is not None and table.bytes <= SMALL_COPY_BYTES
 
 
-def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int) -> list[CopyRange]:
+def copy_ranges(
+    table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int, url: Callable[[], str] | None = None
+) -> list[CopyRange]:
     """Return the requests that together read all rows of a table, largest first.
 
     A partitioned table is read leaf by leaf, with the columns in the order of the root.
@@ -58,6 +60,7 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
         conninfo: The conninfo of an ordinary session at the server that exported the snapshot.
         snapshot_name: The exported snapshot.
         target_bytes: Size of a range at the source, more than 0.
+        url: Returns the source's url as it is now; see `CopyRange`.
 
     Raises:
         ValueError: `target_bytes` is not positive, or a size is not known.
@@ -65,7 +68,7 @@ def copy_ranges(table: SourceTable, *, conninfo: str, snapshot_name: str, target
     columns = tuple(column.name for column in table.relation.columns)
     ranges = [
         CopyRange(
-            conninfo=conninfo, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
+            conninfo=conninfo, url=url, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
             end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
         )
         for name, pages, toast_bytes in map(_known, _heaps(table))

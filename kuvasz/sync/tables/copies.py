@@ -232,9 +232,11 @@ class Copies:
     ) -> None:
         if not self._slot.is_of_now(taken):
             raise self._other_server()
-        plain = taken.pinned(conninfo.conninfo(self._context.url))
+        plain = taken.pinned(conninfo.conninfo(self._context.url()))
         table, names = self._seen(spec, plain, taken)
-        ranges = copy_ranges(table, conninfo=plain, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES)
+        ranges = copy_ranges(
+            table, conninfo=plain, url=self._context.url, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES
+        )
         begin = time.monotonic()
         self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
         progress = self._progress(spec, len(ranges), abandoned, taken)
@@ -242,7 +244,10 @@ class Copies:
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=published, started_us=taken.started_us,
         )  # fmt: skip
-        on_read = functools.partial(names.check, plain)
+
+        def on_read() -> None:
+            names.check(conninfo.with_password_of(plain, self._context.url()))
+
         if not self._needs_copy(spec):
             self._repair(spec, table, ranges, position, progress, on_read)
             self._take_back(spec, taken, to_repair=True)

@@ -106,7 +106,7 @@ class PartitionWatch:
         """
         if not self.has_any:
             return
-        with contextlib.closing(conninfo.connect(self._context.url)) as connection:
+        with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             if self._members.has_any:
                 self._members.refresh(connection)
                 self._members.forget_gone()
@@ -183,7 +183,7 @@ class PartitionWatch:
         """Return where a timeline was left for the source's own; 0: it does not come from there."""
         if before > timeline:
             return 0
-        return continuity.switches(slots.timeline_history(self._context.url, timeline)).get(before, 0)
+        return continuity.switches(slots.timeline_history(self._context.url(), timeline)).get(before, 0)
 
     def _check(
         self,

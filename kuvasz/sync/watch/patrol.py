@@ -54,7 +54,7 @@ class Patrol:
     ) -> None:  # fmt: skip
         self._source = context.source.name
         self._publications = publications_of(context.source)
-        self._url = context.source.url
+        self._url = context.url
         self._source_tables = context.source_tables
         self._troubles = context.troubles
         self._caveats = context.caveats
@@ -82,7 +82,7 @@ class Patrol:
             LakeError: The source ends meanwhile.
         """
         self.proved_lsn = 0
-        with contextlib.closing(conninfo.connect(self._url.get())) as connection:
+        with contextlib.closing(conninfo.connect(self._url())) as connection:
             source_tables = self._source_tables.source.tables
             end = wal_end(connection)
             looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here

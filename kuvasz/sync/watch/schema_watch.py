@@ -63,6 +63,7 @@ class SchemaWatch:
 
     def __init__(self, context: SourceContext, looks: LastLooks, approvals: Approvals) -> None:
         self._source = context.source
+        self._url = context.url
         self._publications = publications_of(context.source)
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
@@ -224,7 +225,7 @@ class SchemaWatch:
         return CopyNeeded(message, hint="kuvasz copies the table again by itself")
 
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
-        with contextlib.closing(conninfo.connect(self._source.url.get())) as connection:
+        with contextlib.closing(conninfo.connect(self._url())) as connection:
             spec, seen = self.see(connection, spec, relation.oid, xid)
             self._look_ahead(connection, spec, seen.lsn)
         fresh = dataclasses.replace(seen, table=eligibility.checked(self._source.name, spec, seen.table))

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from kuvasz.errors import SourceError
 from kuvasz.model import TableName
 from kuvasz.source.snapshot import CopyRange
 
@@ -31,3 +32,18 @@ def test_it_travels_pickled_and_never_shows_its_password():
     sent = copy_range()
     assert pickle.loads(pickle.dumps(sent)) == sent
     assert "s3cret" not in repr(sent)
+
+
+def test_it_is_read_with_the_password_that_is_there_when_it_begins():
+    urls = iter(["postgresql://r:first@other/d", "postgresql://r:second@other/d"])
+    sent = copy_range(url=lambda: next(urls))
+    assert sent.as_of_now() == copy_range(conninfo="password=first host=h")
+    taken = pickle.loads(pickle.dumps(sent))
+    assert taken == taken.as_of_now() == copy_range(conninfo="password=second host=h")
+
+
+def test_a_password_that_is_not_there_is_the_one_of_before():
+    def url():
+        raise SourceError("cannot read the file")
+
+    assert copy_range(url=url).as_of_now() == copy_range()

@@ -43,13 +43,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def test_what_is_the_same_in_every_server_is_asked_for_once(server: Server) -> None:
-    types = TypeCatalog("postgresql:///shop")
+    types = TypeCatalog(lambda: "postgresql:///shop")
     assert types([TEXT])[TEXT].name == types([TEXT])[TEXT].name == "text"
     assert server.asked == [{TEXT}]
 
 
 def test_what_may_be_altered_is_asked_for_each_time(server: Server) -> None:
-    types = TypeCatalog("postgresql:///shop")
+    types = TypeCatalog(lambda: "postgresql:///shop")
     assert types([TEXT, MOOD])[MOOD].name == "mood"
     server.mood = "temper"
     found = types([TEXT, MOOD])
@@ -58,11 +58,11 @@ def test_what_may_be_altered_is_asked_for_each_time(server: Server) -> None:
 
 
 def test_a_type_that_is_not_there_is_left_out(server: Server) -> None:
-    assert TypeCatalog("postgresql:///shop")([GONE]) == {}
+    assert TypeCatalog(lambda: "postgresql:///shop")([GONE]) == {}
 
 
 def test_one_connection_serves_many_looks_until_it_is_closed(server: Server) -> None:
-    types = TypeCatalog("postgresql:///shop")
+    types = TypeCatalog(lambda: "postgresql:///shop")
     types.close()
     assert server.closed == 0
     for _ in range(3):

@@ -171,7 +171,8 @@ class Kuvasz:
         )
         tables = SimpleNamespace(source=self.scene.source, is_streaming=lambda _: True, name=lambda _: SOURCE)
         context = SimpleNamespace(
-            source=self.scene.source, shared=SimpleNamespace(lake=Lake(self)), source_tables=tables,
+            source=self.scene.source, url=self.scene.source.url.get, shared=SimpleNamespace(lake=Lake(self)),
+            source_tables=tables,
             troubles=SimpleNamespace(stop=self._note), lifetime=SimpleNamespace(is_ending=False),
         )  # fmt: skip
         approvals = SimpleNamespace(
