@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import re
+import shlex
+import subprocess
+import time
 import traceback
 import urllib.parse
 from collections.abc import Iterable, Mapping
@@ -19,6 +23,13 @@ from typing_extensions import override
 from kuvasz.errors import ConfigError
 
 HIDDEN = "***"
+
+#: How long a command may take, and for how long what it printed is used: many connections begin together.
+_PATIENCE_S = 30.0
+_SAID_S = 60.0
+
+#: Command -> when it was run, in monotonic seconds, and what it printed.
+_SAID: dict[str, tuple[float, str]] = {}
 
 #: Words in the name of an option, a property or a variable that make its value a secret; Java reads it, too.
 SECRET_NAME = re.compile(
@@ -50,58 +61,93 @@ _RECORD_ATTRIBUTES = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SecretFile:
-    """A place in a value that a file's content fills, each time it is used: secrets are rotated under our feet.
+class SecretPart:
+    """A place in a value that is filled each time it is used: secrets are rotated under our feet.
 
     Args:
-        path: The file.
+        name: What fills it.
         place: Where the map names it, for the error.
-        is_quoted: Percent-encode the content, because it stands in the password or a parameter of a url.
+        is_quoted: Percent-encode what fills it, because it stands in the password or a parameter of a url.
         safe: Characters that stay as they are when it is encoded.
     """
 
-    path: str
+    name: str
     place: str = dataclasses.field(default="", compare=False)
     is_quoted: bool = False
     safe: str = ""
 
     def read(self) -> str:
-        """Return the content without the newline at its end.
+        """Return what fills it now, without the newline at its end.
 
         Raises:
-            ConfigError: The file cannot be read.
+            ConfigError: It cannot be had.
         """
+        raise NotImplementedError
+
+    def _error(self, message: str, hint: str) -> ConfigError:
+        return ConfigError(f"{self.place}: {message}" if self.place else message, hint=hint)
+
+
+class SecretFile(SecretPart):
+    """A file's content."""
+
+    __slots__ = ()
+
+    @override
+    def read(self) -> str:
         try:
-            content = Path(self.path).read_text(encoding="utf-8")
+            return _without_end(Path(self.name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            where = f"{self.place}: " if self.place else ""
-            msg = f"{where}cannot read the file {self.path!r}: {_reason(error)}"
-            raise ConfigError(msg, hint="mount the secret there, or correct the path in ${file:…}") from None
-        return content.removesuffix("\n").removesuffix("\r")
+            message = f"cannot read the file {self.name!r}: {_reason(error)}"
+            raise self._error(message, "mount the secret there, or correct the path in ${file:…}") from None
+
+
+class SecretCommand(SecretPart):
+    """What a command prints, such as a token of a cloud that is good for minutes. It is run once a minute at most."""
+
+    __slots__ = ()
+
+    @override
+    def read(self) -> str:
+        begin, said = _SAID.get(self.name, (-math.inf, ""))
+        if time.monotonic() - begin >= _SAID_S:
+            begin, said = time.monotonic(), self._run()
+            _SAID[self.name] = begin, said
+        return said
+
+    def _run(self) -> str:
+        try:
+            done = subprocess.run(
+                shlex.split(self.name), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_PATIENCE_S
+            )
+            return _without_end(done.stdout.decode())
+        except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+            message = f"the command {self.name.partition(' ')[0]!r} gives no secret: {_failure(error)}"
+            raise self._error(message, "see what it says by itself, and correct ${exec:…}") from None
 
 
 class SecretUrl:
     """A connection url. `get` gives it; ``str``, ``repr`` and all built on them show it without its password.
 
     Args:
-        parts: Text, and files whose content is read anew at each `get`.
+        parts: Text, and files and commands that are asked anew at each `get`.
     """
 
     __slots__ = ("_parts",)
 
-    def __init__(self, *parts: str | SecretFile) -> None:
+    def __init__(self, *parts: str | SecretPart) -> None:
         self._parts = parts
 
     def get(self) -> str:
         """Return the url with its password; for connecting, never for showing.
 
         Raises:
-            ConfigError: A file that holds a part of it cannot be read.
+            ConfigError: A file that holds a part of it cannot be read, or a command fails.
         """
-        return "".join(part if isinstance(part, str) else _file_text(part) for part in self._parts)
+        return "".join(part if isinstance(part, str) else _text(part) for part in self._parts)
 
     def redacted(self) -> str:
-        """Return the url as logs may show it; reads no file."""
+        """Return the url as logs may show it; asks nobody."""
         return redact_url("".join(part if isinstance(part, str) else HIDDEN for part in self._parts))
 
     @override
@@ -251,9 +297,13 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg} {record.args!r}"
 
 
-def _file_text(file: SecretFile) -> str:
-    content = file.read()
-    return urllib.parse.quote(content, safe=file.safe) if file.is_quoted else content
+def _text(reference: SecretPart) -> str:
+    content = reference.read()
+    return urllib.parse.quote(content, safe=reference.safe) if reference.is_quoted else content
+
+
+def _without_end(content: str) -> str:
+    return content.removesuffix("\n").removesuffix("\r")
 
 
 def _value_pattern(value: str) -> str:
@@ -265,3 +315,15 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return "not UTF-8 text" if isinstance(error, UnicodeError) else "not a path"
+
+
+def _failure(error: Exception) -> str:
+    """Say why a command failed, and nothing of what it printed for us."""
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        return f"it ended with {error.returncode}" + (f": {lines[-1][:200]}" if lines else "")
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it did not end within {_PATIENCE_S:g} s"
+    if isinstance(error, UnicodeError):
+        return "it printed no UTF-8 text"
+    return error.strerror.lower() if isinstance(error, OSError) and error.strerror else "it is no command"

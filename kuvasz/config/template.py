@@ -1,4 +1,4 @@
-"""``${VAR}``, ``${VAR:-default}`` and ``${file:/run/secrets/x}`` in values of the map.
+"""``${VAR}``, ``${VAR:-default}``, ``${file:/run/secrets/x}`` and ``${exec:command}`` in values of the map.
 
 Only values that are used are filled: one that the environment or a flag overrides may name a variable that is not
 set. ``$${`` stands for ``${``; a ``$`` without a brace means itself.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import secrets
-from kuvasz.config.secrets import SecretFile, SecretUrl
+from kuvasz.config.secrets import SecretCommand, SecretFile, SecretPart, SecretUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +41,15 @@ class File:
     path: Template
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A reference to what a command prints; it is run without a shell."""
+
+    line: Template
+
+
 #: Text and references in their order.
-Template: TypeAlias = tuple["str | Variable | File", ...]
+Template: TypeAlias = tuple["str | Variable | File | Command", ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +93,8 @@ def fill(text: str, environ: Mapping[str, str], *, place: str, folder: Path = _H
         ConfigError: A file cannot be read.
     """
     pieces, known = _resolve(parse(text), environ, place, folder)
-    contents = [piece.read() if isinstance(piece, SecretFile) else piece for piece in pieces]
-    known |= {content for piece, content in zip(pieces, contents, strict=True) if isinstance(piece, SecretFile)}
+    contents = [piece.read() if isinstance(piece, SecretPart) else piece for piece in pieces]
+    known |= {content for piece, content in zip(pieces, contents, strict=True) if isinstance(piece, SecretPart)}
     return Filled(value="".join(contents), secrets=frozenset(known - {""}))
 
 
@@ -102,7 +109,7 @@ def fill_url(text: str, environ: Mapping[str, str], *, place: str, folder: Path 
         ConfigError: A file cannot be read.
     """
     template = parse(text)
-    parts: list[str | SecretFile] = []
+    parts: list[str | SecretPart] = []
     known: set[str] = set()
     for number, part in enumerate(template):
         if isinstance(part, str):
@@ -114,14 +121,14 @@ def fill_url(text: str, environ: Mapping[str, str], *, place: str, folder: Path 
         pieces, found = _resolve((part,), environ, place, folder)
         known |= found
         parts += [_quoted(piece, safe) for piece in pieces]
-    known |= {part.read() for part in parts if isinstance(part, SecretFile)}
+    known |= {part.read() for part in parts if isinstance(part, SecretPart)}
     url = SecretUrl(*_joined(parts))
     return Filled(value=url, secrets=frozenset((known | secrets.url_secrets(url.get())) - {""}))
 
 
 def _parse(text: str, start: int, *, is_nested: bool) -> tuple[Template, int]:
     """Return the parts from `start` to the end, or to the brace that closes a default, and where that is."""
-    parts: list[str | Variable | File] = []
+    parts: list[str | Variable | File | Command] = []
     position = start
     while (mark := _MARK.search(text, position)) is not None:
         if mark[0] == "}":
@@ -142,10 +149,13 @@ def _parse(text: str, start: int, *, is_nested: bool) -> tuple[Template, int]:
     return tuple(part for part in (*parts, text[position:]) if part != ""), len(text)
 
 
-def _parse_reference(text: str, start: int) -> tuple[Variable | File, int]:
+def _parse_reference(text: str, start: int) -> tuple[Variable | File | Command, int]:
     if text.startswith("file:", start):
         path, end = _parse(text, start + len("file:"), is_nested=True)
         return File(path=path), end + 1
+    if text.startswith("exec:", start):
+        line, end = _parse(text, start + len("exec:"), is_nested=True)
+        return Command(line=line), end + 1
     name = _VARIABLE.match(text, start)
     end = name.end() if name else start
     if name and text.startswith("}", end):
@@ -156,7 +166,8 @@ def _parse_reference(text: str, start: int) -> tuple[Variable | File, int]:
     if "}" not in text[start:]:
         msg = "has a '${' without its '}' (write '$${' for a literal '${')"
         raise ValueError(msg)
-    msg = "has a '${' that is neither ${VAR}, ${VAR:-default} nor ${file:/path} (write '$${' for a literal '${')"
+    known = "neither ${VAR}, ${VAR:-default}, ${file:/path} nor ${exec:command}"
+    msg = f"has a '${{' that is {known} (write '$${{' for a literal '${{')"
     raise ValueError(msg)
 
 
@@ -167,14 +178,16 @@ def _names(template: Template) -> frozenset[str]:
             found |= {part.name} | _names(part.default or ())
         elif isinstance(part, File):
             found |= _names(part.path)
+        elif isinstance(part, Command):
+            found |= _names(part.line)
     return found
 
 
 def _resolve(
     template: Template, environ: Mapping[str, str], place: str, folder: Path
-) -> tuple[list[str | SecretFile], set[str]]:
+) -> tuple[list[str | SecretPart], set[str]]:
     """Return text and files in their order, and the values of variables whose name calls them secret."""
-    pieces: list[str | SecretFile] = []
+    pieces: list[str | SecretPart] = []
     known: set[str] = set()
     for part in template:
         if isinstance(part, str):
@@ -182,9 +195,11 @@ def _resolve(
             continue
         found: set[str] = set()
         if isinstance(part, File):
-            path, found = _resolve(part.path, environ, place, folder)
-            name = "".join(p.read() if isinstance(p, SecretFile) else p for p in path)
+            name, found = _filled(part.path, environ, place, folder)
             pieces.append(SecretFile(str(folder / name), place))
+        elif isinstance(part, Command):
+            name, found = _filled(part.line, environ, place, folder)
+            pieces.append(SecretCommand(name, place))
         elif environ.get(part.name) or (part.name in environ and part.default is None):
             pieces.append(environ[part.name])
             found = {environ[part.name]} if secrets.is_secret_name(part.name) else set()
@@ -195,6 +210,12 @@ def _resolve(
             raise ValueError(_unset(part.name, environ))
         known |= found
     return pieces, known
+
+
+def _filled(template: Template, environ: Mapping[str, str], place: str, folder: Path) -> tuple[str, set[str]]:
+    """Return a text that is filled now, and the values of variables whose name calls them secret."""
+    pieces, known = _resolve(template, environ, place, folder)
+    return "".join(piece.read() if isinstance(piece, SecretPart) else piece for piece in pieces), known
 
 
 def _unset(name: str, environ: Mapping[str, str]) -> str:
@@ -216,17 +237,17 @@ def _safe_characters(before: str, after: str) -> str | None:
     return "" if rest else ":"
 
 
-def _quoted(piece: str | SecretFile, safe: str | None) -> str | SecretFile:
+def _quoted(piece: str | SecretPart, safe: str | None) -> str | SecretPart:
     if safe is None:
         return piece
-    if isinstance(piece, SecretFile):
+    if isinstance(piece, SecretPart):
         return dataclasses.replace(piece, is_quoted=True, safe=safe)
     return urllib.parse.quote(piece, safe=safe)
 
 
-def _joined(parts: list[str | SecretFile]) -> list[str | SecretFile]:
+def _joined(parts: list[str | SecretPart]) -> list[str | SecretPart]:
     """Join neighbouring texts, so that equal urls are equal however they were written."""
-    joined: list[str | SecretFile] = []
+    joined: list[str | SecretPart] = []
     for part in parts:
         if joined and isinstance(part, str) and isinstance(joined[-1], str):
             joined[-1] += part

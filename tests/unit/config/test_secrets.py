@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import shlex
 import string
 import sys
 import urllib.parse
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import secrets
-from kuvasz.config.secrets import SecretFile, SecretFilter, SecretUrl
+from kuvasz.config.secrets import SecretCommand, SecretFile, SecretFilter, SecretUrl
 from kuvasz.errors import ConfigError
 
 
@@ -75,6 +76,39 @@ def test_a_file_that_cannot_be_read_is_named_with_its_place() -> None:
         "map.yaml:3:4: cannot read the file '/run/secrets/none': no such file or directory\n"
         "hint: mount the secret there, or correct the path in ${file:…}"
     )
+
+
+def test_a_command_is_run_at_a_use_and_not_at_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = tmp_path / "count"
+    script = f"from pathlib import Path; p = Path('{count}'); p.open('a').write('x'); print('a/b' + p.read_text())"
+    command = SecretCommand(shlex.join([sys.executable, "-c", script]), is_quoted=True)
+    url = SecretUrl("postgresql://repl:", command, "@eu1/shop")
+    assert url.get() == url.get() == "postgresql://repl:a%2Fbx@eu1/shop"
+    assert str(url) == "postgresql://repl:***@eu1/shop"
+    assert pickle.loads(pickle.dumps(url)) == url
+    monkeypatch.setattr(secrets, "_SAID_S", 0.0)
+    assert url.get() == "postgresql://repl:a%2Fbxx@eu1/shop"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/none/such --flag", "the command '/none/such' gives no secret: no such file or directory"),
+        (shlex.join([sys.executable, "-c", "import sys; print('geheim'); sys.exit('not logged in')"]),
+         f"the command {sys.executable!r} gives no secret: it ended with 1: not logged in"),
+        (shlex.join([sys.executable, "-c", "import time; time.sleep(60)"]),
+         f"the command {sys.executable!r} gives no secret: it did not end within 1 s"),
+        ("", "the command '' gives no secret: it is no command"),
+        ("'", "the command \"'\" gives no secret: it is no command"),
+    ],
+)  # fmt: skip
+def test_a_command_that_fails_is_named_with_its_place_and_not_what_it_printed(
+    command: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_PATIENCE_S", 1.0)
+    with pytest.raises(ConfigError) as caught:
+        SecretCommand(command, "map.yaml:3:4").read()
+    assert str(caught.value) == f"map.yaml:3:4: {said}\nhint: see what it says by itself, and correct ${{exec:…}}"
 
 
 @pytest.mark.parametrize(

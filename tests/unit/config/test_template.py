@@ -47,9 +47,9 @@ def test_references_are_filled(text: str, value: str) -> None:
         ("${HOSTT}", "the environment variable HOSTT is not set: did you mean ${HOST}?"),
         ("${HOST", "has a '${' without its '}' (write '$${' for a literal '${')"),
         ("${NONE:-x", "has a '${' without its '}' (write '$${' for a literal '${')"),
-        ("${HOST-x}", "has a '${' that is neither ${VAR}, ${VAR:-default} nor ${file:/path}"
+        ("${HOST-x}", "has a '${' that is neither ${VAR}, ${VAR:-default}, ${file:/path} nor ${exec:command}"
                       " (write '$${' for a literal '${')"),
-        ("${}", "has a '${' that is neither ${VAR}, ${VAR:-default} nor ${file:/path}"
+        ("${}", "has a '${' that is neither ${VAR}, ${VAR:-default}, ${file:/path} nor ${exec:command}"
                 " (write '$${' for a literal '${')"),
     ],
 )  # fmt: skip
@@ -70,6 +70,14 @@ def test_a_file_fills_a_value(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^map:1:2: cannot read the file '.*/none': no such file or directory"):
         template.fill(f"${{file:{tmp_path}/none}}", {}, place="map:1:2")
+
+
+def test_a_command_fills_a_url_and_a_variable_its_line() -> None:
+    filled = template.fill_url("postgresql://u:${exec:printf %s@ '${WORD} two'}@h/d", {"WORD": "one"}, place="")
+    assert isinstance(filled.value, SecretUrl)
+    assert filled.value.get() == "postgresql://u:one%20two%40@h/d"
+    assert "one two@" in filled.secrets
+    assert template.variables("${exec:printf ${WORD}}") == {"WORD"}
 
 
 def url(text: str) -> str:
