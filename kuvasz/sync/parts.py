@@ -68,7 +68,7 @@ class Parts:
         parking = Parking(context, logs, resets)
         slot = Slot(context, record, parked_lsn=logs.last_lsn)
         publications = Publications(context, forget=resets.forget, begin=rewrites.begin)
-        partitions = PartitionWatch(context, members, messages, notes, approvals, rewrites, forget=resets.forget)
+        partitions = PartitionWatch(context, members, messages, notes, approvals, forget=resets.forget)
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)

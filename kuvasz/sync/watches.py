@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
+from kuvasz.source import conninfo
 from kuvasz.source.reading.reader import Reader
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -65,18 +67,18 @@ class Watches:
             await self._lifetime.sleep(PATROL_S)
             try:
                 falls = self._source_tables.gap_starts.falls
-                is_whole, due = await self._context.ask(self._look)
-                for key in due:  # at once: what was seen is not told twice, and the next look may fail
-                    self._requests.add(key)
-                if await self._context.ask(self._publications.patrol) and is_whole:
+                if await self._context.ask(self._look):
                     self._note_look(falls)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
 
-    def _look(self) -> tuple[bool, list[str]]:
-        """Return whether no table was away when the patrol began, and what it found due. In a thread."""
+    def _look(self) -> bool:
+        """Look at everything in one session; returns whether no table was away or missed changes. In a thread."""
         is_whole = not self._publications.are_any_away()
-        return is_whole, self._patrol.look(lambda spec: spec.key in self._preparation.unfit)
+        with contextlib.closing(conninfo.connect(self._context.url())) as connection:
+            for key in self._patrol.look(connection, lambda spec: spec.key in self._preparation.unfit):
+                self._requests.send(key)  # at once: what was seen is not told twice, and the next look may fail
+            return self._publications.patrol(connection) and is_whole
 
     def _note_look(self, falls: int) -> None:
         """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""

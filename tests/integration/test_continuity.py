@@ -432,6 +432,29 @@ def test_a_table_that_was_truncated_or_packed_is_not_compared(
     assert repaired == []
 
 
+def test_a_table_that_was_written_anew_before_its_first_look_is_not_compared(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publication names it: it was logged all the time, and a history would get versions for nothing."""
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 1000)
+    repaired: list[object] = []
+    monkeypatch.setattr("kuvasz.sync.context.troubles.Troubles.miss_rows", lambda _, spec: repaired.append(spec))
+    fill(database)
+    database.execute("ALTER TABLE items ADD extra int")
+    tables = {"items": {"exclude": ["extra"]}, "others": None}
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("ALTER TABLE items ALTER extra TYPE bigint USING 7")
+        pipeline.wait_applied(database)
+        ((now,),) = database.execute("SELECT pg_relation_filenode('items')::bigint")
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    with pipeline_of(lake_folder, database, tables) as pipeline:
+        known = state_of(pipeline.config)
+        wait_until(lambda: repaired or now in {one.file for one in known.files(EU).all().values()}, "a look at it")
+        assert pipeline.app.states.get(ITEMS, EU).copies == 0
+    assert repaired == []
+
+
 @pytest.mark.parametrize("is_paused", [False, True], ids=["streaming", "paused"])
 @pytest.mark.parametrize("way", ["published", "attached"])
 def test_a_table_whose_changes_came_as_an_ancestors_is_made_right(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class Publications:
     Args:
         context: The context of the source.
         forget: Has a table copied again.
-        begin: Takes note of the files of tables that are about to be copied or compared.
+        begin: Takes note of the files of tables that are about to be copied or compared, or were never looked at.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Publications:
         """
         interrupted = self._interrupted(connection, usable)
         looked_at = [(spec, table) for spec, table in usable if spec in specs]
-        self._open_gaps(connection, [(spec, table) for spec, table in looked_at if spec in interrupted])
+        self._open_gaps([spec for spec, _ in looked_at if spec in interrupted])
         for spec in interrupted:
             if spec not in specs and self._source_tables.is_streaming(spec):
                 self._troubles.interrupt(spec)
@@ -96,6 +97,8 @@ class Publications:
         if partial or publication.load(connection, self.inserts_name) is not None:
             self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
         self._see(connection, looked_at)
+        # Once they are named: until the first look, too, nobody can have them unlogged.
+        self._begin(connection, looked_at)
         return partial
 
     def _refuse(
@@ -119,7 +122,7 @@ class Publications:
             spec.key: found[spec.table] for spec in self._source_tables.source.tables if spec.table in found
         }
 
-    def patrol(self) -> bool:
+    def patrol(self, connection: Any) -> bool:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         """Look whether all tables that follow the stream were published all the time.
 
         Returns:
@@ -132,10 +135,9 @@ class Publications:
         streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
         if not streaming:
             return False
-        with contextlib.closing(conninfo.connect(self._url())) as connection:
-            interrupted = self._interrupted(connection, streaming)
-            for spec in interrupted:
-                self._troubles.interrupt(spec)
+        interrupted = self._interrupted(connection, streaming)
+        for spec in interrupted:
+            self._troubles.interrupt(spec)
         return not interrupted and not self.are_any_away()
 
     def are_any_away(self) -> bool:
@@ -175,29 +177,33 @@ class Publications:
         followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
         end = wal_end(connection) if followed else 0
         members = self._members(connection, followed)
-        place = _place(connection) if followed else (0, 0)
+        place = functools.cache(lambda: _place(connection))
         broken = []
         for spec, _ in followed:
             now = members.get(spec.key)
-            if now is None or not self._goes_on(spec, now, *place):
+            if now is None or not self._goes_on(spec, now, place):
                 broken.append(spec)
                 self._source_tables.gap_starts.note(Evidence.PUBLICATION, spec)
                 continue
             self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
         return broken
 
-    def _goes_on(self, spec: SourceTableSpec, now: membership.Membership, timeline: int, end: int) -> bool:
+    def _goes_on(
+        self, spec: SourceTableSpec, now: membership.Membership, place: Callable[[], tuple[int, int]]
+    ) -> bool:
         """Whether a table was published alike since its last look; what is new of that is remembered.
 
         Args:
             spec: The table.
             now: How it is published.
-            timeline: The timeline of the source.
-            end: Where its WAL ended after the look.
+            place: Gives the timeline of the source, and where its WAL ended after the look.
         """
         notes, name = self._lake.notes, self._source_tables.name(spec)
         text, fresh = notes.published(spec.identifier, name), now
+        if text == now.render():
+            return now.goes_on_from(now)
         if text:
+            timeline, end = place()
             position = self._source_tables.position(spec)
             earlier = membership.Membership.parse(text).proved(timeline, 0 if position is None else position.lsn)
             if not now.goes_on_from(earlier):
@@ -234,19 +240,13 @@ class Publications:
             if spec.key in members and members[spec.key].above and spec.key not in self.refused
         }
 
-    def _open_gaps(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
-    ) -> None:
+    def _open_gaps(self, specs: Sequence[SourceTableSpec]) -> None:
         """Have tables come over what they missed; the lake remembers the gaps before they are published again."""
-        for spec, _ in tables:
+        for spec in specs:
             _log.tell(Event.GAP_FOUND, source=self._source, table=spec.identifier)
             # After a crash nothing else would tell of the gap.
             self._source_tables.resync(spec, is_due=True, is_repair=True)
             self._forget(spec)
-        if tables:  # what they are compared with is in the files of now, whatever became of those of before
-            self._begin(connection, tables)
 
     def withdraw(
         self,

@@ -32,7 +32,6 @@ from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_suspects import PartitionSuspects
-from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 
 _log = EventLog(__name__)
 
@@ -49,7 +48,6 @@ class PartitionWatch:
         messages: What the stream tells of partitions.
         notes: What the lake remembers.
         approvals: What a person has agreed to.
-        rewrites: Told of tables before they are copied.
         forget: Has a table copied again, of which nothing is under way.
     """
 
@@ -60,7 +58,6 @@ class PartitionWatch:
         messages: PartitionMessages,
         notes: PartitionNotes,
         approvals: Approvals,
-        rewrites: RewriteWatch,
         *,
         forget: Callable[[SourceTableSpec], None],
     ) -> None:
@@ -71,7 +68,6 @@ class PartitionWatch:
         self._messages = messages
         self._notes = notes
         self._approvals = approvals
-        self._rewrites = rewrites
         self._forget = forget
         self._suspects = PartitionSuspects(context.current)
         self._unread: set[str] = set()  #: partitions that the role may not read
@@ -135,8 +131,6 @@ class PartitionWatch:
             LakeError: The lake cannot remember the partitions.
         """
         source_tables = self._source_tables
-        if not is_following:
-            self._rewrites.begin(connection, tables)
         partitioned = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
         self._messages.know_roots({table.relation.oid: spec for spec, table in partitioned})
         for spec, _ in partitioned:

@@ -5,7 +5,6 @@ Called in threads, never on the event loop.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, SchemaError, SourceError, TableError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
-from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint
 from kuvasz.source.catalog.look import Look, tables, wal_end
 from kuvasz.source.catalog.table import SourceTable
@@ -54,7 +52,6 @@ class Patrol:
     ) -> None:  # fmt: skip
         self._source = context.source.name
         self._publications = publications_of(context.source)
-        self._url = context.url
         self._source_tables = context.source_tables
         self._troubles = context.troubles
         self._caveats = context.caveats
@@ -65,13 +62,18 @@ class Patrol:
         #: where the WAL ended before the last look, if no table's rows may have missed the stream then; 0: they may
         self.proved_lsn = 0
 
-    def look(self, unfit: Callable[[SourceTableSpec], bool]) -> list[str]:
+    def look(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        unfit: Callable[[SourceTableSpec], bool],
+    ) -> list[str]:
         """Look at all tables at once.
 
         A table that streams follows what changed, as it does before a row. One that is in error is tried again when
         its source changed.
 
         Args:
+            connection: To the source.
             unfit: Whether a table was found unfit to be replicated.
 
         Returns:
@@ -82,20 +84,19 @@ class Patrol:
             LakeError: The source ends meanwhile.
         """
         self.proved_lsn = 0
-        with contextlib.closing(conninfo.connect(self._url())) as connection:
-            source_tables = self._source_tables.source.tables
-            end = wal_end(connection)
-            looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
-            round_ = _Round(
-                found=tables(connection, [spec.table for spec in source_tables], self._publications),
-                oids=self._looks.oids(),
-                looks=looks,
-                connection=connection,
-            )
-            self._caveats.tell(round_.found)
-            # First: what is found due below is not found again, should this fail.
-            self.proved_lsn = end if self._rewrites.look(connection, end) else 0
-            return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
+        source_tables = self._source_tables.source.tables
+        end = wal_end(connection)
+        looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
+        round_ = _Round(
+            found=tables(connection, [spec.table for spec in source_tables], self._publications),
+            oids=self._looks.oids(),
+            looks=looks,
+            connection=connection,
+        )
+        self._caveats.tell(round_.found)
+        # First: what is found due below is not found again, should this fail.
+        self.proved_lsn = end if self._rewrites.look(connection, end) else 0
+        return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
 
     def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
         """Compare one table with its last look; returns whether it is to be looked at anew."""

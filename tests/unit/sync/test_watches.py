@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import SourceError
+from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.sync.watches import Watches
@@ -31,6 +32,7 @@ class World(Scene):
         self.unfit: set[str] = set()
         self.asked_unfit: list[bool] = []
         self.inserts_since: int | None = None
+        self.closed = 0
         patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0)
         self.proved = patrol
         self.noted: list[int] = []
@@ -58,11 +60,16 @@ class World(Scene):
         )
         return self.are_any_away
 
-    def _look_at_publications(self) -> bool:
+    def close(self) -> None:
+        self.closed += 1
+
+    def _look_at_publications(self, connection: object) -> bool:
+        assert connection is self
         self._note("publications")
         return self.are_published
 
-    def _look(self, unfit: Callable[[Any], bool]) -> list[str]:
+    def _look(self, connection: object, unfit: Callable[[Any], bool]) -> list[str]:
+        assert connection is self
         self.asked_unfit = [unfit(spec) for spec in self.source.tables]
         self._note("tables")
         return self.due
@@ -72,7 +79,9 @@ class World(Scene):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     for pause in ("PATROL_S", "_PARTITIONS_S", "_LOOK_S"):
         monkeypatch.setattr(watches, pause, 0.001)
-    return World(tmp_path)
+    made = World(tmp_path)
+    monkeypatch.setattr(conninfo, "connect", lambda _: made)
+    return made
 
 
 def live(world: World, watch: Callable[[], Any], until: Callable[[], bool], patience_s: float = 30) -> bool:
@@ -128,6 +137,7 @@ def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:
     world.failures = 2
     live(world, world.watches.patrol, lambda: "publications" in world.looked)
     assert world.looked[:3] == ["tables", "tables", "tables"]
+    assert world.closed >= 3, "no session is left"
 
 
 def test_partitions_are_looked_at_whatever_a_look_comes_to(world: World) -> None:

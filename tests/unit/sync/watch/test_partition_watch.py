@@ -47,7 +47,7 @@ class World(Scene):
         rewrites: Any = SimpleNamespace(begin=lambda *_: None, truncated=lambda *_: None)
         self.messages = PartitionMessages(self.source_tables, self.notes, schemas, rewrites)
         self.watch = PartitionWatch(
-            self.context, members, self.messages, self.notes, self.approvals, rewrites, forget=self.forgotten.append
+            self.context, members, self.messages, self.notes, self.approvals, forget=self.forgotten.append
         )
         self.root = self.table(self.items, kind=TableKind.PARTITIONED)
         self.copy(self.items)
