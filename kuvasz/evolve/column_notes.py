@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote
 from kuvasz import lsn
 from kuvasz.errors import LakeError, place_of
 from kuvasz.evolve import earlier_notes
-from kuvasz.evolve.known import KnownColumn, SourceColumns
+from kuvasz.evolve.known import KnownColumn, SourceColumns, as_seen
 from kuvasz.evolve.sights import SeenColumn, Sight
 from kuvasz.model import UNPROVED, Seen, Uniqueness
 
@@ -117,7 +117,7 @@ class _Writer:
 
     def _look(self, sight: Sight) -> str:
         known, seen = self._columns, sight.seen
-        is_of_now = sight.columns == _faces_of_now(self._sorted)
+        is_of_now = sight.columns == as_seen(self._sorted)
         numbers = sorted(sight.columns)
         faces = tuple(self._face(number, sight.columns[number]) for number in numbers)
         place = 0 if is_of_now else self._faces.setdefault(faces, 1 + len(self._faces))
@@ -135,14 +135,6 @@ class _Writer:
 
     def _face(self, number: int, face: SeenColumn) -> _Face:
         return number, face.name, self._type(face.type_oid), face.typmod, face.is_sent
-
-
-def _faces_of_now(columns: Iterable[KnownColumn]) -> dict[int, SeenColumn]:
-    """Return how a look shows columns as they are known."""
-    return {
-        column.number: SeenColumn(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
-        for column in columns if column.is_live
-    }  # fmt: skip
 
 
 def _runs(numbers: Iterable[int], between: str = ",") -> str:
@@ -234,7 +226,7 @@ class _Shape:
         made = self._known.get((versions, types, facts))
         if made is None:
             columns = self._make(versions, oids, facts)
-            made = self._known[versions, types, facts] = columns, _faces_of_now(columns.values())
+            made = self._known[versions, types, facts] = columns, as_seen(columns.values())
         columns, now = made
         known = SourceColumns(
             oid=int(oid), file=int(file or oid), attributes=self._attributes, columns=columns,

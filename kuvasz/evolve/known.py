@@ -86,12 +86,8 @@ class SourceColumns:
 
     def _always(self) -> Sight:
         """Return what an earlier version of kuvasz remembered, as if it had been seen before everything."""
-        columns = {
-            column.number: SeenColumn(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
-            for column in self.columns.values() if column.is_live
-        }  # fmt: skip
         return Sight(
-            seen=Seen(lsn=0, until=0), columns=dict(sorted(columns.items())), file=self.file,
+            seen=Seen(lsn=0, until=0), columns=dict(sorted(as_seen(self.columns.values()).items())), file=self.file,
             attributes=self.attributes or max(self.columns, default=0),
         )  # fmt: skip
 
@@ -131,6 +127,14 @@ class SourceColumns:
     def defaulted(self) -> frozenset[int]:
         """Ids of the fields whose default its rows have that were there before the column that fills them."""
         return frozenset(column.field for column in self.live.values() if 0 != column.field == column.default_of)
+
+
+def as_seen(columns: Iterable[KnownColumn]) -> dict[int, SeenColumn]:
+    """Return how a look shows columns as they are known, by number."""
+    return {
+        column.number: SeenColumn(column.name, column.type_oid, column.typmod, column.version, True)  # noqa: FBT003
+        for column in columns if column.is_live
+    }  # fmt: skip
 
 
 def expressions_of(condition: str | None, computed: Mapping[str, str] | None) -> str:

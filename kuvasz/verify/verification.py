@@ -440,9 +440,7 @@ class _Compared:
         """
         with contextlib.closing(conninfo.connect(self.taken.pinned(conninfo.conninfo(url)))) as connection:
             end = introspect.wal_end(connection)
-        for change in window.read(end):
-            moved.add(change)
-        moved.evaluate()
+        _take(moved, window, 0, end)
 
     def check_names(self, url: str) -> None:
         """Make sure that what was read of the source is what its snapshot shows.
@@ -565,6 +563,7 @@ def _leave_waiting(done: _SnapshotRound, moved: KeyHistory, window: Window, one:
 
 
 def _take(moved: KeyHistory, window: Window, start: int, end: int) -> None:
+    """Add what committed from one LSN on, up to another; what the window has before is passed over."""
     for change in window.read(end):
         _, wanted = split(change, start)
         if wanted is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,14 @@ def wal_end(database: Database) -> int:
     return int(end)
 
 
+def of_whoever_leads(primary: EmbeddedPostgres, standby: EmbeddedPostgres, *tables: str) -> list[dict[str, Any]]:
+    """The map of a source behind two hosts."""
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+    mapped = dict.fromkeys(tables or ("items",))
+    return [{"database": "shop", "urls": [{"url": url}], "tables": mapped, "on_slot_lost": "repair"}]
+
+
 @pytest.mark.parametrize("keeps_slots", [True, False])
 def test_a_promoted_standby_is_followed(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, keeps_slots: bool
@@ -48,12 +57,7 @@ def test_a_promoted_standby_is_followed(
     standby = make_standby(primary, keeps_slots=keeps_slots)
     after = Database(standby, "postgres")
     try:
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        config = lake_folder.config(
-            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
-        )
-        with Pipeline(config, lake_folder) as pipeline:
+        with Pipeline(lake_folder.config(of_whoever_leads(primary, standby)), lake_folder) as pipeline:
             pipeline.wait_streaming()
             assert source.execute("SELECT failover FROM pg_replication_slots WHERE slot_name = %s", (SLOT,)) == [
                 (True,)
@@ -93,12 +97,7 @@ def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
     standby = make_standby(primary, keeps_slots=True)
     after = Database(standby, "postgres")
     try:
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        config = lake_folder.config(
-            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
-        )
-        with Pipeline(config, lake_folder) as pipeline:
+        with Pipeline(lake_folder.config(of_whoever_leads(primary, standby)), lake_folder) as pipeline:
             pipeline.wait_streaming()
             kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
             wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")
@@ -140,11 +139,7 @@ def test_a_slot_that_somebody_makes_anew_on_a_standby_that_was_late_has_a_gap(
     standby = make_standby(primary, keeps_slots=False)
     after = Database(standby, "postgres")
     try:
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        config = lake_folder.config(
-            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
-        )
+        config = lake_folder.config(of_whoever_leads(primary, standby))
         with Pipeline(config, lake_folder) as pipeline:
             pipeline.wait_streaming()
             catch_up(primary, standby)
@@ -193,13 +188,9 @@ def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
     standby = make_standby(primary, keeps_slots=True)
     after = Database(standby, "postgres")
     try:
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        tables = {"items": None, "late": None}
-        config = lake_folder.config(
-            [{"database": "shop", "urls": [{"url": url}], "tables": tables, "on_slot_lost": "repair"}]
-        )
-        with Pipeline(config, lake_folder) as pipeline:
+        with Pipeline(
+            lake_folder.config(of_whoever_leads(primary, standby, "items", "late")), lake_folder
+        ) as pipeline:
             pipeline.wait_streaming()
             kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
             wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")
@@ -241,12 +232,7 @@ def test_a_column_of_the_old_primary_is_not_taken_for_one_of_the_new(
     standby = make_standby(primary, keeps_slots=True)
     after = Database(standby, "postgres")
     try:
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        config = lake_folder.config(
-            [{"database": "shop", "urls": [{"url": url}], "tables": {"items": None}, "on_slot_lost": "repair"}]
-        )
-        with Pipeline(config, lake_folder) as pipeline:
+        with Pipeline(lake_folder.config(of_whoever_leads(primary, standby)), lake_folder) as pipeline:
             pipeline.wait_streaming()
             kept = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
             wait_until(lambda: after.execute(kept, (SLOT,)), "the standby has the slot")

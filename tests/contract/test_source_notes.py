@@ -82,7 +82,7 @@ def test_what_the_version_before_noted_is_read_and_written_anew(
     assert noted.keys() == {"eu", "us"}
     old = {column_notes.PREFIX + name: earlier_notes.columns(one) for name, one in noted.items()}
     old |= {source_positions.PREFIX + name: earlier_notes.position(one) for name, one in positions.items()}
-    table.table.set_properties(old, removed=shapes(world))
+    table.table.set_properties({**old, **dict.fromkeys(shapes(world))})
     assert properties(world) == old
     again()
     assert world.lake.stored(TARGET) == positions

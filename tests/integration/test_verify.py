@@ -14,13 +14,10 @@ from kuvasz.verify.report import Report
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.verify_bench import Bench, under_load
+from tests.support.verify_bench import FILL, ITEMS, Bench, under_load
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
-
-ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
-FILL = "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 3000) i"
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +13,10 @@ from kuvasz.verify.verification import Verification
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
-from tests.support.verify_bench import Bench
+from tests.support.verify_bench import FILL, ITEMS, Bench
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
-
-ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
-FILL = "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 3000) i"
 
 
 def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
@@ -33,16 +31,22 @@ def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], ob
     monkeypatch.setattr(Verification, step, late)
 
 
+@contextlib.contextmanager
+def streamed(database: Database, lake_folder: LakeFolder) -> Iterator[tuple[Bench, Pipeline]]:
+    """Have a filled table streamed, and verify beside it."""
+    database.execute(ITEMS)
+    database.execute(FILL)
+    config = lake_folder.config(group({None: database}, {"items": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        yield Bench(config, lake_folder), pipeline
+
+
 @pytest.mark.parametrize("step", ["_mend", "_commit"])
 def test_a_missing_row_that_is_deleted_meanwhile_does_not_come_back(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    with streamed(database, lake_folder) as (bench, pipeline):
         bench.sql("DELETE FROM LAKE.items WHERE id IN (11, 12)")
 
         def delete() -> None:
@@ -65,12 +69,7 @@ CHANGED = "UPDATE LAKE.items SET n = CASE id WHEN 12 THEN 77 ELSE n END WHERE id
 def test_what_another_has_mended_meanwhile_is_not_mended_twice(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, by: str, damage: str
 ) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    with streamed(database, lake_folder) as (bench, pipeline):
         bench.sql(damage)
 
         def mend() -> None:

@@ -265,15 +265,17 @@ class LocalTable:
             raise TableGone(f"{place_of(table=self.name)}: someone dropped it from the lake")
         return dict(self.seen.properties)
 
-    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+    def property_of(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
         self._catalog.ask()
         merged = {**self.stored.now.properties, **properties}
-        names = set(removed)
-        self.stored.change(properties={name: text for name, text in merged.items() if name not in names})
+        self.stored.change(properties={name: text for name, text in merged.items() if text is not None})
         self.refresh()
 
     def remove_properties(self, names: Iterable[str]) -> None:
-        self.set_properties({}, names)
+        self.set_properties(dict.fromkeys(names))
 
     def touch(self, properties: Mapping[str, str]) -> None:
         self.stored.touch()

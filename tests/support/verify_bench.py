@@ -15,6 +15,9 @@ from kuvasz.verify.report import Report
 from tests.support.lake import LakeFolder
 from tests.support.postgres import Database
 
+ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
+FILL = "INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 3000) i"
+
 
 @pytest.fixture
 def soon_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,9 +248,7 @@ class Columns:
         if planned.steps:
             self._table.schema.change(planned.steps, properties)
         elif (values := properties(table.schema)) and (before or position or planned.key != table.key):
-            # Else they come with its first copy (`made_by`), as all else of it.
-            removed = [name for name, value in values.items() if value is None]
-            self._table.set_properties({k: text for k, text in values.items() if text is not None}, removed)
+            self._table.set_properties(values)  # else they come with its first copy (`made_by`), as all else of it
         self._noted.mend()
         with table.lock:
             if is_remembered:

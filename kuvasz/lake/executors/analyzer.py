@@ -127,7 +127,7 @@ class Analyzer:
         """Refuse functions of others: what they do, and to whom, is not the map's to say, and they may change."""
         catalyst: Any = self._session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
         own = getattr(getattr(catalyst.analysis, "FunctionRegistry$"), "MODULE$").builtin()
-        for name in _functions(expression):
+        for name in _functions(expression, catalyst.trees.TreePattern.UNRESOLVED_FUNCTION()):
             if not own.functionExists(catalyst.FunctionIdentifier(name)):
                 raise self.refused(option, text, f"calls {name}, which is no function of Spark itself")
 
@@ -202,13 +202,15 @@ class Analyzer:
         return ExpressionRefused(message, hint=hint, option=option)
 
 
-def _functions(expression: Any) -> Iterator[str]:  # noqa: ANN401 (a Java object)
-    """Yield the names of the functions that an expression calls, as they are written."""
+def _functions(expression: Any, pattern: Any) -> Iterator[str]:  # noqa: ANN401 (Java objects)
+    """Yield the names of functions that an expression calls, as they are written; `pattern` is what marks them."""
+    if not expression.containsPattern(pattern):
+        return  # each answer of the JVM takes as long as what it saves, and each source asks
     if expression.getClass().getSimpleName() == "UnresolvedFunction":
         yield _name(expression)
     children = expression.children()
     for index in range(children.size()):
-        yield from _functions(children.apply(index))
+        yield from _functions(children.apply(index), pattern)
 
 
 def _name(attribute: Any) -> str:  # noqa: ANN401 (a Java object)

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from kuvasz.lake.jvm.table_handle import TableHandle
 
 
+def put_properties(update: Any, properties: Mapping[str, str | None]) -> None:  # noqa: ANN401 (Iceberg's)
+    """Have an update of a table's properties set them, or remove those that are None."""
+    for name, value in properties.items():
+        if value is None:
+            update.remove(name)
+        else:
+            update.set(name, value)
+
+
 class IcebergSchema:
     """The schema of one table."""
 
@@ -61,11 +70,7 @@ class IcebergSchema:
             self._take(transaction, step)
         schema = str(self._handle.classes.schema_json(transaction.table().schema()))
         update = transaction.updateProperties()
-        for key, value in properties(parse(schema)).items():
-            if value is None:
-                update.remove(key)
-            else:
-                update.set(key, value)
+        put_properties(update, properties(parse(schema)))
         update.commit()
         transaction.commitTransaction()
 
@@ -106,4 +111,4 @@ class IcebergSchema:
         return schema.findField("column").type()
 
 
-__all__ = ["IcebergSchema"]
+__all__ = ["IcebergSchema", "put_properties"]

@@ -5,6 +5,7 @@ A table is cheap to keep and safe to use from several threads; each is committed
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.schema import SID
 from kuvasz.lake.jvm.iceberg_layout import IcebergLayout
-from kuvasz.lake.jvm.iceberg_schema import IcebergSchema
+from kuvasz.lake.jvm.iceberg_schema import IcebergSchema, put_properties
 from kuvasz.lake.jvm.jvm_errors import class_of, gone
 from kuvasz.lake.jvm.snapshots import Snapshots
 from kuvasz.lake.jvm.table_handle import TableHandle
@@ -76,39 +77,49 @@ class IcebergTable:
         Raises:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
-        with self._handle.asking():
-            try:
-                found = self._classes.calls.properties(self._java, self._properties[0])
-            except Py4JJavaError as error:
-                if class_of(error).endswith("NullPointerException"):
-                    raise gone(self.name) from error
-                raise
+        with self._handle.asking(), self._there():
+            found = self._classes.calls.properties(self._java, self._properties[0])
         if found is not None:
             self._properties = found
             return found[1]
         return self._properties[1]
 
-    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
-        """Set table properties, and remove others, in a commit of their own."""
+    def property_of(self, name: str) -> str | None:
+        """Return one table property, for less than all of them; None: there is none.
+
+        Raises:
+            TableGone: As above.
+        """
+        with self._handle.asking(), self._there():
+            found: str | None = self._java.properties().get(name)
+        return found
+
+    @contextlib.contextmanager
+    def _there(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            if class_of(error).endswith("NullPointerException"):
+                raise gone(self.name) from error
+            raise
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Set table properties, or remove those that are None, in a commit of their own."""
         with self._handle.asking():
             update = self._java.updateProperties()
-            for key, value in properties.items():
-                update.set(key, value)
-            for key in removed:
-                update.remove(key)
+            put_properties(update, properties)
             update.commit()
 
     def remove_properties(self, names: Iterable[str]) -> None:
         """Remove table properties in a commit of their own."""
-        self.set_properties({}, names)
+        self.set_properties(dict.fromkeys(names))
 
     def touch(self, properties: Mapping[str, str]) -> None:
         """Set properties together with an empty snapshot, so that whoever looks at snapshots alone notices."""
         with self._handle.asking():
             transaction = self._java.newTransaction()
             update = transaction.updateProperties()
-            for key, value in properties.items():
-                update.set(key, value)
+            put_properties(update, properties)
             update.commit()
             transaction.newFastAppend().commit()
             transaction.commitTransaction()

@@ -65,7 +65,7 @@ class Notes:
 
     def parked(self, source: str) -> str | None:
         """Return the id of the log that holds what the table lacks of a source; None: it lacks nothing."""
-        return self._table.properties.get(PARKED_PREFIX + source)
+        return self._table.property_of(PARKED_PREFIX + source)
 
     def park(self, source: str, log_id: str | None) -> None:
         """Note the id of that log, or that there is none any more."""
@@ -76,7 +76,7 @@ class Notes:
 
     def partitions(self, source: str) -> frozenset[str] | None:
         """Return the partitions of a source's table whose rows are all here; None: nobody said."""
-        text = self._table.properties.get(PARTITIONS_PREFIX + source)
+        text = self._table.property_of(PARTITIONS_PREFIX + source)
         return None if text is None else frozenset(json.loads(text))
 
     def remember_partitions(self, source: str, partitions: frozenset[str]) -> None:
@@ -86,7 +86,7 @@ class Notes:
 
     def published(self, source: str) -> str | None:
         """Return by which catalog rows a source's table was published all the time; None: nobody said."""
-        return self._table.properties.get(PUBLISHED_PREFIX + source)
+        return self._table.property_of(PUBLISHED_PREFIX + source)
 
     def remember_published(self, source: str, published: str) -> None:
         """Store by which catalog rows a source publishes its table."""
@@ -127,7 +127,7 @@ class Notes:
                 known = self._shown(source, known)
             gap = Gap(from_lsn=gaps.begin(known.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))
-            self._table.set_properties({gaps.PREFIX + source: rendered}, removed=dropped)
+            self._table.set_properties({gaps.PREFIX + source: rendered, **dict.fromkeys(dropped)})
         elif is_gone:
             self._table.remove_properties(dropped)
         self._columns.mend()

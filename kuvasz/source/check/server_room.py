@@ -11,6 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from kuvasz.config import names
+from kuvasz.errors import KuvaszError
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import failure, sql
 from kuvasz.source.check.finding import Finding, PreflightReport, Severity
@@ -80,26 +81,26 @@ def check_server(url: str, ours: Collection[str], count: int) -> list[Finding]:
         ConfigError: The url cannot be read.
     """
     report = PreflightReport(conninfos.servers(url), conninfos.location(url))
-
-    def look() -> None:
-        with contextlib.closing(conninfos.connect(url)) as connection:
-            row = connection.execute(_ROOM, {"ours": list(ours)}).fetchone()
-            assert row is not None
-            slots, senders = _Count(*row[:3]), _Count(*row[3:6])
-            sessions = _Count(most=row[6], used=row[7], ours=0)
-            # While a slot is made its session is a sender, too.
-            needed = count + SNAPSHOTS
-            slots.finding(report, "slots", needed, _more(failure.MORE_SLOTS_SQL, slots.used + needed))
-            senders.finding(report, "senders", needed, _more(failure.MORE_SENDERS_SQL, senders.used + needed))
-            sessions.finding(
-                report, "connections", SESSIONS,
-                f"ALTER SYSTEM SET max_connections = {sessions.used + 2 * SESSIONS};{_RESTART}",
-            )  # fmt: skip
-            left = connection.execute(_LEFT, {"ours": list(ours), "prefix": f"{names.PREFIX}%"}).fetchall()
-            _tell_left(report, left)
-
-    report.run("reachable", "an answer", look)
-    return [finding for finding in report.findings if finding.check != "reachable"]
+    with (  # what is in the way of a session, the checks of the sources say
+        contextlib.suppress(KuvaszError),
+        failure.translated(report.location, "count what a server has room for"),
+        contextlib.closing(conninfos.connect(url)) as connection,
+    ):
+        row = connection.execute(_ROOM, {"ours": list(ours)}).fetchone()
+        assert row is not None
+        slots, senders = _Count(*row[:3]), _Count(*row[3:6])
+        sessions = _Count(most=row[6], used=row[7], ours=0)
+        # While a slot is made its session is a sender, too.
+        needed = count + SNAPSHOTS
+        slots.finding(report, "slots", needed, _more(failure.MORE_SLOTS_SQL, slots.used + needed))
+        senders.finding(report, "senders", needed, _more(failure.MORE_SENDERS_SQL, senders.used + needed))
+        sessions.finding(
+            report, "connections", SESSIONS,
+            f"ALTER SYSTEM SET max_connections = {sessions.used + 2 * SESSIONS};{_RESTART}",
+        )  # fmt: skip
+        left = connection.execute(_LEFT, {"ours": list(ours), "prefix": f"{names.PREFIX}%"}).fetchall()
+        _tell_left(report, left)
+    return report.findings
 
 
 def _more(statement: str, needed: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -24,19 +24,17 @@ class Table:
         self.properties = {name: text for one in properties for name, text in one.items()}
         self.others: list[Callable[[], None]] = []
 
-    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
         for other in (self.others.pop(),) if self.others else ():
             other()
-        self.properties |= properties
-        for name in removed:
-            self.properties.pop(name, None)
+        merged = {**self.properties, **properties}
+        self.properties = {name: text for name, text in merged.items() if text is not None}
 
     def change(self, source: str, columns: SourceColumns) -> dict[str, str | None]:
         """Have a source's note change, as one process does."""
         noted = notes_of(self)
         values = noted.change(source, columns)
-        self.set_properties({name: text for name, text in values.items() if text is not None},
-                            [name for name, text in values.items() if text is None])  # fmt: skip
+        self.set_properties(values)
         noted.mend()
         return values
 
@@ -76,7 +74,7 @@ def test_a_shape_stays_until_its_last_source_has_another() -> None:
 def test_a_source_that_goes_takes_a_shape_along_that_nobody_else_has() -> None:
     table = Table(column_notes.render("eu", PLAIN), column_notes.render("us", WIDER), {"other": "x"})
     noted = notes_of(table)
-    table.set_properties({}, noted.without("eu"))
+    table.set_properties(dict.fromkeys(noted.without("eu")))
     noted.mend()
     assert table.properties == column_notes.render("us", WIDER) | {"other": "x"}
     assert notes_of(Table(column_notes.render("eu", PLAIN), column_notes.render("us", PLAIN))).without("eu") == [

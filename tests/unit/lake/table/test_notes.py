@@ -32,14 +32,16 @@ class Table:
     def newest_of_summaries(self, name: str) -> tuple[str | None, bool]:
         return self.summary.get(name), True
 
-    def set_properties(self, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
-        self.properties |= properties
-        self.remove_properties(removed)
+    def property_of(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        self.commits += 1
+        merged = {**self.properties, **properties}
+        self.properties = {name: text for name, text in merged.items() if text is not None}
 
     def remove_properties(self, names: Iterable[str]) -> None:
-        self.commits += 1
-        for name in names:
-            self.properties.pop(name, None)
+        self.set_properties(dict.fromkeys(names))
 
 
 @pytest.fixture
