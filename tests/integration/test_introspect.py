@@ -6,16 +6,8 @@ from kuvasz.model import ReplicaIdentity, TableName
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint, introspect, sizes
 from kuvasz.source.catalog.table import TableKind
-from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 @pytest.fixture

@@ -10,16 +10,8 @@ from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check import preflight, privileges, transport
 from kuvasz.source.check.finding import Severity
 from kuvasz.sync.rules import copy_plan
-from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 @pytest.fixture

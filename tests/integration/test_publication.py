@@ -6,18 +6,10 @@ from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication
 from kuvasz.source.catalog import introspect
-from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
 
 NAME = "kuvasz_shop_eu"
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 @pytest.fixture

@@ -6,16 +6,8 @@ import pytest
 from kuvasz.source import conninfo, slots
 from kuvasz.source.check import server_room
 from kuvasz.source.check.finding import Finding
-from tests.support.postgres import create_database, drop_database
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 def look(url: str, ours: list[str], count: int) -> dict[str, Finding]:

@@ -9,17 +9,10 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
-from tests.support.postgres import create_database, drop_database
+from tests.support.postgres import create_database
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from kuvasz.model import TableName
 from kuvasz.source import conninfo, copy_out, slots, snapshot
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.sync.rules import copy_plan
-from tests.support.postgres import create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -23,13 +22,6 @@ SLOT_CHANGES = """
 SELECT data FROM pg_logical_slot_get_binary_changes(
     %s, NULL, NULL, 'proto_version', '1', 'publication_names', 'p')
 """
-
-
-@pytest.fixture(params=[16, 18])
-def source(request):
-    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
-    yield created
-    drop_database(created)
 
 
 @pytest.fixture

@@ -106,6 +106,14 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     drop_database(created)
 
 
+@pytest.fixture(params=[16, 18])
+def source(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A fresh database on the oldest and on the newest server of the suite."""
+    created = create_database(request.getfixturevalue(f"postgres{request.param}"))
+    yield created
+    drop_database(created)
+
+
 def new_data_folder() -> Path:
     # pytest's own folder is closed to the account the server runs under when the tests run as root.
     return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
