@@ -9,7 +9,7 @@ from benchmarks.scenarios.backlog import Backlog, FanIn, TpcbBacklog, Transactio
 from benchmarks.scenarios.copying import Copying
 from benchmarks.scenarios.fleet import Fleet
 from benchmarks.scenarios.growth import Growth
-from benchmarks.scenarios.idle import Idle
+from benchmarks.scenarios.idle import FleetIdle, Idle
 from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
@@ -138,6 +138,12 @@ _ENTRIES = (
         build=FleetStart,
         tiny={"sources": 3, "tables": 2},
         quick={"sources": 50},
+    ),
+    Entry(
+        name="fleet-idle",
+        summary="CPU of 100 quiet sources with the same five tables",
+        build=FleetIdle,
+        tiny={"sources": 3, "tables": 2, "settle": 1.0, "seconds": 1.0},
     ),
     Entry(
         name="steady-1k",

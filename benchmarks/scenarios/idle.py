@@ -50,6 +50,28 @@ class Idle(Scenario):
         return outcome
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FleetIdle(Scenario):
+    """All sources have the same tables; rows are those of each table of one source."""
+
+    sources: int = 100
+    tables: int = 5
+    rows: int = 20
+    settle: float = 75.0  #: as above
+    seconds: float = 60.0
+    seed: int = 1
+
+    @override
+    def measure(self, stand: Stand) -> Outcome:
+        load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
+        subject = stand.fleet(load, self.sources, "many")
+        stand.copied(subject)
+        outcome = rest(stand, subject, settle=self.settle, seconds=self.seconds)
+        outcome.add("CPU of one core for each source", outcome.value("CPU of one core") / self.sources, "%")
+        stand.verify(subject, outcome)
+        return outcome
+
+
 def rest(stand: Stand, subject: Subject, *, settle: float, seconds: float) -> Outcome:
     """Let kuvasz stream nothing."""
     with subject.start() as run, stand.sampler(run, interval_s=1.0) as sampler:

@@ -15,7 +15,6 @@ from kuvasz.route.row_limit import RowLimit
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.reading.ends import Downstream, StreamStart, StreamWatch, Upstream
-from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.ports import StoredRecord
 from kuvasz.state.tables import State
@@ -157,7 +156,7 @@ class Stream:
                 on_described=types.close,
             ),
             on_left=self._context.lifetime.leave,
-            options=ReaderOptions(spill_bytes=shared.spill_bytes, gulp_bytes=shared.gulp_bytes),
+            options=shared.reading,
         )
         reader.epoch = self._epoch
         self._context.current.reader = reader

@@ -16,6 +16,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source.catalog.table import SourceTable, TableKind
+from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes, MemoryState
 from kuvasz.state.progress import Progress
@@ -62,7 +63,7 @@ class Scene:
         self.settled: list[str] = []
         self.shared = Shared(
             lake=self.lake, routes=Targets([self.source], 1), inboxes=(), progress=self.progress, budget=Budget(1),
-            states=self.states, spill_bytes=1, gulp_bytes=1, max_row_bytes=1000, copies=asyncio.Semaphore(1),
+            states=self.states, reading=ReaderOptions(), max_row_bytes=1000, copies=asyncio.Semaphore(1),
             state=MemoryState(), settle=self._settle, on_copy=lambda *_: None,
             lot=ParkingLogs(LogFolder(folder), 0, self.progress.hold, self.progress.release),
             when_parked_full=when_parked_full,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+#: Seconds between two status updates for each source that there is, and the most: what WAL they hold back is little,
+#: and each is a write to the state folder, a packet and a walsender that wakes.
+_CONFIRMING_S, _LONGEST_CONFIRMING_S = 0.03, 10.0
+
 #: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
 _GATHERING_TO_ROUTING = 10
 
@@ -31,6 +35,20 @@ class ReaderOptions:
     quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
     first_backoff_s: float = 0.5
     last_backoff_s: float = 30.0
+
+    def among(self, sources: int, share_bytes: int) -> ReaderOptions:
+        """Return the same for one of so many sources.
+
+        Args:
+            sources: How many there are.
+            share_bytes: What each may gather.
+        """
+        return dataclasses.replace(
+            self,
+            spill_bytes=min(self.spill_bytes, share_bytes),
+            gulp_bytes=min(self.gulp_bytes, share_bytes),
+            confirm_interval_s=min(max(self.confirm_interval_s, _CONFIRMING_S * sources), _LONGEST_CONFIRMING_S),
+        )
 
     def gather_s(self, routing_s: float) -> float:
         """Return how long the next gulp gathers, by what routing the last one took."""

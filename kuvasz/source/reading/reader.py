@@ -3,8 +3,9 @@
 It owns the replication slot and the connection, and does as little as it can per message: the ceiling is
 PostgreSQL's own walsender. What it owes the others:
 
-- the server: a status update at least every `status_interval_s`, and every second while there is something new to
-  confirm, also while blocked by the memory budget (invariant 8); never an LSN that is not durable (invariant 1);
+- the server: a status update at least every `status_interval_s`, and every `confirm_interval_s` while there is
+  something new to confirm, also while blocked by the memory budget (invariant 8); never an LSN that is not durable
+  (invariant 1);
 - the workers: whole transactions in commit order, each delivery registered with `Progress` before it is put;
 - the loop: no blocking call. Types that are not built in are looked up in a thread.
 

@@ -41,8 +41,7 @@ class Shared:
     progress: Progress
     budget: Budget
     states: TableStates
-    spill_bytes: int  #: of one open transaction, before it is handed on in parts
-    gulp_bytes: int  #: of one source's stream, before they are routed
+    reading: ReaderOptions
     max_row_bytes: int  #: of one row message of the stream
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     #: the same of small ones (`kuvasz.ports.SMALL_COPY_BYTES`), which wait for servers and for each other's commits
@@ -59,12 +58,8 @@ class Shared:
 
     def among(self, sources: int, pipeline: PipelineConfig) -> Shared:
         """Return the same for one of so many sources, all of which gather no more than a share of the memory."""
-        share = pipeline.share_bytes(sources)
-        return dataclasses.replace(
-            self,
-            spill_bytes=min(pipeline.transaction_spill_bytes, share),
-            gulp_bytes=min(ReaderOptions().gulp_bytes, share),
-        )
+        options = ReaderOptions(spill_bytes=pipeline.transaction_spill_bytes)
+        return dataclasses.replace(self, reading=options.among(sources, pipeline.share_bytes(sources)))
 
     async def is_lake_dead(self) -> bool:
         """Whether nothing can be committed any more in this process."""

@@ -1,8 +1,19 @@
+"""What a reader among many may gather, and how often it confirms."""
+
 from __future__ import annotations
+
+import pytest
 
 from kuvasz.source.reading.options import ReaderOptions
 
 
-def test_a_gulp_gathers_ten_times_as_long_as_the_last_one_took() -> None:
-    options = ReaderOptions(gulp_s=0.02, longest_gulp_s=0.2)
-    assert [options.gather_s(seconds) for seconds in (0.0, 0.01, 5.0)] == [0.02, 0.1, 0.2]
+@pytest.mark.parametrize(("sources", "confirm_s"), [(1, 1.0), (30, 1.0), (100, 3.0), (5000, 10.0)])
+def test_readers_of_a_fleet_confirm_less_often(sources: int, confirm_s: float) -> None:
+    assert ReaderOptions().among(sources, 1 << 30).confirm_interval_s == pytest.approx(confirm_s)
+
+
+def test_a_reader_gathers_no_more_than_its_share() -> None:
+    shared = ReaderOptions().among(100, 1000)
+    assert (shared.spill_bytes, shared.gulp_bytes) == (1000, 1000)
+    alone = ReaderOptions().among(1, 1 << 40)
+    assert alone == ReaderOptions()
