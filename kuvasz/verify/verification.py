@@ -356,7 +356,7 @@ class Verification:
         pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url()), f"read slot {slot}")
         stack.callback(pgconn.finish)
         window = Window(pgconn, slot, publications, table, self._types, self._source.name)
-        _check_stopped(self._url, slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot
+        _check_stopped(self._url(), slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot
         return window
 
     def _types(self, oids: list[int]) -> dict[int, PgType]:
