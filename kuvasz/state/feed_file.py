@@ -72,7 +72,7 @@ class FeedFile(StoredFeeds):
         self._file.parent.mkdir(parents=True, exist_ok=True)
         kept = {"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}, "sids": sids}
         with fresh.open("w", encoding="utf-8") as stream:
-            json.dump(kept, stream)
+            stream.write(json.dumps(kept))
             stream.flush()
             os.fsync(stream.fileno())
         fresh.replace(self._file)

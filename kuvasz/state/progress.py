@@ -102,13 +102,13 @@ class Progress:
     """The progress map of all sources."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, _Source] = {}
+        self._sources: collections.defaultdict[str, _Source] = collections.defaultdict(_Source)
         self._lock = threading.Lock()
 
     def received(self, source: str, lsn: int) -> None:
         """Note that everything which ended at or before `lsn` has been received and, where due, routed."""
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             entry.received = max(entry.received, lsn)
             entry.advance()
 
@@ -118,7 +118,7 @@ class Progress:
         An open part of a transaction may be registered with the end of what precedes it.
         """
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             lane = entry.lane(worker)
             entry.routed = max(entry.routed, through)
             if through > lane.routed:
@@ -130,7 +130,7 @@ class Progress:
     def restarted(self, source: str, epoch: int) -> None:
         """Note that the source's stream is read again from the confirmable LSN on, over connection `epoch`."""
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             entry.epoch = epoch
             entry.received = entry.confirmable
             entry.lanes.clear()
@@ -141,7 +141,7 @@ class Progress:
         Its slot is another one, or its WAL was cut off. Only while nothing reads it; who holds it goes on to.
         """
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             entry.received = entry.confirmable = lsn
             entry.routed = 0
             entry.lanes.clear()
@@ -152,7 +152,7 @@ class Progress:
         Of an earlier epoch it changes nothing: the same transactions are on their way again.
         """
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             if epoch != entry.epoch:
                 return
             lane = entry.lane(worker)
@@ -172,7 +172,7 @@ class Progress:
             The hold's number, for `release`.
         """
         with self._lock:
-            entry = self._source(names.source_of(source))
+            entry = self._sources[names.source_of(source)]
             entry.holds[_hold(source, name)] = number = next(entry.numbers)
             return number
 
@@ -185,7 +185,7 @@ class Progress:
             number: The hold to be undone; it stays if another thread has held anew since. None: whichever it is.
         """
         with self._lock:
-            entry = self._source(names.source_of(source))
+            entry = self._sources[names.source_of(source)]
             if number is None or entry.holds.get(_hold(source, name)) == number:
                 entry.holds.pop(_hold(source, name), None)
             entry.advance()
@@ -193,17 +193,17 @@ class Progress:
     def held(self, source: str) -> frozenset[str]:
         """Return the names that keep the confirmable LSN where it is."""
         with self._lock:
-            return frozenset(self._source(source).holds)
+            return frozenset(self._sources[source].holds)
 
     def confirmable(self, source: str) -> int:
         """Return the LSN that may be confirmed; 0 while nothing is known of the source."""
         with self._lock:
-            return self._source(source).confirmable
+            return self._sources[source].confirmable
 
     def durable_in(self, source: str) -> Durable:
         """Return how far a source is in the lake now, table by table."""
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             return Durable(
                 confirmable=entry.confirmable,
                 received=entry.received,
@@ -215,17 +215,17 @@ class Progress:
     def received_lsn(self, source: str) -> int:
         """Return the LSN up to which everything has been received and routed."""
         with self._lock:
-            return self._source(source).received
+            return self._sources[source].received
 
     def routed_lsn(self, source: str) -> int:
         """Return the end of the last transaction that was ever given to a worker; 0 if there was none."""
         with self._lock:
-            return self._source(source).routed
+            return self._sources[source].routed
 
     def pending(self, source: str) -> bool:
         """Tell whether any worker was given something that is not durable yet."""
         with self._lock:
-            entry = self._source(source)
+            entry = self._sources[source]
             return bool(entry.pending) or any(lane.undurable for lane in entry.lanes.values())
 
     def step_aside(self, source: str, target: str) -> int:
@@ -237,7 +237,7 @@ class Progress:
             A number, for `came_through`.
         """
         with self._lock:
-            entry, name = self._source(names.source_of(source)), _hold(source, target)
+            entry, name = self._sources[names.source_of(source)], _hold(source, target)
             number = next(entry.numbers)
             entry.pending.setdefault(name, {})[number] = entry.floor()
             return number
@@ -245,7 +245,7 @@ class Progress:
     def came_through(self, source: str, target: str, number: int) -> None:
         """Undo one `step_aside`: those of one table may come through in any order."""
         with self._lock:
-            entry, name = self._source(names.source_of(source)), _hold(source, target)
+            entry, name = self._sources[names.source_of(source)], _hold(source, target)
             pending = entry.pending.get(name, {})
             pending.pop(number, None)
             if not pending:
@@ -258,17 +258,14 @@ class Progress:
         Numbers are never used twice: whatever of it is still on its way to the lake proves nothing any more.
         """
         with self._lock:
-            before, entry = self._source(source), _Source()
+            before, entry = self._sources[source], _Source()
             entry.epoch, entry.numbers = before.epoch + 1, before.numbers
             self._sources[source] = entry
 
     def epoch(self, source: str) -> int:
         """Return the number of a source's last connection."""
         with self._lock:
-            return self._source(source).epoch
-
-    def _source(self, source: str) -> _Source:
-        return self._sources.setdefault(source, _Source())
+            return self._sources[source].epoch
 
 
 def _hold(source: str, name: str) -> str:

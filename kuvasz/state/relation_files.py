@@ -67,7 +67,7 @@ class RelationFiles(StoredFiles):
         fresh = self._path.with_suffix(".new")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("w", encoding="utf-8") as stream:
-            json.dump({str(oid): dataclasses.asdict(one) for oid, one in sorted(self._files.items())}, stream)
+            stream.write(json.dumps({str(oid): dataclasses.asdict(one) for oid, one in sorted(self._files.items())}))
             stream.flush()
             os.fsync(stream.fileno())
         fresh.replace(self._path)

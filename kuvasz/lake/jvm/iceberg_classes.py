@@ -26,8 +26,11 @@ class IcebergClasses:
         self.plain = PlainCalls(jvm, direct)
         self.calls: JvmCalls | PlainCalls = jvm_calls.install(jvm, direct) or self.plain
         self.new_list = jvm.java.util.ArrayList
-        self.schema_json = jvm.org.apache.iceberg.SchemaParser.toJson
-        self.snapshot_json = jvm.org.apache.iceberg.SnapshotParser.toJson
+        iceberg = jvm.org.apache.iceberg
+        self.schema_json = iceberg.SchemaParser.toJson
+        self.snapshot_json = iceberg.SnapshotParser.toJson
+        self.spec_json = iceberg.PartitionSpecParser.toJson
+        self.order_json = iceberg.SortOrderParser.toJson
 
 
 __all__ = ["IcebergClasses"]

@@ -28,9 +28,8 @@ class IcebergLayout:
     def read(self) -> Layout:
         """Return the table's partitions and its order within files."""
         with self._handle.asking():
-            iceberg = self._handle.classes.jvm.org.apache.iceberg
-            spec = str(iceberg.PartitionSpecParser.toJson(self._handle.java.spec()))
-            order = str(iceberg.SortOrderParser.toJson(self._handle.java.sortOrder()))
+            classes, table = self._handle.classes, self._handle.java
+            spec, order = str(classes.spec_json(table.spec())), str(classes.order_json(table.sortOrder()))
         return layout.parse(spec, order, self._schema.read(), self._handle.name)
 
     def replace(self, now: Layout, wanted: Layout) -> None:

@@ -136,7 +136,7 @@ class Past:
         Raises:
             LakeRewound: The table was set back for the source.
         """
-        why = self._table.properties.get(REWOUND_PREFIX + source)
+        why = self._table.property_of(REWOUND_PREFIX + source)
         if why is not None:
             raise rewound(self._name, source, why)
 

@@ -33,6 +33,9 @@ class Table:
         assert name == ANCHOR_PROPERTY
         return self.anchor, self.has_all_snapshots
 
+    def property_of(self, name: str) -> str | None:
+        return self.properties.get(name)
+
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.properties |= properties
 
