@@ -50,7 +50,7 @@ class Iceberg:
         self.live: list[LiveFile] = []
         self.snapshots = SimpleNamespace(current_id=None, sequence=0)
         self.schema = SimpleNamespace(read=lambda: self.now)
-        self.layout = SimpleNamespace(read=Layout)
+        self.layout = SimpleNamespace(read=lambda **_: Layout())
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         return iter(self.live)

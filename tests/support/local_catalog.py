@@ -421,7 +421,7 @@ class _Layout:
     def __init__(self, table: LocalTable) -> None:
         self._table = table
 
-    def read(self) -> Layout:
+    def read(self, *, age_s: float = 0.0) -> Layout:
         return self._table.seen.layout
 
     def replace(self, now: Layout, wanted: Layout) -> None:

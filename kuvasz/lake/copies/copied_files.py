@@ -59,7 +59,8 @@ class CopiedFiles:
 
     def read(self, requests: Sequence[CopyRequest], lsn: int, on_progress: Callable[[int, int], None]) -> None:
         """Read all ranges; `on_progress(ranges done, rows)` is called from this thread."""
-        threads = self._order.pipeline.copy_parallelism or self._order.jobs.parallelism
+        is_one = len(requests) == 1  # a fleet's tables are, and to count cores is to ask the JVM
+        threads = 1 if is_one else self._order.pipeline.copy_parallelism or self._order.jobs.parallelism
         rows = 0
         with concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
             futures = [pool.submit(self._range, request, lsn) for request in requests]

@@ -19,6 +19,9 @@ _log = EventLog(__name__)
 #: Table types in which several rows have one key, the newest of which the index knows.
 _GROWING = frozenset({TableType.APPEND, TableType.CHANGELOG})
 
+#: Seconds for which a layout that was read is taken for the table's: of a fleet each source asks for it.
+_SETTLED_S = 5.0
+
 
 class Definition:
     """The definition of one table, as it was at the table's last look.
@@ -123,7 +126,7 @@ class Definition:
         """
         with self.lock:
             asked = layout.wanted(self.target, self.schema.fields, former_names)
-            now = self._table.layout.read()
+            now = self._table.layout.read(age_s=_SETTLED_S)
             if set(asked.partition) != set(now.partition) or asked.order != now.order:
                 self._table.layout.replace(now, asked)
                 _log.tell(

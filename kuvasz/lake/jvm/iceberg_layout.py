@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.lake.format import layout
@@ -24,13 +25,23 @@ class IcebergLayout:
     def __init__(self, handle: TableHandle, schema: IcebergSchema) -> None:
         self._handle = handle
         self._schema = schema
+        self._last: tuple[Layout, float] | None = None  #: and when it was read, monotonic seconds
 
-    def read(self) -> Layout:
-        """Return the table's partitions and its order within files."""
+    def read(self, *, age_s: float = 0.0) -> Layout:
+        """Return the table's partitions and its order within files.
+
+        Args:
+            age_s: The last answer will do that is no older than that.
+        """
+        now_s = time.monotonic()
+        if self._last is not None and now_s - self._last[1] < age_s:
+            return self._last[0]
         with self._handle.asking():
             classes, table = self._handle.classes, self._handle.java
             spec, order = str(classes.spec_json(table.spec())), str(classes.order_json(table.sortOrder()))
-        return layout.parse(spec, order, self._schema.read(), self._handle.name)
+        found = layout.parse(spec, order, self._schema.read(), self._handle.name)
+        self._last = found, now_s
+        return found
 
     def replace(self, now: Layout, wanted: Layout) -> None:
         """Give files to come other partitions or another order; what is there stays as it is.

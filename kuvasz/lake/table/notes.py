@@ -95,7 +95,9 @@ class Notes:
 
     def gaps(self, source: str) -> tuple[Gap, ...]:
         """Return what is missing of a source's changes, oldest first; the last one may be open."""
-        return gaps.parse(self._table.properties, source, self._table.name)
+        name = gaps.PREFIX + source
+        text = self._table.property_of(name)
+        return gaps.parse({} if text is None else {name: text}, source, self._table.name)
 
     def close_gap(self, changeset: Changeset, source: str, to_lsn: int, until_us: int) -> None:
         """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time."""
