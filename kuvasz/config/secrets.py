@@ -6,12 +6,14 @@ passwords in urls and in ``password=…`` are replaced by their shape, known or 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import logging
 import math
 import re
 import shlex
 import subprocess
+import threading
 import time
 import traceback
 import urllib.parse
@@ -28,8 +30,9 @@ HIDDEN = "***"
 _PATIENCE_S = 30.0
 _SAID_S = 60.0
 
-#: Command -> when it was run, in monotonic seconds, and what it printed.
+#: Command -> when it was run, in monotonic seconds, and what it printed; and who runs it.
 _SAID: dict[str, tuple[float, str]] = {}
+_RUNNING: collections.defaultdict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
 #: Words in the name of an option, a property or a variable that make its value a secret; Java reads it, too.
 SECRET_NAME = re.compile(
@@ -109,11 +112,12 @@ class SecretCommand(SecretPart):
 
     @override
     def read(self) -> str:
-        begin, said = _SAID.get(self.name, (-math.inf, ""))
-        if time.monotonic() - begin >= _SAID_S:
-            begin, said = time.monotonic(), self._run()
-            _SAID[self.name] = begin, said
-        return said
+        with _RUNNING[self.name]:  # whoever else wants it waits for this one's
+            begin, said = _SAID.get(self.name, (-math.inf, ""))
+            if time.monotonic() - begin >= _SAID_S:
+                begin, said = time.monotonic(), self._run()
+                _SAID[self.name] = begin, said
+            return said
 
     def _run(self) -> str:
         try:

@@ -35,6 +35,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync.commands import Commands
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.context.source_threads import in_thread
 from kuvasz.sync.parts import Parts
 from kuvasz.sync.source_setup import Start
 
@@ -251,7 +252,8 @@ class SourceSync:
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""
         parts, slot = self._parts, self._parts.slot.name
-        url = await self._context.ask(self._context.url)
+        # A file or a command may have to be asked, but not the server: nobody waits for a turn with that.
+        url = await asyncio.wrap_future(in_thread(self._context.url))
         reader = parts.stream.open(start.publications, start.system_id, url)
         if self._lifetime.is_ending:
             return

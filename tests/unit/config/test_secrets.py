@@ -7,6 +7,7 @@ import shlex
 import string
 import sys
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ def test_a_command_is_run_at_a_use_and_not_at_the_next(tmp_path: Path, monkeypat
     assert pickle.loads(pickle.dumps(url)) == url
     monkeypatch.setattr(secrets, "_SAID_S", 0.0)
     assert url.get() == "postgresql://repl:a%2Fbxx@eu1/shop"
+
+
+def test_of_many_that_want_what_a_command_prints_one_runs_it(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = f"from pathlib import Path; p = Path('{count}'); p.open('a').write('x'); print(p.read_text())"
+    command = SecretCommand(shlex.join([sys.executable, "-c", script]))
+    with ThreadPoolExecutor(8) as pool:
+        assert {one.result() for one in [pool.submit(command.read) for _ in range(8)]} == {"x"}
 
 
 @pytest.mark.parametrize(
