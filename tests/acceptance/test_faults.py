@@ -27,7 +27,7 @@ from kuvasz.errors import SourceError
 from kuvasz.source import conninfo, copy_out
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.state.tables import State
-from kuvasz.sync import stream
+from kuvasz.sync.context import shared
 from tests.support.lake import MemoryPipeline
 from tests.support.postgres import Database
 from tests.support.proxy import Proxy, proxy
@@ -50,7 +50,7 @@ def network(database: Database) -> Iterator[Proxy]:
 def pipeline(database: Database, network: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryPipeline]:
     """A running kuvasz that copied a table, and calls a connection dead after three seconds."""
     impatient = functools.partial(ReaderOptions, silence_timeout_s=3.0, status_interval_s=0.5)
-    monkeypatch.setattr(stream, "ReaderOptions", impatient)
+    monkeypatch.setattr(shared, "ReaderOptions", impatient)
     database.execute(ITEMS)
     database.execute(FILL)
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-faults-"))
