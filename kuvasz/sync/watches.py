@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
@@ -78,7 +79,17 @@ class Watches:
         with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             for key in self._patrol.look(connection, lambda spec: spec.key in self._preparation.unfit):
                 self._requests.send(key)  # at once: what was seen is not told twice, and the next look may fail
+            self._withdraw_bare(connection)
             return self._publications.patrol(connection) and is_whole
+
+    def _withdraw_bare(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
+        bare, source_tables = self._patrol.bare, self._source_tables
+        if bare:
+            left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
+            self._publications.fit(connection, left, [])
+            for key in bare:
+                source_tables.tables.pop(key, None)
 
     def _note_look(self, falls: int) -> None:
         """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from kuvasz.state.tables import State
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -258,3 +260,32 @@ def test_what_came_and_went_in_a_backlog_is_followed_or_told(
         pipeline.wait_state("shop_eu", "shop.past", State.STREAMING)
         opened = [row[:3] for row in pipeline.rows("past") if row[4].year == 9999]
         assert sorted(opened) == sorted(database.execute("SELECT id, n, u FROM past"))
+
+
+def test_the_application_goes_on_where_a_paused_table_loses_its_key(
+    database: Database, lake_folder: LakeFolder, often: None
+) -> None:
+    """Its UPDATEs fail while it is published for them; what is missed then is a gap, closed when it is back."""
+    for table in ("items", "others"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int)")
+        database.execute(f"INSERT INTO {table} SELECT i, i FROM generate_series(1, 20) i")
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", "shop.items", "shop_eu")
+        database.execute("ALTER TABLE items DROP CONSTRAINT items_pkey")
+
+        def can_update() -> bool:
+            try:
+                database.execute("UPDATE items SET n = 0 WHERE id = 1")
+            except psycopg.Error:
+                return False
+            return True
+
+        wait_until(can_update, "UPDATEs go on at the source")
+        assert pipeline.app.states.get("shop.items", "shop_eu").state is State.PAUSED
+        database.execute("ALTER TABLE items ADD PRIMARY KEY (id)")
+        pipeline.tell("resume", "shop.items", "shop_eu")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))

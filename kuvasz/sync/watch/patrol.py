@@ -61,6 +61,8 @@ class Patrol:
         self._rewrites = rewrites
         #: where the WAL ended before the last look, if no table's rows may have missed the stream then; 0: they may
         self.proved_lsn = 0
+        #: paused tables, by key, that have lost what identifies their rows and are published for UPDATE all the same
+        self.bare: frozenset[str] = frozenset()
 
     def look(
         self,
@@ -94,6 +96,7 @@ class Patrol:
             connection=connection,
         )
         self._caveats.tell(round_.found)
+        self.bare = frozenset(spec.key for spec in source_tables if self._is_bare(spec, round_.found.get(spec.table)))
         # First: what is found due below is not found again, should this fail.
         self.proved_lsn = end if self._rewrites.look(connection, end) else 0
         return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
@@ -154,11 +157,19 @@ class Patrol:
 
         As the publications were made to fit it: a copy may have seen the table since, and changes none of them.
         """
-        published = self._source_tables.tables.get(spec.key)
-        if table is None or table.can_update or published is None or not published.can_update:
+        if table is None or not self._has_lost_identity(spec, table):
             return
         message = f"{place_of(self._source, spec.table)}: it has lost what identifies its rows"
         raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
+
+    def _is_bare(self, spec: SourceTableSpec, table: SourceTable | None) -> bool:
+        is_paused = self._source_tables.state(spec) is State.PAUSED
+        return is_paused and table is not None and self._has_lost_identity(spec, table)
+
+    def _has_lost_identity(self, spec: SourceTableSpec, table: SourceTable) -> bool:
+        published = self._source_tables.tables.get(spec.key)
+        is_it = published is not None and published.relation.oid == table.relation.oid
+        return is_it and published is not None and published.can_update and not table.can_update
 
 
 __all__ = ["Patrol"]

@@ -33,7 +33,8 @@ class World(Scene):
         self.asked_unfit: list[bool] = []
         self.inserts_since: int | None = None
         self.closed = 0
-        patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0)
+        self.fitted: list[tuple[list[str], list[Any]]] = []
+        patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0, bare=frozenset())
         self.proved = patrol
         self.noted: list[int] = []
         self.are_published, self.are_any_away = True, False
@@ -43,6 +44,7 @@ class World(Scene):
             patrol=self._look_at_publications,
             inserts_since=lambda: self.inserts_since,
             are_any_away=self._are_any_away,
+            fit=lambda _, usable, specs: self.fitted.append(([spec.key for spec, _ in usable], specs)),
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
         slot: Any = SimpleNamespace(looked=self.noted.append)
@@ -131,6 +133,15 @@ def test_how_far_no_row_is_missing_is_noted_where_all_looks_say_so(
     world.are_published, world.are_any_away = are_published, are_any_away
     live(world, world.watches.patrol, lambda: world.looked.count("publications") > 2)
     assert set(world.noted) == noted
+
+
+def test_a_paused_table_whose_updates_would_fail_is_published_no_more(world: World) -> None:
+    for spec in world.source.tables:
+        world.source_tables.tables[spec.key] = world.table(spec)
+    world.proved.bare = frozenset({world.items.key})
+    live(world, world.watches.patrol, lambda: "publications" in world.looked)
+    assert world.fitted[0] == ([world.others.key], [])
+    assert set(world.source_tables.tables) == {world.others.key}
 
 
 def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:

@@ -219,6 +219,19 @@ def test_a_table_that_lost_it_before_its_copy_is_refused(world: World) -> None:
     assert world.error(world.items) is not None
 
 
+@pytest.mark.parametrize(("state", "is_bare"), [(State.PAUSED, True), (State.ERROR, False)])
+def test_a_paused_table_that_lost_it_is_named(world: World, state: State, *, is_bare: bool) -> None:
+    world.source_tables.set(world.items, state)
+    world.look()
+    assert world.patrol.bare == frozenset()
+    world.change(world.items, can_update=False, why_no_key="it has no key")
+    world.look()
+    assert world.patrol.bare == ({world.items.key} if is_bare else frozenset())
+    world.source_tables.tables.pop(world.items.key)
+    world.look()
+    assert world.patrol.bare == frozenset(), "it is published no more"
+
+
 def test_a_table_that_never_had_that_goes_on(world: World) -> None:
     bare = world.change(world.items, can_update=False, why_no_key="it has no key")
     world.source_tables.tables[world.items.key] = bare
