@@ -26,12 +26,14 @@ from kuvasz.errors import ConfigError
 
 HIDDEN = "***"
 
-#: How long a command may take, and for how long what it printed is used: many connections begin together.
+#: How long a command may take, and for how long what it printed is used: many connections begin together. So does why
+#: it failed: who waited for it does not wait for another 30 s behind all others.
 _PATIENCE_S = 30.0
 _SAID_S = 60.0
+_FAILED_S = 5.0
 
-#: Command -> when it was run, in monotonic seconds, and what it printed; and who runs it.
-_SAID: dict[str, tuple[float, str]] = {}
+#: Command -> when it ended, in monotonic seconds, and what it printed, or None and why it failed; and who runs it.
+_SAID: dict[str, tuple[float, str | None, str]] = {}
 _RUNNING: collections.defaultdict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
 #: Words in the name of an option, a property or a variable that make its value a secret; Java reads it, too.
@@ -113,21 +115,14 @@ class SecretCommand(SecretPart):
     @override
     def read(self) -> str:
         with _RUNNING[self.name]:  # whoever else wants it waits for this one's
-            begin, said = _SAID.get(self.name, (-math.inf, ""))
-            if time.monotonic() - begin >= _SAID_S:
-                begin, said = time.monotonic(), self._run()
-                _SAID[self.name] = begin, said
-            return said
-
-    def _run(self) -> str:
-        try:
-            done = subprocess.run(
-                shlex.split(self.name), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_PATIENCE_S
-            )
-            return _without_end(done.stdout.decode())
-        except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-            message = f"the command {self.name.partition(' ')[0]!r} gives no secret: {_failure(error)}"
-            raise self._error(message, "see what it says by itself, and correct ${exec:…}") from None
+            ended, said, why = _SAID.get(self.name, (-math.inf, None, ""))
+            if time.monotonic() - ended >= (_FAILED_S if said is None else _SAID_S):
+                said, why = _run(self.name)
+                _SAID[self.name] = time.monotonic(), said, why
+        if said is None:
+            message = f"the command {self.name.partition(' ')[0]!r} gives no secret: {why}"
+            raise self._error(message, "see what it says by itself, and correct ${exec:…}")
+        return said
 
 
 class SecretUrl:
@@ -304,6 +299,17 @@ def _message(record: logging.LogRecord) -> str:
 def _text(reference: SecretPart) -> str:
     content = reference.read()
     return urllib.parse.quote(content, safe=reference.safe) if reference.is_quoted else content
+
+
+def _run(command: str) -> tuple[str | None, str]:
+    """Return what a command prints, and, if it gives nothing, why."""
+    try:
+        done = subprocess.run(
+            shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_PATIENCE_S
+        )
+        return _without_end(done.stdout.decode()), ""
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        return None, _failure(error)
 
 
 def _without_end(content: str) -> str:

@@ -99,6 +99,18 @@ def test_of_many_that_want_what_a_command_prints_one_runs_it(tmp_path: Path) -> 
         assert {one.result() for one in [pool.submit(command.read) for _ in range(8)]} == {"x"}
 
 
+def test_of_many_that_want_what_a_failing_command_prints_one_runs_it(tmp_path: Path) -> None:
+    """One that hangs would keep the last of many waiting for all before it."""
+    count = tmp_path / "count"
+    script = f"from pathlib import Path; Path('{count}').open('a').write('x'); raise SystemExit('not now')"
+    command = SecretCommand(shlex.join([sys.executable, "-c", script]))
+    with ThreadPoolExecutor(8) as pool:
+        why = {str(one.exception()) for one in [pool.submit(command.read) for _ in range(8)]}
+    assert len(why) == 1
+    assert "it ended with 1: not now" in why.pop()
+    assert count.read_text() == "x"
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
