@@ -82,7 +82,8 @@ class Parts:
             copies=copies, stream=stream, parking=parking, replays=replays,
             rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays),
             watches=Watches(
-                context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation, slot
+                context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation, slot,
+                parking.moving,
             ),
         )  # fmt: skip
 

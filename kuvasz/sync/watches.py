@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
@@ -40,6 +39,7 @@ class Watches:
         publications: What is published.
         preparation: Knows which tables cannot be replicated.
         slot: Remembers how far all was well.
+        moving: Held while tables are taken out of the stream or brought back.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Watches:
         publications: Publications,
         preparation: Preparation,
         slot: Slot,
+        moving: asyncio.Lock,
     ) -> None:
         self._context = context
         self._source = context.source.name
@@ -61,6 +62,7 @@ class Watches:
         self._publications = publications
         self._preparation = preparation
         self._slot = slot
+        self._moving = moving
 
     async def patrol(self) -> None:
         """Look now and then at whatever a copy depends on."""
@@ -70,6 +72,9 @@ class Watches:
                 falls = self._source_tables.gap_starts.falls
                 if await self._context.ask(self._look):
                     self._note_look(falls)
+                if self._patrol.bare:
+                    async with self._moving:  # nobody else makes the publications fit meanwhile
+                        await self._context.ask(self._withdraw_bare)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
 
@@ -79,17 +84,17 @@ class Watches:
         with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             for key in self._patrol.look(connection, lambda spec: spec.key in self._preparation.unfit):
                 self._requests.send(key)  # at once: what was seen is not told twice, and the next look may fail
-            self._withdraw_bare(connection)
             return self._publications.patrol(connection) and is_whole
 
-    def _withdraw_bare(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    def _withdraw_bare(self) -> None:
         """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
-        bare, source_tables = self._patrol.bare, self._source_tables
-        if bare:
-            left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
+        source_tables = self._source_tables
+        bare = {key for key in self._patrol.bare if source_tables.is_paused(source_tables.spec(key))}
+        left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
+        with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             self._publications.fit(connection, left, [])
-            for key in bare:
-                source_tables.tables.pop(key, None)
+        for key in bare:
+            source_tables.tables.pop(key, None)
 
     def _note_look(self, falls: int) -> None:
         """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""

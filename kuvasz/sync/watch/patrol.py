@@ -168,8 +168,9 @@ class Patrol:
 
     def _has_lost_identity(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         published = self._source_tables.tables.get(spec.key)
-        is_it = published is not None and published.relation.oid == table.relation.oid
-        return is_it and published is not None and published.can_update and not table.can_update
+        if published is None or published.relation.oid != table.relation.oid:
+            return False
+        return published.can_update and not table.can_update
 
 
 __all__ = ["Patrol"]

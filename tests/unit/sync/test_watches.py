@@ -48,7 +48,7 @@ class World(Scene):
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
         slot: Any = SimpleNamespace(looked=self.noted.append)
-        self.watches = Watches(self.context, patrol, partitions, publications, preparation, slot)
+        self.watches = Watches(self.context, patrol, partitions, publications, preparation, slot, asyncio.Lock())
 
     def _note(self, what: str) -> None:
         self.looked.append(what)
@@ -138,8 +138,9 @@ def test_how_far_no_row_is_missing_is_noted_where_all_looks_say_so(
 def test_a_paused_table_whose_updates_would_fail_is_published_no_more(world: World) -> None:
     for spec in world.source.tables:
         world.source_tables.tables[spec.key] = world.table(spec)
+    world.states.pause("shop.items", world.source.name)
     world.proved.bare = frozenset({world.items.key})
-    live(world, world.watches.patrol, lambda: "publications" in world.looked)
+    live(world, world.watches.patrol, lambda: bool(world.fitted))
     assert world.fitted[0] == ([world.others.key], [])
     assert set(world.source_tables.tables) == {world.others.key}
 
