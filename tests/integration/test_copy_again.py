@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from kuvasz.config.names import object_name
@@ -187,12 +186,4 @@ def test_the_application_goes_on_where_a_table_lost_its_identity_before_its_copy
         armed.append(True)
         pipeline.tell("resync", "shop.items", "shop")
         wait_until(lambda: not armed, "it is copied again")
-
-        def can_update() -> bool:
-            try:
-                database.execute("UPDATE items SET n = 0 WHERE id = 1")
-            except psycopg.Error:
-                return False
-            return True
-
-        wait_until(can_update, "UPDATEs go on at the source")
+        wait_until(lambda: database.takes("UPDATE items SET n = 0 WHERE id = 1"), "UPDATEs go on at the source")

@@ -30,6 +30,14 @@ class Database:
             cursor = connection.execute(statement, parameters)
             return cursor.fetchall() if cursor.description else []
 
+    def takes(self, statement: str) -> bool:
+        """Whether the server carries out a statement."""
+        try:
+            self.execute(statement)
+        except psycopg.Error:
+            return False
+        return True
+
     def connect(self, **options: Any) -> psycopg.Connection:
         """Open a session."""
         return psycopg.connect(self.url, **options)
