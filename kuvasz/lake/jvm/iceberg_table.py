@@ -91,8 +91,7 @@ class IcebergTable:
             TableGone: As above.
         """
         with self._handle.asking(), self._there():
-            found: str | None = self._java.properties().get(name)
-        return found
+            return self._classes.calls.property_of(self._java, name)
 
     @contextlib.contextmanager
     def _there(self) -> Iterator[None]:

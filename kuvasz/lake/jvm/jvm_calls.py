@@ -76,6 +76,10 @@ public class %(name)s {
     return ((location == null ? "" : location) + "\\n" + text).getBytes("UTF-8");
   }
 
+  public String property(Table table, String name) {
+    return (String) table.properties().get(name);
+  }
+
   public CloseableIterable scan(Table table, String bounded) {
     TableScan scan = table.newScan();
     if (table.schema().findField(bounded) != null) {
@@ -209,6 +213,11 @@ class JvmCalls:
             return None
         location, _, text = bytes(found).partition(b"\n")
         return location.decode(), json.loads(text)
+
+    def property_of(self, handle: Any, name: str) -> str | None:  # noqa: ANN401
+        """Return one table property."""
+        found: str | None = self._compiled.property(handle, name)
+        return found
 
     def files(self, handle: Any, bounded: str) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:  # noqa: ANN401
         """Yield the files of the current snapshot: sequence, data file, delete files (as ContentFileParser's JSON).

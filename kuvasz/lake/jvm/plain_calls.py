@@ -47,6 +47,11 @@ class PlainCalls:
         location = str(handle.operations().current().metadataFileLocation() or "")
         return None if location and location == seen else (location, dict(handle.properties()))
 
+    def property_of(self, handle: Any, name: str) -> str | None:  # noqa: ANN401
+        """Return one table property."""
+        found: str | None = handle.properties().get(name)
+        return found
+
     # Files
 
     def files(self, handle: Any, bounded: str) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:  # noqa: ANN401
