@@ -20,11 +20,11 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typing_extensions import override
 
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from psycopg.abc import PQGen
     from psycopg.rows import TupleRow
@@ -164,9 +164,15 @@ def pinned(conninfo: str, pgconn: pq.abc.PGconn) -> str:
     return make_conninfo(**{**parameters, "port": port})
 
 
-def with_password_of(conninfo: str, url: str) -> str:
-    """Return `conninfo` with the password, and whatever else is secret, of a url."""
-    given = _parse(url)
+def with_password_of(conninfo: str, url: Callable[[], str]) -> str:
+    """Return `conninfo` with the password, and whatever else is secret, of a url as it is now.
+
+    Where that cannot be had it stays as it is: the server says whether it will do.
+    """
+    try:
+        given = _parse(url())
+    except KuvaszError:
+        return conninfo
     return make_conninfo(conninfo, **{name: given[name] for name in _SECRETS & given.keys()})
 
 

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import pq
 from typing_extensions import override
 
-from kuvasz.errors import KuvaszError, SourceError
+from kuvasz.errors import SourceError
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import copy_out, failure, sql
 from kuvasz.source.catalog import entries
@@ -71,10 +71,7 @@ class CopyRange:
         """Return the same with the password that is there now."""
         if self.url is None:
             return self
-        conninfo = self.conninfo
-        with contextlib.suppress(KuvaszError):  # a file is not there: the server says whether that of before will do
-            conninfo = conninfos.with_password_of(conninfo, self.url())
-        return dataclasses.replace(self, conninfo=conninfo, url=None)
+        return dataclasses.replace(self, conninfo=conninfos.with_password_of(self.conninfo, self.url), url=None)
 
     @override
     def __reduce__(self) -> tuple[Callable[[], CopyRange], tuple[()]]:

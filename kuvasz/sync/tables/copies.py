@@ -246,7 +246,7 @@ class Copies:
         )  # fmt: skip
 
         def on_read() -> None:
-            names.check(conninfo.with_password_of(plain, self._context.url()))
+            names.check(conninfo.with_password_of(plain, self._context.url))
 
         if not self._needs_copy(spec):
             self._repair(spec, table, ranges, position, progress, on_read)
