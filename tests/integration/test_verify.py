@@ -14,7 +14,7 @@ from kuvasz.verify.report import Report
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.verify_bench import FILL, ITEMS, Bench, under_load
+from tests.support.verify_bench import FILL, ITEMS, Bench, filled, under_load
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
@@ -84,11 +84,8 @@ def test_planted_differences_of_one_sid_are_found_and_mended(
 def test_what_a_stopped_kuvasz_has_still_to_apply_is_no_difference(
     database: Database, lake_folder: LakeFolder
 ) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
     database.execute("UPDATE items SET n = 1 WHERE id <= 10")
@@ -105,7 +102,7 @@ def test_what_a_stopped_kuvasz_has_still_to_apply_is_no_difference(
     assert database.execute(slot) == before
     (report,) = bench.verify(is_fixing=True)
     assert (report.mended, report.left) == (1, 0)
-    with Pipeline(config, lake_folder) as pipeline:
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
@@ -147,11 +144,8 @@ def test_rows_of_every_type_are_equal_and_every_column_counts(database: Database
 
 
 def test_a_column_that_the_source_dropped_is_no_difference(database: Database, lake_folder: LakeFolder) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         database.execute("ALTER TABLE items DROP COLUMN name")
         database.execute("UPDATE items SET n = 1 WHERE id <= 10")
@@ -167,11 +161,8 @@ def test_a_column_that_the_source_dropped_is_no_difference(database: Database, l
 def test_nothing_is_said_of_columns_that_were_altered_amid_the_look(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_damaged: bool
 ) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
     if is_damaged:
         bench.sql("UPDATE LAKE.items SET n = 5 WHERE id = 30")
@@ -183,7 +174,7 @@ def test_nothing_is_said_of_columns_that_were_altered_amid_the_look(
         return found
 
     monkeypatch.setattr(Comparison, "difference", compared)
-    (report,) = verify.reports(config, session=lake_folder.session, is_fixing=True)
+    (report,) = verify.reports(bench.config, session=lake_folder.session, is_fixing=True)
     assert "cannot read public.items as it was: public.items was altered or renamed meanwhile" in report.error
     assert (report.hint, report.mended) == ("verify again", 0)
     monkeypatch.undo()
@@ -215,11 +206,8 @@ def test_rows_of_a_partitioned_lake_table_are_mended_in_their_partitions(
 
 
 def test_under_load_nothing_but_the_planted_is_found_and_mended(database: Database, lake_folder: LakeFolder) -> None:
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}), commit_interval="300ms")
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder, commit_interval="300ms")
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         # Spark's own writes lose against commits that come three times a second.
         bench.sql("DELETE FROM LAKE.items WHERE id IN (2001, 2002)")

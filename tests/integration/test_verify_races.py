@@ -10,10 +10,10 @@ import pytest
 
 from kuvasz.verbs import verify
 from kuvasz.verify.verification import Verification
-from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
-from tests.support.verify_bench import FILL, ITEMS, Bench
+from tests.support.verify_bench import Bench, filled
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
@@ -34,12 +34,10 @@ def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], ob
 @contextlib.contextmanager
 def streamed(database: Database, lake_folder: LakeFolder) -> Iterator[tuple[Bench, Pipeline]]:
     """Have a filled table streamed, and verify beside it."""
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        yield Bench(config, lake_folder), pipeline
+        yield bench, pipeline
 
 
 @pytest.mark.parametrize("step", ["_mend", "_commit"])
@@ -97,15 +95,12 @@ def test_a_missing_row_does_not_come_back_that_a_kuvasz_deletes_which_is_started
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
 ) -> None:
     """The DELETE of a row that the lake lacks makes no snapshot, so nothing keeps the row from being committed."""
-    database.execute(ITEMS)
-    database.execute(FILL)
-    config = lake_folder.config(group({None: database}, {"items": None}))
-    bench = Bench(config, lake_folder)
-    with Pipeline(config, lake_folder) as pipeline:
+    bench = filled(database, lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
         pipeline.wait_streaming()
         pipeline.wait_applied(database)
     bench.sql("DELETE FROM LAKE.items WHERE id IN (11, 12)")
-    again = Pipeline(config, lake_folder)
+    again = Pipeline(bench.config, lake_folder)
 
     def start() -> None:
         database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE NOT temporary")
@@ -118,7 +113,7 @@ def test_a_missing_row_does_not_come_back_that_a_kuvasz_deletes_which_is_started
 
     once_before(monkeypatch, "_window" if is_stopped else "_commit", start)
     try:
-        (report,) = verify.reports(config, session=lake_folder.session, is_fixing=True)
+        (report,) = verify.reports(bench.config, session=lake_folder.session, is_fixing=True)
         assert report.error
         assert report.hint in {"verify again", "run it again"}
         (later,) = bench.verify(is_fixing=True)

@@ -12,7 +12,7 @@ from kuvasz.config.model import Config
 from kuvasz.sync.context import alignment
 from kuvasz.verbs import verify
 from kuvasz.verify.report import Report
-from tests.support.lake import LakeFolder
+from tests.support.lake import LakeFolder, group
 from tests.support.postgres import Database
 
 ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int, name text)"
@@ -47,6 +47,13 @@ class Bench:
         self.sql("INSERT INTO LAKE.items SELECT sid, 999999, n, name FROM LAKE.items WHERE sid = 'eu' AND id = 13")
         self.sql("INSERT INTO LAKE.items SELECT * FROM LAKE.items WHERE sid = 'eu' AND id = 14")
         self.sql("UPDATE LAKE.items SET n = NULL WHERE sid = 'eu' AND id = 15")
+
+
+def filled(database: Database, folder: LakeFolder, **pipeline: Any) -> Bench:
+    """Fill the source's table, and return what verifies it beside a lake that has nothing yet."""
+    database.execute(ITEMS)
+    database.execute(FILL)
+    return Bench(folder.config(group({None: database}, {"items": None}), **pipeline), folder)
 
 
 def under_load(
