@@ -329,11 +329,12 @@ class TableStates:
     def resync(self, target: str, source: str, *, is_due: bool, is_repair: bool = False) -> None:
         """Note that a table is to be copied again, or that this now stands in the lake: it has no position there.
 
-        With `is_repair` only what differs is to be copied.
+        With `is_repair` only what differs is to be copied, or was noted as to be: if a person wants all of it
+        copied, it stays so.
         """
         with self._lock:
             found = self._states.get((target, source))
-            if found is None:
+            if found is None or (is_repair and found.is_resync_due and not found.is_repair):
                 return
             note = self._notes.get(target, source) or Note()
             self._notes.put(target, source, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))

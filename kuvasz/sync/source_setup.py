@@ -117,8 +117,9 @@ class SourceSetup:
             prepared = [(spec, table) for spec, table in prepared if spec.key not in locked]
             self._resets.is_replaced = False
             self._members.forget_gone()
-            partial = self._publications.fit(connection, usable, specs)
-            prepared = self._without_refused(prepared)
+            with self._publications.turn:
+                partial = self._publications.fit(connection, self._source_tables.usable(), specs)
+                prepared = self._without_refused(prepared)
             self._size(connection, prepared)
             # After the publications: they must be there at the slot's first LSN.
             taken = None if has_slot else self._slot.create(facts)
@@ -227,9 +228,10 @@ class SourceSetup:
                 self._looks.begin([(spec, table)], seen_at)
                 self._partitions.check(connection, [(spec, table)])
                 is_ready = source_tables.state(spec) is not State.ERROR
-            self._publications.fit(connection, source_tables.usable(), [spec] if is_ready else [])
-            if spec.key in self._publications.refused:
-                raise self._refusal(spec)
+            with self._publications.turn:
+                self._publications.fit(connection, source_tables.usable(), [spec] if is_ready else [])
+                if spec.key in self._publications.refused:
+                    raise self._refusal(spec)
             if is_ready and table is not None:
                 self._size(connection, [(spec, table)])
             return is_ready

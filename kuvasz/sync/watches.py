@@ -90,8 +90,8 @@ class Watches:
         """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
         source_tables = self._source_tables
         bare = {key for key in self._patrol.bare if source_tables.is_paused(source_tables.spec(key))}
-        left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
-        with contextlib.closing(conninfo.connect(self._context.url())) as connection:
+        with contextlib.closing(conninfo.connect(self._context.url())) as connection, self._publications.turn:
+            left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
             self._publications.fit(connection, left, [])
         for key in bare:
             source_tables.tables.pop(key, None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ class Publications:
         self._begin = begin
         self.refused: dict[str, SourceError] = {}  #: why tables are not published, by `SourceTableSpec.key`
         self._troubles = context.troubles
+        self.turn = threading.Lock()  #: held by whoever lists what is usable and makes the publications fit that
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
 
     def seen(self, spec: SourceTableSpec) -> str:
@@ -72,7 +74,8 @@ class Publications:
     ) -> Sequence[SourceTable]:
         """Make both publications fit; returns the tables of which only INSERTs are published.
 
-        Tables that only the map keeps from being replicated are left as they are published.
+        Tables that only the map keeps from being replicated are left as they are published. The `turn` is the
+        caller's: who knows of one table less than another look would take that one out of the stream.
 
         Args:
             connection: To the source.
@@ -260,7 +263,8 @@ class Publications:
         """
         if publication.load(connection, self.name) is not None:
             # A table without key must not stay published: the application's own UPDATE would fail.
-            self.fit(connection, usable, [])
+            with self.turn:
+                self.fit(connection, usable, [])
 
     def _fit(
         self,

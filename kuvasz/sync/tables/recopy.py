@@ -67,7 +67,7 @@ class PositionReset:
         self._drop_parked(target)
         self._context.approvals.closed(spec)  # of what it misses from here on nobody was told yet
         failpoints.hit("position_forgotten", SourceError)
-        source_tables.resync(spec, is_due=False)
+        source_tables.resync(spec, is_due=False, is_repair=to_repair)
 
     def is_stranger(self, spec: SourceTableSpec) -> bool:
         """Whether what the lake has of a table is of another source than the one that answers."""

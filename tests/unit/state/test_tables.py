@@ -227,6 +227,16 @@ def test_a_copy_that_is_due_is_due_after_a_restart(home: Home) -> None:
     assert not home.start().get(T, S).is_resync_due
 
 
+@pytest.mark.parametrize("is_due", [True, False])
+def test_a_copy_of_all_stays_due_whatever_comes_of_a_repair(home: Home, is_due: bool) -> None:
+    states = home.start()
+    states.resync(T, S, is_due=True)
+    states.resync(T, S, is_due=is_due, is_repair=True)
+    found = home.start().get(T, S)
+    assert found.is_resync_due
+    assert not found.is_repair
+
+
 def test_the_next_attempt_is_forgotten_with_the_state(states: TableStates) -> None:
     states.set(T, S, State.ERROR, TableError("wrong"))
     states.note(T, S, retry_at=12.0)

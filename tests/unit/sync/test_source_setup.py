@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,8 +39,10 @@ class Publications:
         self.fitted: list[tuple[list[str], list[str]]] = []
         self.withdrawn: list[str] = []
         self.may_name = False
+        self.turn = threading.Lock()
 
     def fit(self, _: object, usable: Any, specs: Any) -> list[str]:
+        assert self.turn.locked(), "another look may know of more tables"
         self._done.append("publications")
         self.fitted.append(([spec.identifier for spec, _ in usable], [spec.identifier for spec in specs]))
         return [spec.identifier for spec, table in usable if not table.can_update]

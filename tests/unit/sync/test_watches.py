@@ -44,6 +44,7 @@ class World(Scene):
             patrol=self._look_at_publications,
             inserts_since=lambda: self.inserts_since,
             are_any_away=self._are_any_away,
+            turn=threading.Lock(),
             fit=lambda _, usable, specs: self.fitted.append(([spec.key for spec, _ in usable], specs)),
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)

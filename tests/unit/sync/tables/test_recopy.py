@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,23 @@ def test_a_repair_leaves_a_gap(tmp_path: Path) -> None:
     Forgetful(scene).it.forget(scene.items)
     assert scene.source_tables.position(scene.items) is None
     assert scene.lake.notes.gap("shop.items", scene.source.name) is not None
+
+
+def test_a_copy_of_all_that_is_asked_for_while_a_repair_is_noted_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path)
+    scene.copy(scene.items)
+    scene.source_tables.resync(scene.items, is_due=True, is_repair=True)
+    forget = scene.lake.forget
+
+    def asked(*args: Any, **options: Any) -> None:
+        forget(*args, **options)
+        scene.source_tables.resync(scene.items, is_due=True)
+
+    monkeypatch.setattr(scene.lake, "forget", asked)
+    Forgetful(scene).it.forget(scene.items)
+    assert scene.source_tables.look(scene.items).is_resync_due
 
 
 def test_who_agreed_to_a_gap_agreed_to_no_later_one(tmp_path: Path) -> None:
