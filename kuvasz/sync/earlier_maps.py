@@ -84,7 +84,7 @@ class EarlierMaps:
         Raises:
             LakeError: The lake cannot be asked.
         """
-        fed = feeders(mapped, self._feeds.known())
+        fed = feeders(mapped, self._feeds.known(), self.sids)
         is_asked = is_start or not fed.are_same
         return fed, self._lake.unmapped(fed.lasting, fed.changed) if is_asked else ()
 

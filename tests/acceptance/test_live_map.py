@@ -130,6 +130,42 @@ def test_a_running_process_goes_by_what_its_map_has_now(  # noqa: PLR0915 (one l
     process.terminate()
 
 
+def table_of(database: Database, name: str) -> list[dict]:
+    """Return a map of one source, whose rows have no sid."""
+    return group({None: database}, {"items": None}, name=name)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_table_goes_to_another_database_and_back(
+    database: Database, second: Database, new_process: Callable[..., Process], *, is_live: bool
+) -> None:
+    """As on a day on which readers are given a restored copy of a database, until it is mended itself."""
+    for one in (database, second):
+        create_tables(one)
+        fill_tables(one)
+    second.execute("DELETE FROM items WHERE id % 3 = 0")
+    second.execute("UPDATE items SET n = -1")
+    process = new_process(table_of(database, "shop"), address="127.0.0.1:0")
+    process.start()
+    process.wait_event("reader.streaming", source="shop")
+    for one, name in ((second, "store"), (database, "shop")):
+        if not is_live:
+            process.terminate()
+        process.write_map(table_of(one, name))
+        if is_live:
+            before = len(process.found("map_in_use"))
+            hang_up(process)
+            process.wait_event("map_in_use", before + 1)
+        else:
+            process.start()
+        one.execute("UPDATE items SET n = n + 1 WHERE id % 2 = 0")
+        process.wait_confirmed(one)
+        assert "streaming" in process.run("status").stdout
+        process.assert_equal("items", source_rows(one.url, "items"), key=("id",))
+    process.terminate()
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]

@@ -154,6 +154,49 @@ def test_a_source_gets_another_name(database: Database, lake_folder: LakeFolder)
         world.assert_equal(eu, "items", "others")
 
 
+def test_a_table_goes_to_another_source_and_back(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    """Each finds the rows of the other one, in the place of those that its position speaks of."""
+    fill(database)
+    fill(second, 1500)
+    second.execute("UPDATE items SET n = -1")
+    one, other = {None: database}, {None: second}
+    with running(lake_folder, one, {"items": None}) as world:
+        for databases, name in ((other, "store"), (one, "shop"), (other, "store"), (one, "shop")):
+            with changes(database, second):
+                world.reload(databases, {"items": None}, database=name)
+                world.pipeline.wait_streaming()
+                time.sleep(0.5)
+            world.pipeline.wait_applied(*databases.values())
+            world.pipeline.assert_equal("items", source_rows(databases[None].url, "items"))
+
+
+@pytest.mark.parametrize("kind", ["append", "changelog"])
+def test_a_source_gets_another_name_and_back_and_nothing_is_there_twice(
+    database: Database, lake_folder: LakeFolder, kind: str
+) -> None:
+    fill(database, 10)
+    one, tables = {None: database}, {"items": {"type": kind}, "others": None}
+    with running(lake_folder, one, tables) as world:
+        world.pipeline.wait_applied(database)
+        world.reload(one, tables, database="store")
+        world.pipeline.wait_streaming()
+        database.execute("INSERT INTO items VALUES (11, 5)")
+        world.pipeline.wait_applied(database)
+        world.reload(one, tables)
+        world.pipeline.wait_state("shop", ITEMS, State.ERROR)
+        world.pipeline.wait_state("shop", OTHERS, State.STREAMING)
+        (told,) = world.pipeline.errors()
+        assert f"are lost, and a table of type {kind} cannot be compared with its source" in told
+        assert lake_counts(world.pipeline, "items", "id = 11") == 1
+        world.pipeline.tell("resync", ITEMS, "shop")
+        world.pipeline.wait_streaming()
+        world.pipeline.wait_applied(database)
+        assert lake_counts(world.pipeline, "items") == 11
+        assert lake_counts(world.pipeline, "items", "id = 11") == 1
+
+
 def test_a_table_is_added(database: Database, second: Database, lake_folder: LakeFolder) -> None:
     for source in (database, second):
         fill(source)

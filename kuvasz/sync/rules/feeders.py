@@ -3,12 +3,15 @@
 A source's WAL is let go of for all of its targets at once. So what was confirmed while a target was not in the map is
 missed by it, and nothing in the lake's table shows that: its position stays where it was. What shows it is the list
 of targets that the sources fed at the last start (`kuvasz.state.ports.StoredFeeds`).
+
+Nor does it show that another source has put its rows in the place of those of one that left the map: that one's slot
+is there still, and its position is that of rows that are gone.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
@@ -18,7 +21,8 @@ from kuvasz.config.sources import Source
 class Feeders:
     """What feeds what; a feeder is as `kuvasz.config.names.feeder_of` names it."""
 
-    now: Mapping[str, frozenset[str]]  #: feeder -> targets that it feeds from this start on
+    #: feeder -> targets that it feeds from this start on, or of one that is not in the map: that would last
+    now: Mapping[str, frozenset[str]]
     lasting: Mapping[str, frozenset[str]]  #: the same without those that it did not feed at the start before
     changed: frozenset[str]  #: targets that some feeder feeds no more, or did not feed before
     are_same: bool  #: every feeder is known, and feeds what it fed
@@ -28,18 +32,42 @@ class Feeders:
         return target in self.now[names.feeder_of(name)]
 
 
-def feeders(sources: Iterable[Source], known: Mapping[str, frozenset[str]]) -> Feeders:
+def feeders(
+    sources: Collection[Source], known: Mapping[str, frozenset[str]], sids: Mapping[str, str | None]
+) -> Feeders:
     """Return what feeds what.
 
     Args:
         sources: The sources of the map.
         known: Feeder -> targets at the last start; of one that is missing it is not known, and all it feeds lasts.
+        sids: Source -> the sid of its rows, also of those that have left the map.
     """
     now = {feeder: targets for source in sources for feeder, targets in _of(source).items()}
+    now |= _robbed(sources, {feeder: known[feeder] for feeder in known.keys() - now.keys()}, sids)
     lasting = {feeder: targets & known.get(feeder, targets) for feeder, targets in now.items()}
     changed = (targets ^ known[feeder] for feeder, targets in now.items() if feeder in known)
     are_same = all(known.get(feeder) == targets for feeder, targets in now.items())
     return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same)
+
+
+def rows_of(source: Source) -> set[tuple[str, str | None]]:
+    """Return which rows a source feeds: those of its sid in each target, or all of them where there is none."""
+    return {(spec.identifier, source.sid if spec.has_sid else None) for spec in source.tables}
+
+
+def _robbed(
+    sources: Iterable[Source], others: Mapping[str, frozenset[str]], sids: Mapping[str, str | None]
+) -> dict[str, frozenset[str]]:
+    """Return those of other feeders whose rows are the sources' from now on, with the targets that they have left."""
+    taken: dict[str | None, set[str]] = {}
+    for source in sources:
+        for target, sid in rows_of(source):
+            taken.setdefault(sid, set()).add(target)
+    found = {
+        feeder: targets - taken.get(None, set()) - taken.get(sids.get(names.source_of(feeder)), set())
+        for feeder, targets in others.items()
+    }
+    return {feeder: left for feeder, left in found.items() if left != others[feeder]}
 
 
 def _of(source: Source) -> dict[str, frozenset[str]]:
@@ -50,4 +78,4 @@ def _of(source: Source) -> dict[str, frozenset[str]]:
     }
 
 
-__all__ = ["Feeders", "feeders"]
+__all__ = ["Feeders", "feeders", "rows_of"]

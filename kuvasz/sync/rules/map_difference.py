@@ -16,6 +16,7 @@ from kuvasz.config.model import SECTIONS, Config
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.model import TableName
+from kuvasz.sync.rules.feeders import rows_of
 
 #: The section that is read anew each time; all others are held until the next start.
 LIVE = "map"
@@ -148,16 +149,12 @@ def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str
     """
     fed: dict[object, set[str]] = {}
     for source in leaving:
-        for rows in (source.name, *_rows(source)):
+        for rows in (source.name, *rows_of(source)):
             fed.setdefault(rows, set()).add(source.name)
     return {
-        source.name: set().union(*(fed.get(rows, ()) for rows in (source.name, *_rows(source)))) for source in coming
+        source.name: set().union(*(fed.get(rows, ()) for rows in (source.name, *rows_of(source))))
+        for source in coming
     }
-
-
-def _rows(source: Source) -> set[tuple[str, str | None]]:
-    """Return which rows a source feeds: those of its sid in each target, or all of them where there is none."""
-    return {(spec.identifier, source.sid if spec.has_sid else None) for spec in source.tables}
 
 
 def definition(spec: SourceTableSpec) -> Mapping[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ def test_a_target_that_was_not_followed_since_the_last_start_has_a_gap(
     world.copy(world.items)
     world.maps.begin()
     assert set(world.lake.positions("shop.items")) == {"shop"}, "from that start on it was followed"
+
+
+def test_a_source_that_comes_back_has_not_the_rows_that_another_one_fed_meanwhile(world: World) -> None:
+    """Its own are gone, whatever its position says; the slot that it had kept brings only what changed since."""
+    world.copy(world.items)
+    world.copy(world.others)
+    world.maps.begin()
+    heir = dataclasses.replace(world.source, name="store", database="store", tables=(world.items,))
+    world.maps.add([heir])
+    world.maps.let_go([heir])
+    assert (set(world.lake.positions("shop.items")), set(world.lake.positions("shop.others"))) == (set(), {"shop"})
+    assert world.lake.notes.gap("shop.items", "shop") is not None
+    feeds = world.shared.state.feeds
+    assert (feeds.known()["shop"], feeds.known()["store"]) == ({"shop.others"}, {"shop.items"})
+    world.maps.add([world.source])
+    world.maps.let_go([world.source])
+    assert (feeds.known()["shop"], feeds.known()["store"]) == ({"shop.items", "shop.others"}, frozenset())
 
 
 def test_a_start_with_another_sid_under_the_same_name_is_refused(world: World) -> None:
