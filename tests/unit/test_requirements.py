@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from kuvasz.lake.java import versions
+
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -22,6 +24,13 @@ WITHOUT_HOLES = {
     "aiohttp": "3.14",  # CVE-2025-53643 (3.12.14) and later ones; `kuvasz.admin.door` has its limits
     "pyarrow": "14.0.1",  # CVE-2023-47248
     "ruamel-yaml": "0.15",  # loads what the YAML says to
+}
+
+
+#: The same of jars.
+JARS_WITHOUT_HOLES = {
+    "org.postgresql:postgresql": "42.7.12",  # CVE-2026-42198 (42.7.11), CVE-2026-54291
+    "org.xerial:sqlite-jdbc": "3.41.2.2",  # CVE-2023-32697
 }
 
 
@@ -41,6 +50,11 @@ def test_nothing_older_than_a_hole_that_was_mended_is_asked_for(name: str) -> No
         bounds = [Version(one.version) for one in requirement.specifier if one.operator in {">=", "=="}]
         assert bounds, f"{requirement} has no lower bound"
         assert max(bounds) >= Version(WITHOUT_HOLES[name])
+
+
+def test_no_jar_is_older_than_a_hole_that_was_mended() -> None:
+    found = dict(coordinate.rsplit(":", 1) for coordinate in versions.CORE)
+    assert {name for name, first in JARS_WITHOUT_HOLES.items() if Version(found[name]) < Version(first)} == set()
 
 
 def test_whatever_is_asked_for_has_a_lower_bound() -> None:

@@ -55,7 +55,7 @@ def cached(coordinate: str) -> Path | None:
 
 
 def check(wanted: Sequence[str]) -> None:
-    """Compare jars that have come with the digests in `versions`: Ivy trusts what a repository says of itself.
+    """Compare jars that are there with the digests in `versions`: Ivy trusts what a repository says of itself.
 
     Raises:
         LakeError: One is another than was tested.
@@ -83,7 +83,7 @@ def settings(wanted: Sequence[str], *, is_local: bool) -> dict[str, str]:
     """Return Spark's settings that bring the jars: from Ivy's cache if all are there, else through Ivy itself."""
     found = [cached(coordinate) for coordinate in wanted]
     if not all(found):
-        return {"spark.jars.packages": ",".join(wanted)}
+        return {"spark.jars.packages": ",".join(wanted), "spark.jars.excludes": ",".join(versions.EXCLUDED)}
     path = {"spark.driver.extraClassPath": class_path(wanted)}
     # Not spark.jars where it can be spared: that copies all of them at every start.
     return path if is_local else {"spark.jars": ",".join(map(str, found))} | path

@@ -82,11 +82,15 @@ def open_session(config: Config) -> SparkSession:
     The first start downloads the jars of `versions` (some 60 MB) into Ivy's cache; later starts find them there.
 
     Raises:
-        LakeError: The jars cannot be fetched, a setting is wrong, or the cluster does not answer.
+        LakeError: The jars cannot be fetched, or are others than were tested; a setting is wrong, or the cluster does
+            not answer.
     """
     # Executors must run the interpreter that has kuvasz installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = {"spark.master": config.spark.master, **settings(config)}
+    # Whoever names the jars says himself which ones are right.
+    wanted = () if _PACKAGES in config.spark.conf else jars.coordinates(config)
+    jars.check(wanted)
     if _PACKAGES in chosen:
         print("first start: downloading the Iceberg jars …", file=sys.stderr)  # noqa: T201 (before logging is up)
     builder, output = SparkSession.builder, SparkOutput()
@@ -100,8 +104,8 @@ def open_session(config: Config) -> SparkSession:
     except (Py4JError, PySparkException, OSError) as error:
         raise _no_start(config, str(error).splitlines(), output.said()) from error
     output.started()
-    if _PACKAGES in chosen and _PACKAGES not in config.spark.conf:
-        jars.check(jars.coordinates(config))
+    if _PACKAGES in chosen:
+        jars.check(wanted)
     return session
 
 
@@ -192,8 +196,10 @@ def fetch(coordinates: Sequence[str]) -> None:
         LakeError: One is another than was tested.
     """
     if not all(map(jars.cached, coordinates)):
-        builder = SparkSession.builder.master("local[1]").config(_PACKAGES, ",".join(coordinates))
-        builder.config("spark.ui.enabled", "false").getOrCreate().stop()
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        for name, value in jars.settings(coordinates, is_local=True).items():
+            builder = builder.config(name, value)
+        builder.getOrCreate().stop()
     jars.check(coordinates)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.errors import ConfigError
-from kuvasz.lake.java import jars
+from kuvasz.errors import ConfigError, LakeError
+from kuvasz.lake.java import jars, versions
 from kuvasz.lake.jvm import spark
 
 SHOP = {"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": {"items": None}}
@@ -101,3 +101,25 @@ def test_one_without_is_refused_unless_the_map_says_that_it_may_be(
 def test_tls_encrypts_as_well(config_of: Callable[..., Config]) -> None:
     conf = {"spark.network.crypto.enabled": "false", "spark.ssl.rpc.enabled": "true"}
     assert spark.settings(config_of(master="yarn", conf=conf))["spark.authenticate"] == "true"
+
+
+def test_a_jar_in_the_cache_that_is_another_one_is_refused_before_java_starts(
+    config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else the start after one that was refused, or after somebody wrote there, would run it."""
+    cache = tmp_path / ".ivy2.5.2" / "jars"
+    cache.mkdir(parents=True)
+    group, artifact, version = versions.CORE[0].split(":")
+    (cache / f"{group}_{artifact}-{version}.jar").write_bytes(b"another one")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(LakeError, match=f"^the jar {versions.CORE[0]} is not the one that kuvasz was tested with"):
+        spark.open_session(config_of())
+
+
+def test_ivy_brings_no_jar_that_has_no_digest(
+    config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "cached", lambda _: None)
+    chosen = spark.settings(config_of())
+    assert chosen["spark.jars.packages"] == ",".join(versions.CORE)
+    assert chosen["spark.jars.excludes"] == ",".join(versions.EXCLUDED)
