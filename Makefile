@@ -13,7 +13,7 @@ SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars lock fuzz neglect soak bench bench-quick clean
+.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -70,6 +70,16 @@ check: setup-dev ## lint, format, types, import layers
 
 lock: setup-dev ## the newest versions that fit pyproject.toml, with hashes, into requirements/; KEEP=1 moves no more than it must
 	@scripts/lock.sh $(if $(KEEP),keep)
+
+jar-lock: setup-dev ## the jars of Spark, Iceberg and the drivers, with their digests, into requirements/jars.txt
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" $(PYTHON) -m kuvasz.lake.iceberg.prefetch --aws
+	@$(PYTHON) -m supply.jar_files
+
+audit: setup-dev ## known holes of all locked packages and jars: fails for one that requirements/accepted.toml does not have
+	@$(PYTHON) -m supply.audit $(if $(OSV),--osv $(OSV))
+
+sbom: setup-dev ## the bill of materials of image and wheel, CycloneDX in JSON, into dist/; SBOM= names another file
+	@$(PYTHON) -m supply.sbom $(or $(SBOM),dist/kuvasz.cdx.json)
 
 bench-quick: setup-dev ## ratios to bare COPY and pg_recvlogical, and visible lag, in under 3 minutes
 	@$(MAKE) --no-print-directory jars

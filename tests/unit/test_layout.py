@@ -27,6 +27,7 @@ ELSEWHERE = {
     "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
+    "supply/hole.py": "unit/supply/test_verdict.py",
     # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
     "state/memory.py": "contract/test_state.py",
     "parking/memory.py": "contract/test_parking_logs.py",
@@ -47,9 +48,11 @@ ELSEWHERE = {
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
 }  # fmt: skip
 
+#: What is beside `kuvasz` is named with its folder.
 MODULES = sorted(
-    str(file.relative_to(ROOT / "kuvasz"))
-    for file in (ROOT / "kuvasz").rglob("*.py")
+    str(file.relative_to(root))
+    for folder, root in ((ROOT / "kuvasz", ROOT / "kuvasz"), (ROOT / "supply", ROOT))
+    for file in folder.rglob("*.py")
     if file.name != "__init__.py" and "__pycache__" not in file.parts
 )
 
