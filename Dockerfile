@@ -8,7 +8,9 @@
 # Relative paths of a map begin at its folder: here the volume, where the state folder must be. A map that lies
 # elsewhere, in a mounted ConfigMap say, names them with /var/lib/kuvasz/… in full.
 
-FROM python:3.12-slim
+# The digest is that of the tag's list of platforms: all of them build from the same. It moves by a commit alone, to have
+# Debian's and Python's fixes; `docker buildx imagetools inspect python:3.12-slim` shows the one of today.
+FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 
 RUN apt-get update \
  && apt-get install -y --no-install-recommends tini \
