@@ -13,13 +13,15 @@ SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all mutations check setup-demo setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick clean
+.PHONY: help run test test-unit test-all mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
 
 setup-demo:
 	@scripts/venv.sh demo
+setup-docs:
+	@scripts/venv.sh docs
 setup-dev:
 	@scripts/venv.sh dev
 
@@ -88,6 +90,12 @@ bench-quick: setup-dev ## ratios to bare COPY and pg_recvlogical, and visible la
 bench: setup-dev ## SCENARIOS= or all of them (benchmarks/README.md); BENCH_ARGS='--size full --runs 3'
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m benchmarks $(SCENARIOS) $(BENCH_ARGS)
+
+docs: setup-docs ## the site of the documentation, into build/site
+	@NO_MKDOCS_2_WARNING=1 exec $(PYTHON) -m mkdocs build --strict
+
+docs-serve: setup-docs ## the same at http://127.0.0.1:8001 while you write
+	@NO_MKDOCS_2_WARNING=1 exec $(PYTHON) -m mkdocs serve --dev-addr 127.0.0.1:8001
 
 clean: ## removes what the demo and the tools left in this folder, but not .venv
 	rm -rf demo-data/eu demo-data/us demo-data/ap build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out

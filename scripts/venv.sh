@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv and install kuvasz with one extra into it: venv.sh demo|dev
+# Make .venv and install kuvasz with one extra into it: venv.sh demo|docs|dev
 #
 # The versions are those of requirements/*.lock, each file checked against its hash. Done again only when those or
 # pyproject.toml changed, the folder was moved or the interpreter is another one; a stamp per extra holds what it was done
@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/say.sh
 
-extra=${1:?usage: venv.sh demo|dev}
+extra=${1:?usage: venv.sh demo|docs|dev}
 
 if [ -z "${KUVASZ_VENV_LOCKED:-}" ] && command -v flock >/dev/null 2>&1; then
   KUVASZ_VENV_LOCKED=1 exec flock scripts/say.sh scripts/venv.sh "$extra" # locks any file that is always there
@@ -24,7 +24,7 @@ is_done() { # STAMP
   [ -x .venv/bin/python ] && [ -f "$1" ] && [ "$(cat "$1")" = "$(wanted)" ]
 }
 
-# The development set contains the demo's.
+# The development set contains the others.
 if is_done ".venv/.kuvasz-$extra" || is_done .venv/.kuvasz-dev; then
   exit 0
 fi
