@@ -32,6 +32,7 @@ def is_taken(arguments: list[str]) -> bool:
     known = {name for command in commands for parameter in command.params for name in parameter.opts}
     if "demo" in verbs:
         known |= {"--seconds", "--rate", "--seed"}
+    known |= {"-h", "--help"}
     names = {word.partition("=")[0] for word in arguments if word.startswith("-") and word != "-"}
     return names <= known and (not arguments or bool(verbs) or arguments[0].startswith("-"))
 

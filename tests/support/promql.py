@@ -78,7 +78,7 @@ def page() -> dict[str, list[dict[str, str]]]:
     """
     found: dict[str, list[dict[str, str]]] = {OF_PROMETHEUS: [TARGET]}
     for scope in MetricsScope:
-        for family in text_string_to_metric_families(_rendered(scope)):
+        for family in text_string_to_metric_families(rendered(scope)):
             for sample in family.samples:
                 found.setdefault(sample.name, []).append(sample.labels | TARGET)
     return found
@@ -89,7 +89,8 @@ def named(queries: Iterable[str]) -> set[str]:
     return {one.metric for query in queries for one in asked(query)}
 
 
-def _rendered(scope: MetricsScope) -> str:
+def rendered(scope: MetricsScope) -> str:
+    """Return a page of metrics as the server makes it, of a moment in which everything is known."""
     metrics = Metrics(scope)
     metrics.note(Receipt(target="shop.items", positions={}, rows=1, snapshot_id=4, seconds=0.2))
     files = Upkeep(
@@ -109,4 +110,4 @@ def _holds(operator: str, has: str, value: str) -> bool:
     return is_same != operator.startswith("!")
 
 
-__all__ = ["OF_PROMETHEUS", "TARGET", "Asked", "asked", "faults", "grouped", "named", "page"]
+__all__ = ["OF_PROMETHEUS", "TARGET", "Asked", "asked", "faults", "grouped", "named", "page", "rendered"]

@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from kuvasz.events import Event, EventLog, heard_by
-from tests.support import event_list
 
 
 def test_events_of_one_code_stand_together_and_differ_in_their_messages() -> None:
@@ -16,10 +15,6 @@ def test_events_of_one_code_stand_together_and_differ_in_their_messages() -> Non
     assert sum(map(len, messages.values())) == len(Event)
     codes = [event.code for event in Event]
     assert codes == sorted(codes, key=codes.index)
-
-
-def test_the_page_lists_what_is_printed() -> None:
-    assert event_list.table() in event_list.PAGE.read_text("utf-8"), "python -m tests.support.event_list writes it"
 
 
 def test_an_event_is_told_with_its_facts_by_the_module_it_is_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from tests.support.snapshots import NOW, snapshot
 
-DOCS = Path(__file__).parents[3] / "docs" / "operating.md"
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 PER_SOURCE = MetricsScope.PER_SOURCE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import aiohttp
 import pytest
 
 from kuvasz.admin import views
-from kuvasz.admin.server import serve
+from kuvasz.admin.server import AdminServer, serve
 from kuvasz.admin.views import ErrorView
 from kuvasz.app import App
 from kuvasz.config.load import load
@@ -24,6 +25,8 @@ from kuvasz.state.memory import MemoryAddress
 from kuvasz.state.tables import State
 
 T = TypeVar("T")
+
+PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
 
 MAP = {
     "lake": {"namespace": "shop"},
@@ -212,3 +215,11 @@ def test_a_map_that_is_from_no_file_is_not_read_again(world: World) -> None:
 @pytest.mark.parametrize("body", [{"dry_run": "true"}, {"dry_run": 1}, {"dry_run": None}, {"dryrun": True}])
 def test_a_reload_that_is_asked_for_in_other_words_is_none(world: World, body: dict[str, Any]) -> None:
     assert world.ask("/api/map/reload", body=body)[0] == 400
+
+
+def test_the_docs_have_every_path_and_no_other(tmp_path: Path) -> None:
+    application = AdminServer(World(tmp_path).app).application()
+    served = {route.resource.canonical for route in application.router.routes() if route.resource is not None}
+    section = PAGE.read_text("utf-8").partition("\n## HTTP\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert {path for row in rows for path in re.findall(r"(/[a-z/]+)`", row)} == served
