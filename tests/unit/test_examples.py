@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from kuvasz.config import load
 from kuvasz.config.file import read
+from kuvasz.config.model import SECTIONS
+from kuvasz.errors import ConfigError
 from tests.support.commands import arguments, inline, is_taken
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCES = re.compile(r"^( *)```(\w+)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+#: What examples are written in. `yml` is for files that are no map: Prometheus' own.
+LANGUAGES = {"sh", "sql", "python", "yaml", "yml", "text"}
 
 _COMMAND = re.compile(r"\s*(?:kuvasz|/opt/kuvasz/bin/kuvasz)\b")
 
-#: What makes a map of a section alone.
+#: What makes a map of a section alone, and of tables alone.
 _DATABASES = "databases: [{database: d, urls: [{url: 'postgresql://h/d'}], tables: {t: }}]\n"
+_TABLES = """\
+pipeline: {mask_secret: geheim-7-geheim-7}
+databases:
+- database: d
+  urls: [{url: 'postgresql://h/d'}]
+  tables:
+"""
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the examples of a page with their languages; indented ones have none."""
+    tokens = MarkdownIt("commonmark").parse(page.read_text("utf-8"))
+    return [(one.info, one.content) for one in tokens if one.type in {"fence", "code_block"}]
 
 
 def fenced(page: Path, language: str) -> list[str]:
     """Return what a page shows in a language."""
-    return [textwrap.dedent(text) for _, shown, text in FENCES.findall(page.read_text("utf-8")) if shown == language]
+    return [text for shown, text in blocks(page) if shown == language]
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -32,6 +51,25 @@ def commands(page: Path) -> list[list[str]]:
     shell = [line for text in fenced(page, "sh") for line in text.replace("\\\n", " ").splitlines()]
     lines = [line.partition(" #")[0] for line in shell if _COMMAND.match(line)]
     return [*inline(page.read_text("utf-8")), *arguments(lines)]
+
+
+def as_map(text: str) -> str:
+    """Return a whole map of what an example shows: a map, some of its sections, or some tables."""
+    if "databases:" in text:
+        return text
+    names = set(re.findall(r"^([\w.]+):", text, re.MULTILINE))
+    return text + _DATABASES if names <= SECTIONS.keys() else _TABLES + textwrap.indent(text, "    ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_example_says_its_language(page: Path) -> None:
+    assert [text for language, text in blocks(page) if language not in LANGUAGES] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_program_is_one(page: Path) -> None:
+    for text in fenced(page, "python"):
+        ast.parse(text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -51,10 +89,17 @@ def test_every_map_is_loaded(page: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("geheim")
     for number, text in enumerate(fenced(page, "yaml")):
-        if "kind:" in text:  # for Kubernetes
+        if re.search(r"^kind:", text, re.MULTILINE):  # for Kubernetes
             continue
-        rest = "" if "databases:" in text else _DATABASES
         file = tmp_path / f"map{number}.yaml"
-        file.write_text(re.sub(r"\$\{file:[^}]*\}", f"${{file:{secret}}}", text) + rest)
-        environ = dict.fromkeys(load.template_names(read(file).value), "geheim-7")
+        file.write_text(re.sub(r"\$\{file:[^}]*\}", f"${{file:{secret}}}", as_map(text)))
+        names = load.template_names(read(file).value)
+        environ = {name: f"postgresql://h/{name}" if name.endswith("_URL") else "geheim-7-geheim-7" for name in names}
         assert load.load(file, environ).config.databases
+
+
+def test_a_wrong_example_is_seen(tmp_path: Path) -> None:
+    for text in ("lake: {namspace: shop}\n", "orders: {typ: clone}\n", _DATABASES.replace("tables", "table")):
+        (tmp_path / "map.yaml").write_text(as_map(text))
+        with pytest.raises(ConfigError, match="unknown key"):
+            load.load(tmp_path / "map.yaml", {})

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from kuvasz.config import load, reference
+from kuvasz.config import reference
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -24,20 +23,6 @@ def test_every_option_is_explained() -> None:
         for option, field in model.model_fields.items():
             assert field.description, f"{name}: {option}"
             assert f"| `{option}`" in reference.table(name)
-
-
-def test_the_examples_of_the_page_are_right(tmp_path: Path) -> None:
-    blocks = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    maps = [
-        re.sub("^    ", "", block, flags=re.MULTILINE) for block in blocks if "databases:" in block.split("\n")[0]
-    ]
-    environ = {
-        "EU_PASSWORD": "a", "US_PASSWORD": "b", "A_URL": "postgresql://a/x", "B_URL": "postgresql://b/x",
-    }  # fmt: skip
-    assert len(maps) == 2
-    for text in maps:
-        (tmp_path / "map.yaml").write_text(text)
-        assert load.load(tmp_path / "map.yaml", environ).config.databases
 
 
 def test_the_schema_file_is_the_schema() -> None:
