@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import rooms
+from tests.support import outward_links, rooms
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
@@ -80,3 +80,18 @@ def test_every_room_says_what_lives_there() -> None:
 def test_a_table_that_is_old_is_written_anew() -> None:
     page = "before\n<!-- floors of kuvasz.sync: old -->\nanything\n<!-- end -->\nafter"
     assert rooms.with_tables(page) == f"before\n{rooms.table('kuvasz.sync')}\nafter"
+
+
+@pytest.mark.parametrize("page", outward_links.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_that_lead_elsewhere_are_encrypted_and_defined(page: Path) -> None:
+    assert outward_links.strays(page) == set()
+    assert [
+        link for link in outward_links.links(page) if not re.fullmatch(r"https://[\w.-]+\.[a-z]+(/\S*)?", link)
+    ] == []
+
+
+def test_what_is_said_of_other_tools_has_sources_that_stay_as_they_are() -> None:
+    """A branch moves on; a commit says tomorrow what it says today."""
+    found = outward_links.links(ROOT / "docs" / "comparison.md")
+    assert len(found) > 30
+    assert [link for link in found if not re.search(r"/(?:blob|tree)/[0-9a-f]{40}(?:/|$)", link)] == []
