@@ -235,10 +235,11 @@ class ColumnsUnclear(SchemaError):
         message: As of every error.
         hint: What to do next.
         through: Transactions that committed before this LSN are the ones in doubt.
-        likely: Whether there is an answer that all names and the order of the transactions speak for.
+        likely: The answer that all names and the order of the transactions speak for, as the hint says it; empty:
+            there is none.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, through: int = 0, likely: bool = False) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, through: int = 0, likely: str = "") -> None:
         super().__init__(message, hint=hint)
         self.through = through
         self.likely = likely

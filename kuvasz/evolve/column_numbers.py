@@ -56,7 +56,7 @@ class Answer:
     """What a message means."""
 
     relation: Relation | None = None  #: with its columns numbered, if there is one way
-    likely: Relation | None = None  #: with more than one: the one that names and xids speak for, if they do
+    likely: Relation | None = None  #: with more than one: the one that names, types and xids speak for, if they do
     is_open: bool = False  #: there is more than one way
 
 
@@ -183,13 +183,13 @@ def _needed(places: Sequence[_Place]) -> list[int]:
 def _likely(
     message: Relation, ways: Sequence[Sequence[int]], before: Sight | None, after: Sight, time: Time
 ) -> list[int] | None:
-    """Return the one way that agrees with all names that looks have shown, and with the order of xids.
+    """Return the one way that agrees with all names and types that looks have shown, and with the order of xids.
 
-    Names speak for nothing where a column may have been put in place of another: of two that are both gone by now,
-    one may have been dropped, and the other have got its name. Neither do they where one may have come and gone
-    between the looks.
+    Nothing speaks for a way where the transaction's xid is not known. Names speak for nothing where a column may have
+    been put in place of another: of two that are both gone by now, one may have been dropped, and the other have got
+    its name. Neither do they where one may have come and gone between the looks.
     """
-    good = [way for way in ways if way and _agrees(message, way, before, after, time)]
+    good = [way for way in ways if way and time.xid and _agrees(message, way, before, after, time)]
     if len(good) != 1 or any(_is_replacing(way, good[0], before, after) for way in ways):
         return None
     return list(good[0])
@@ -211,13 +211,12 @@ def _agrees(message: Relation, way: Sequence[int], before: Sight | None, after: 
     taken = set(way)
     for column, number in zip(message.columns, way, strict=True):
         old, new = None if before is None else before.columns.get(number), after.columns.get(number)
-        if all(face is None or face.name != column.name for face in (old, new)):
+        face = column.name, column.pg_type.oid, column.typmod
+        if all(seen is None or seen[:3] != face for seen in (old, new)):
             return False
         if old is None and new is not None and _is_younger(new.version, time.xid):
             return False
     known = 0 if before is None else before.attributes
-    if not time.xid:
-        return True
     late = [face for number, face in after.columns.items() if number > known and number not in taken and face.is_sent]
     # A column of the transaction itself came before or after its rows: its messages may lack or have it.
     return all(face.version == time.xid or _is_younger(face.version, time.xid) for face in late)

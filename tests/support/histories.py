@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tests.support.history_model import NAMES, Column, Model, Version, is_default
+from tests.support.history_model import FIRST, NAMES, Column, Model, Version, is_default
 from tests.support.history_rules import Rule
 from tests.support.tagged_values import DOMAINS, KINDS, PLAIN, UNIT
 
@@ -84,10 +84,26 @@ class Story:
                 self._step()
 
     def touch(self) -> None:
-        """Change something, so that the stream tells what the table is now; of two rows a filter takes one."""
+        """Change something, so that the stream tells what the table is now: a filter takes one of the rows."""
+        begin = len(self.model.versions)
         with self._session.transaction():
             self._insert()
-            self._insert()
+            while not any(map(self.is_kept, self.model.versions[begin:])):
+                self._insert()
+
+    def is_kept(self, version: Version) -> bool:
+        """Whether a version passes the map's filter."""
+        return self.rule.keeps(version.row, self.read(version))
+
+    def read(self, version: Version) -> list[int | None]:
+        """Return what the expressions of the map see of a version: what keeps the past sees the columns of then."""
+        names = self.model.names if self.is_now else {name: FIRST + NAMES.index(name) for name in NAMES}
+        return [version.values.get(names.get(name, 0)) for name in self.rule.reads]
+
+    @property
+    def is_now(self) -> bool:
+        """Whether its lake table shows what the source shows."""
+        return self.kind in {"clone", "bag"}
 
     def _transaction(self) -> None:
         with self._session.transaction():

@@ -15,7 +15,6 @@ from tests.support.history_model import FIRST, NAMES, Version, is_default
 from tests.support.tagged_values import UNIT, number_of
 
 _HIDDEN = "***"
-_IS_NOW = ("clone", "bag")  #: types that show what the source shows
 _UNKNOWN = -1  #: of a pseudonym
 
 Row = Mapping[str, Any]
@@ -34,7 +33,7 @@ class Lake:
     def __init__(self, story: Story, rows: Sequence[Row], fields: Mapping[int, str], *, is_shared: bool) -> None:
         self._story, self._model, self._rule = story, story.model, story.rule
         self._rows, self._fields, self._is_shared = rows, fields, is_shared
-        self._is_now = story.kind in _IS_NOW
+        self._is_now = story.is_now
         defaults = {number * UNIT + count for number in range(100) for count in (9_998, 9_999)}
         self._pseudonyms = history_rules.pseudonyms(story.written | defaults) if story.rule.mask else {}
 
@@ -87,12 +86,7 @@ class Lake:
         else:
             skipped = self._model.overtaken if self._story.kind == "history" else set()
             versions = [one for one in self._model.versions if one.tag not in skipped]
-        return [one for one in versions if self._rule.keeps(one.row, self._read(one))]
-
-    def _read(self, version: Version) -> list[int | None]:
-        """Return what the expressions of the map see of a version: what keeps the past sees the columns of then."""
-        numbers = self._model.names if self._is_now else {name: FIRST + NAMES.index(name) for name in NAMES}
-        return [version.values.get(numbers.get(name, 0)) for name in self._rule.reads]
+        return [one for one in versions if self._story.is_kept(one)]
 
     def _missing(self) -> list[str]:
         lake: dict[int, list[Row]] = {}
@@ -128,7 +122,7 @@ class Lake:
 
     def _computed(self, version: Version, row: Row) -> Iterable[str]:
         """Say what of a version is not as the map's `set` makes it."""
-        wanted = [one for one in self._read(version) if one is not None]
+        wanted = [one for one in self._story.read(version) if one is not None]
         if (made := history_rules.numbers_of(row["both"])) != wanted:
             yield f"both is {made}, not {wanted}"
         number = self._model.names.get("c", 0) if self._is_now else FIRST + NAMES.index("c")

@@ -23,6 +23,7 @@ class Told:
     hint: str  #: a part of the way out that it names
     run: int = 0  #: the run of kuvasz that tells it, from 0
     is_again: bool = False  #: whether the third run tells it, too, and a person does what it says
+    then: str = ""  #: a part of what its hint says after that, which a person has to do as well
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,8 @@ COLUMNS = {
             columns="id, b__old, b", query="VALUES (1, 'copied', NULL), (2, 'old', NULL), (3, NULL, 'new')"
         ) for kind in KEEPS},
         told=tuple(Told(table=f"again_{kind}", why="which of its columns the transaction at",
-                        hint=f"kuvasz retry --table shop.again_{kind} takes them so", run=1, is_again=True)
+                        hint=f"b is number 2): kuvasz retry --table shop.again_{kind} takes them so", run=1,
+                        is_again=True, then="b is number 3)")
                    for kind in KEEPS),
         is_seen_live=False,
     ),

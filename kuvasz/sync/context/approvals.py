@@ -24,7 +24,8 @@ class Approvals:
         self._accepted: set[str] = set()  #: those that go on with a gap
         self._kept: set[str] = set()  #: those whose rows stay as another rule of the map made them
         self._ahead: dict[str, str] = {}  #: those answered before their first look -> what was answered
-        self._believed: dict[str, int] = {}  #: those whose columns are taken as they probably are -> up to which LSN
+        #: those whose columns are taken as they probably are -> what they are said to be -> up to which LSN
+        self._believed: dict[str, dict[str, int]] = {}
 
     def give(self, key: str, error: KuvaszError | None) -> None:
         """Agree to what keeps a table from going on."""
@@ -34,7 +35,7 @@ class Approvals:
         if isinstance(error, OtherRule):
             self._kept.add(key)
         if isinstance(error, ColumnsUnclear) and error.likely:
-            self._believed[key] = error.through
+            self._believed.setdefault(key, {})[error.likely] = error.through
         if isinstance(error, EarlierError):
             self._ahead[key] = error.message
 
@@ -57,9 +58,12 @@ class Approvals:
         self._approved.discard(spec.key)
         self._kept.discard(spec.key)
 
-    def is_believed(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
-        """Whether the columns of a transaction are taken as they probably are where no look proves them."""
-        return commit_lsn < self._believed.get(spec.key, 0)
+    def is_believed(self, spec: SourceTableSpec, commit_lsn: int, likely: str) -> bool:
+        """Whether the columns of a transaction are taken as they probably are where no look proves them.
+
+        Who was told one answer has agreed to that one: other transactions may have another.
+        """
+        return commit_lsn < self._believed.get(spec.key, {}).get(likely, 0)
 
     def is_gap_accepted(self, spec: SourceTableSpec) -> bool:
         """Whether a table goes on without what it missed."""

@@ -9,6 +9,8 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from kuvasz import failpoints
 from kuvasz.backoff import Backoff
 from kuvasz.config.sources import SourceTableSpec
@@ -234,14 +236,20 @@ class Replays:
             self._row_limit.check(change)
         relation = feed.relations.get(change.relation)
         if relation is None:
-            if isinstance(change, Segment):
-                commit_lsn, xid = int(change.transactions.commit_lsn[-1]), int(change.transactions.xid[-1])
-            else:
-                commit_lsn, xid = change.commit_lsn, change.xid
-            relation = self._number(change.relation, commit_lsn, xid)
+            relation = self._number(change.relation, *_described(change))
             if relation is not change.relation:  # else the lake has these rows; later ones may need the numbers
                 feed.relations[change.relation] = relation
         return dataclasses.replace(change, relation=relation)
+
+
+def _described(change: Change) -> tuple[int, int]:
+    """Return commit LSN and xid of the transaction that a change's columns are of; else of its last one."""
+    if not isinstance(change, Segment):
+        return change.commit_lsn, change.xid
+    runs = change.transactions
+    (of_it,) = np.nonzero(runs.commit_lsn == change.relation.described_lsn)
+    at = of_it[0] if of_it.size else -1
+    return int(runs.commit_lsn[at]), int(runs.xid[at])
 
 
 __all__ = ["NEVER", "Replays"]

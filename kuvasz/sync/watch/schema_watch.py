@@ -169,12 +169,10 @@ class SchemaWatch:
         answer = number(relation, known.history(now), time, grids)
         if is_past and answer.relation is None:  # in its own time it may be clear, or a person has agreed to it
             answer = number(relation, known.history(now), Time.of(commit_lsn, xid), grids)
-        is_agreed = answer.likely is not None and self._approvals.is_believed(spec, commit_lsn)
+        is_agreed = self._approvals.is_believed(spec, commit_lsn, _said(answer.likely))
         if is_past and answer.relation is None and not is_agreed:
             return relation  # mostly another message comes before any row that counts: if not, the lake refuses it
-        numbered = answer.relation
-        if numbered is None and self._approvals.is_believed(spec, commit_lsn):
-            numbered = answer.likely
+        numbered = answer.likely if answer.relation is None and is_agreed else answer.relation
         if numbered is None:
             raise self._unclear(spec, answer, commit_lsn, seen.lsn)
         key, key_now = _key(numbered), _key(now)
@@ -202,16 +200,15 @@ class SchemaWatch:
         if table_type is TableType.CLONE:
             return CopyNeeded(message, hint="kuvasz copies the table again by itself")
         # Of what keeps the past, another copy would lose what happens until it is made, or even what was.
-        is_likely = answer.likely is not None
+        likely = _said(answer.likely)
         hint = "a column that was dropped in that time has to be told from one that was added: "
-        if answer.likely is not None:
-            names = ", ".join(f"{column.name} is number {column.attnum}" for column in answer.likely.columns)
-            hint += f"its rows probably mean ({names}): {retry_of(target)} takes them so; or "
+        if likely:
+            hint += f"its rows probably mean ({likely}): {retry_of(target)} takes them so; or "
         if table_type is TableType.HISTORY:
             hint += f"{resync_of(target)} copies it again, and versions from before stay"
         else:
             hint += f"drop the table {target} from the lake to copy it anew"
-        return ColumnsUnclear(message, hint=hint, through=through, likely=is_likely)
+        return ColumnsUnclear(message, hint=hint, through=through, likely=likely)
 
     def _lost_track(self, spec: SourceTableSpec, what: str) -> SchemaError:
         """Return the error of a table whose rows of one transaction cannot be taken as they are."""
@@ -306,6 +303,12 @@ class SchemaWatch:
         tell(self._source, spec, done, at)
         if done:
             self._approvals.followed(spec)
+
+
+def _said(likely: Relation | None) -> str:
+    """Return an answer as people are told it."""
+    columns = () if likely is None else likely.columns
+    return ", ".join(f"{column.name} is number {column.attnum}" for column in columns)
 
 
 def _key(relation: Relation) -> set[int]:

@@ -140,6 +140,28 @@ def test_neither_do_they_if_a_newer_column_has_the_name_of_the_other() -> None:
     assert history.answer(message) == Answer(is_open=True)
 
 
+def test_a_name_speaks_for_no_column_that_had_another_type_under_it() -> None:
+    history = History(SourceTable(("id", INT), ("n", INT), ("c", TEXT)))
+    history.table.clock = history.table.xid = 1000
+    history.table.drop(3)
+    history.table.add("c", VARCHAR)
+    message = history.message()
+    history.table.clock = 1010
+    history.table.alter(4, name="e")
+    assert history.answer(message) == Answer(is_open=True)
+
+
+def test_nothing_speaks_for_columns_of_a_transaction_that_nobody_knows() -> None:
+    history = History(SourceTable(("id", INT), ("n", INT), ("d", TEXT)))
+    history.table.clock = history.table.xid = 1000
+    history.table.alter(3, name="e")
+    relation, time = history.message()
+    history.table.clock = 1010
+    history.table.drop(3)
+    history.table.add("e", TEXT)
+    assert history.likely((relation, dataclasses.replace(time, xid=0))) is None
+
+
 def test_names_do_not_speak_for_a_column_in_whose_place_another_may_have_come_and_gone() -> None:
     history = History()
     history.table.clock = history.table.xid = 1000

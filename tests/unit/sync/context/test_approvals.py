@@ -61,10 +61,13 @@ def test_rows_of_another_rule_stay_once_somebody_agreed_who_was_told_of_them(spe
 def test_columns_are_taken_as_they_probably_are_only_where_somebody_agreed(spec: SourceTableSpec) -> None:
     approvals = Approvals(b"")
     approvals.give(spec.key, ColumnsUnclear("nothing speaks for an answer", through=100))
-    assert not approvals.is_believed(spec, 99)
-    approvals.give(spec.key, ColumnsUnclear("which columns it means is not proved", through=100, likely=True))
-    assert approvals.is_believed(spec, 99)
-    assert not approvals.is_believed(spec, 100)
+    assert not approvals.is_believed(spec, 99, "")
+    approvals.give(spec.key, ColumnsUnclear("which it means is not proved", through=100, likely="a is number 1"))
+    approvals.give(spec.key, ColumnsUnclear("which it means is not proved", through=200, likely="a is number 2"))
+    assert approvals.is_believed(spec, 99, "a is number 1")
+    assert not approvals.is_believed(spec, 100, "a is number 1")
+    assert approvals.is_believed(spec, 100, "a is number 2")
+    assert not approvals.is_believed(spec, 99, "a is number 3"), "nobody was told of this one"
 
 
 def test_an_answer_that_came_early_is_for_the_same_words_and_for_once(spec: SourceTableSpec) -> None:

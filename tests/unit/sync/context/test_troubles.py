@@ -68,7 +68,7 @@ def test_what_is_refused_is_looked_at_later_unless_a_person_has_to(scene: World)
         (CopyNeeded("a column was dropped"), State.NEW, True),
         (TableError("no such table"), State.ERROR, True),
         (SchemaHeld("its columns changed"), State.PAUSED, False),
-        (ColumnsUnclear("which columns", through=1, likely=False), State.ERROR, False),
+        (ColumnsUnclear("which columns", through=1), State.ERROR, False),
         (RowTooLarge("a row of 300 MB"), State.ERROR, False),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kuvasz.config.sources import SourceTableSpec
@@ -134,6 +135,24 @@ def test_parked_rows_are_numbered_as_live_ones_once_for_each_relation(world: Wor
     world.replay()
     assert {one.relation.file for one in world.sent} == {9}
     assert world.numbered == [(1100, 0)]
+
+
+def test_columns_are_those_of_the_transaction_that_described_them(world: World) -> None:
+    """The last transaction of its rows may be another one, whose xid says nothing of when that was."""
+    segments = [world.sender.one(insert(key)) for key in range(2)]
+    runs = [one.transactions for one in segments]
+    of_both = {
+        field.name: np.concatenate([getattr(one, field.name) for one in runs])
+        for field in dataclasses.fields(runs[0])
+    }
+    described = int(runs[0].commit_lsn[0])
+    segment = dataclasses.replace(
+        segments[0], transactions=dataclasses.replace(runs[0], **of_both),
+        relation=dataclasses.replace(segments[0].relation, described_lsn=described),
+    )  # fmt: skip
+    assert replays._described(segment) == (described, int(runs[0].xid[0]))
+    undescribed = dataclasses.replace(segment, relation=segments[0].relation)
+    assert replays._described(undescribed) == (int(runs[1].commit_lsn[0]), int(runs[1].xid[0]))
 
 
 def test_a_large_log_comes_in_portions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
