@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiohttp import web
-
 from kuvasz.config import names
 from kuvasz.events import Event
 from kuvasz.state.tables import State, TableState
@@ -59,18 +57,8 @@ class Selection:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> Selection:
-        """Return what a request's body asks for.
-
-        Raises:
-            HTTPBadRequest: Neither a table nor a sid, or no text.
-        """
-        given = {name: body.get(name) for name in ("table", "sid")}
-        for name, value in given.items():
-            if value is not None and (not isinstance(value, str) or not value):
-                raise web.HTTPBadRequest(reason=f"{name} is no text")
-        if given["table"] is None and given["sid"] is None:
-            raise web.HTTPBadRequest(reason="table and sid are missing")
-        return Selection(table=given["table"], sid=given["sid"])
+        """Return what a request's body asks for."""
+        return Selection(table=body.get("table"), sid=body.get("sid"))
 
     def has(self, state: TableState, sid: str | None) -> bool:
         """Whether a table of a source with this sid is meant."""

@@ -1,0 +1,198 @@
+"""What each route of the HTTP API does.
+
+It runs on the readers' loop; what it shows of thousands of tables is made elsewhere (`kuvasz.admin.observer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from kuvasz.admin import door, upkeep, views
+from kuvasz.admin.api import docs_page, openapi
+from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
+from kuvasz.admin.door import Handler
+from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
+from kuvasz.admin.page import Page
+from kuvasz.admin.views import ErrorView
+from kuvasz.errors import ConfigError
+from kuvasz.events import EventLog
+
+if TYPE_CHECKING:
+    from kuvasz.admin.api.route import Route
+    from kuvasz.admin.live_map import LiveMap
+    from kuvasz.admin.observer import Observer
+    from kuvasz.app import App
+
+_log = EventLog(__name__)
+
+#: Who registers a route; that of GET takes HEAD, too.
+_METHODS: Mapping[str, Callable[[str, Handler], web.RouteDef]] = {"GET": web.get, "POST": web.post}
+
+#: Characters of a name that the log shows.
+_LONGEST_PERSON = 100
+
+#: Where what a request brings is found once it was read.
+_BODY: web.RequestKey[Mapping[str, Any]] = web.RequestKey("body", Mapping)
+
+
+class Answers:
+    """What an application answers.
+
+    Args:
+        app: The application that is seen and steered.
+        observer: Sees it.
+        live_map: Its map.
+        token: What lets change it.
+        redact: Takes secrets out of texts.
+    """
+
+    def __init__(
+        self, app: App, observer: Observer, live_map: LiveMap, token: str, redact: Callable[[str], str]
+    ) -> None:
+        self.metrics = Metrics(app.config.server.metrics)
+        self._app = app
+        self._observer = observer
+        self._live_map = live_map
+        self._token = token
+        self._redact = redact
+        self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
+        self._metrics_page = Page(lambda: observer.show(self.metrics.render))
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return all routes of the table, each with what it does."""
+        handlers = self.handlers()
+        return [
+            _METHODS[route.method](route.path, self._guarded(route, handlers[route.name])) for route in ROUTES
+        ]  # fmt: skip
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return what each route does, by its name."""
+        return {
+            "livez": self._livez,
+            "readyz": self._readyz,
+            "status": self._status,
+            "metrics": self._metrics,
+            **{verb.name: self._command(verb) for verb in VERBS},
+            "maintain": self._maintain,
+            "reload": self._reload,
+            "openapi": _openapi,
+            "docs": _docs,
+        }
+
+    def _guarded(self, route: Route, handler: Handler) -> Handler:
+        """Return a handler that is asked by who may, and for what it understands."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            if route.needs_token and not door.has_token(request, self._token):
+                raise RequestRefused(401, "the token is missing or wrong", "it is in server.json of the state folder")
+            if route.body is not None:
+                request[_BODY] = route.body.read(await _given(request))
+            return await handler(request)
+
+        return guarded
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _verdict(await self._observer.show(views.livez))
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _verdict(await self._observer.show(views.readyz))
+
+    async def _status(self, request: web.Request) -> web.Response:
+        page = self._statuses[door.has_token(request, self._token)]
+        return web.Response(body=await page.get(), content_type="application/json")
+
+    def _status_page(self, *, is_trusted: bool) -> Page:
+        errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
+        return Page(lambda: self._observer.show(lambda now: json.dumps(views.status(now, errors)).encode()))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._metrics_page.get(), headers={"Content-Type": CONTENT_TYPE})
+
+    def _command(self, verb: Verb) -> Handler:
+        async def command(request: web.Request) -> web.Response:
+            wanted = Selection.of(request[_BODY])
+            states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
+            if not states:
+                known = ", ".join(sorted({state.target for state in self._app.states.snapshot()})[:20])
+                raise RequestRefused(404, f"the map has no {wanted.describe()}", f"it has: {known}")
+            fit = [state for state in states if verb.fits(state)]
+            if not fit:
+                raise RequestRefused(409, f"{wanted.describe()} is {verb.why_not}", hint_for(states))
+            for state in fit:
+                _log.tell(verb.event, source=state.database, table=state.label, by=_person(request))
+                # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
+                getattr(self._app.sync(state.source).commands, verb.name)(state.key)
+            tables = [{"source": state.database, "target": state.label} for state in fit]
+            return web.json_response({"verb": verb.name, "tables": tables}, status=202)
+
+        return command
+
+    def _sid_of(self, source: str) -> str | None:
+        return self._app.sync(source).source.sid
+
+    async def _maintain(self, request: web.Request) -> web.Response:
+        """Look after tables now; the answer comes when it is done."""
+        targets: list[str] = request[_BODY]["targets"]
+        known = {state.target for state in self._app.states.snapshot()}
+        if unknown := [target for target in targets if target not in known]:
+            hint = f"it has: {', '.join(sorted(known)[:20])}"
+            raise RequestRefused(404, f"the map has no tables {unknown!r}", hint)
+        is_full = request[_BODY].get("full", False)
+        found = [
+            await asyncio.to_thread(upkeep.maintain, self._app.lake.maintenance, target, full=is_full)
+            for target in targets
+        ]
+        return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
+
+    async def _reload(self, request: web.Request) -> web.Response:
+        """Go by what the map's file has now, or only say what that would be."""
+        is_trial = request[_BODY].get("dry_run", False)
+        try:
+            found = await (self._live_map.compare() if is_trial else self._live_map.reload(_person(request)))
+        except ConfigError as error:
+            raise RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint)) from error
+        return web.json_response(self._clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202)
+
+    def _clean(self, value: Any) -> Any:  # noqa: ANN401 (JSON)
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, Mapping):
+            return {key: self._clean(entry) for key, entry in value.items()}
+        return [self._clean(entry) for entry in value] if isinstance(value, list) else value
+
+
+async def _openapi(_: web.Request) -> web.Response:
+    return web.json_response(openapi.document(ROUTES))
+
+
+async def _docs(_: web.Request) -> web.Response:
+    return web.Response(text=docs_page.page(ROUTES), content_type="text/html", headers=docs_page.HEADERS)
+
+
+async def _given(request: web.Request) -> object:
+    """Return what a request brings; None if it is no JSON."""
+    try:
+        return await request.json()
+    except ValueError:
+        return None
+
+
+def _person(request: web.Request) -> str:
+    """Return who asks: as the verbs say of themselves, else from where. Whoever asks has the token."""
+    return str(request[_BODY].get("by") or request.remote or "?")[:_LONGEST_PERSON]
+
+
+def _verdict(reasons: list[str]) -> web.Response:
+    if reasons:
+        return web.json_response({"ok": False, "reasons": reasons}, status=503)
+    return web.json_response({"ok": True})
+
+
+__all__ = ["Answers"]

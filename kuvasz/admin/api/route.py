@@ -1,0 +1,132 @@
+"""What a route of the HTTP API is: how it is asked for, and what it answers. Pure.
+
+Whatever is said of a route comes of this: how it is registered, what its body may have, the OpenAPI document and the
+pages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kuvasz.admin.api.refusal import RequestRefused
+
+#: A JSON Schema (draft 2020-12), in which ``{"$ref": "#/components/schemas/…"}`` is one of `kuvasz.admin.api.shapes`.
+Schema: TypeAlias = dict[str, Any]
+
+JSON: Final = "application/json"
+
+
+class FieldKind(enum.Enum):
+    """What a field of a body may hold: its words, its JSON Schema, and the check."""
+
+    def __init__(self, words: str, schema: Schema, fits: Callable[[object], bool]) -> None:
+        self.words = words
+        self.schema = schema
+        self.fits = fits
+
+    TEXT = (
+        "a text",
+        {"type": ["string", "null"], "minLength": 1},
+        lambda value: value is None or (isinstance(value, str) and value != ""),
+    )
+    SWITCH = "true or false", {"type": "boolean"}, lambda value: isinstance(value, bool)
+    TEXTS = (
+        "a list of texts",
+        {"type": "array", "items": {"type": "string"}},
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BodyField:
+    """A field of a request's body."""
+
+    name: str
+    kind: FieldKind
+    about: str
+    example: object
+    is_required: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What a request brings: an object with these fields and no others."""
+
+    fields: tuple[BodyField, ...]
+    one_of: tuple[str, ...] = ()  #: at least one of these fields is there
+
+    def read(self, given: object) -> Mapping[str, Any]:
+        """Return the fields that are there; a text that is null is not.
+
+        Raises:
+            RequestRefused: A field is missing, wrong or unknown.
+        """
+        if not isinstance(given, dict):
+            raise RequestRefused(400, "the body is no JSON object", self._hint())
+        known = {field.name: field for field in self.fields}
+        if unknown := [name for name in given if name not in known]:
+            raise RequestRefused(400, f"the body has the unknown field {unknown[0]!r}", self._hint())
+        for name, value in given.items():
+            if not known[name].kind.fits(value):
+                raise RequestRefused(400, f"{name} has to be {known[name].kind.words}", self._hint())
+        found = {name: value for name, value in given.items() if value is not None}
+        for field in self.fields:
+            if field.is_required and field.name not in found:
+                raise RequestRefused(400, f"{field.name} is missing: it has to be {field.kind.words}", self._hint())
+        if self.one_of and not found.keys() & set(self.one_of):
+            raise RequestRefused(400, f"{' and '.join(self.one_of)} are missing", self._hint())
+        return found
+
+    def schema(self) -> Schema:
+        """Return its JSON Schema."""
+        found: Schema = {
+            "type": "object",
+            "properties": {
+                field.name: field.kind.schema | {"description": field.about, "examples": [field.example]}
+                for field in self.fields
+            },
+            "additionalProperties": False,
+        }
+        if required := [field.name for field in self.fields if field.is_required]:
+            found["required"] = required
+        if self.one_of:
+            found["anyOf"] = [{"required": [name]} for name in self.one_of]
+        return found
+
+    def _hint(self) -> str:
+        return f"it may have {', '.join(f'{field.name} ({field.kind.words})' for field in self.fields)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RouteAnswer:
+    """What a route answers with one status."""
+
+    about: str
+    schema: Schema
+    media: str = JSON
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A method of a path."""
+
+    name: str  #: `kuvasz.admin.api.answers.Answers` has a handler of this name
+    method: str
+    path: str
+    summary: str
+    about: str
+    answers: Mapping[int, RouteAnswer]
+    needs_token: bool = False
+    shows_more: bool = False  #: to who brings the token, though it needs none
+    body: Body | None = None
+
+    @property
+    def title(self) -> str:
+        """Method and path, as in "POST /api/pause"."""
+        return f"{self.method} {self.path}"
+
+
+__all__ = ["JSON", "Body", "BodyField", "FieldKind", "Route", "RouteAnswer", "Schema"]

@@ -1,0 +1,189 @@
+"""What the answers of the HTTP API hold, as JSON Schemas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kuvasz.errors import Retry
+from kuvasz.state.tables import State
+
+if TYPE_CHECKING:
+    from kuvasz.admin.api.route import Schema
+
+_TEXT: Final[Schema] = {"type": "string"}
+_WHOLE: Final[Schema] = {"type": "integer"}
+_NUMBER: Final[Schema] = {"type": "number"}
+_SWITCH: Final[Schema] = {"type": "boolean"}
+_INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
+_LSN: Final[Schema] = {"type": "string", "pattern": "^[0-9A-F]+/[0-9A-F]+$"}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a shape."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def listed(items: Schema) -> Schema:
+    """Return what a list of something looks like."""
+    return {"type": "array", "items": items}
+
+
+def _or_null(schema: Schema, about: str = "") -> Schema:
+    """Return the shape of what may be null."""
+    found: Schema = (
+        {"anyOf": [schema, {"type": "null"}]} if "$ref" in schema else schema | {"type": [schema["type"], "null"]}
+    )
+    return found | ({"description": about} if about else {})
+
+
+def _told(schema: Schema, about: str) -> Schema:
+    return schema | {"description": about}
+
+
+def _object(about: str, optional: Mapping[str, Schema] | None = None, /, **fields: Schema) -> Schema:
+    """Return the shape of an object all of whose fields are there, but for those that are optional."""
+    return {
+        "type": "object", "description": about, "properties": fields | dict(optional or {}), "required": list(fields)
+    }  # fmt: skip
+
+
+_FILES: Final[dict[str, Schema]] = {
+    "target": _TEXT,
+    "files": _told(_WHOLE, "Live data files."),
+    "bytes": _told(_WHOLE, "Bytes of them."),
+    "rows": _told(_WHOLE, "Rows in them, dead ones included."),
+    "dead_rows": _WHOLE,
+    "delete_files": _told(_WHOLE, "Data files that a reader has to read deletes for."),
+    "snapshots": _or_null(_WHOLE, "Null while it is not known."),
+    "rewrites": _told(_WHOLE, "Commits since the start that only exchanged files."),
+    "changed_bytes": _told(_WHOLE, "Bytes written since the start for changes and copies."),
+    "rewritten_bytes": _told(_WHOLE, "Bytes written since the start by maintenance."),
+    "error": _or_null(_TEXT, "What went wrong at the last look."),
+}
+
+#: Name -> shape.
+SHAPES: Final[dict[str, Schema]] = {
+    "Error": _object("Why a request was not done.", error=_TEXT, hint=_or_null(_TEXT, "What to do.")),
+    "Verdict": _object("Whether all is well.", {"reasons": listed(_TEXT)}, ok=_SWITCH),
+    "Status": _object(
+        "Everything there is to know, at one moment.",
+        version=_TEXT,
+        phase=_told(_TEXT, "starting, running or stopping."),
+        started_at=_INSTANT,
+        at=_told(_INSTANT, "The moment."),
+        waiting_bytes=_told(_WHOLE, "Raw changes that wait in memory."),
+        memory_bytes=_told(_WHOLE, "The most that may wait."),
+        commit_conflicts=_told(_WHOLE, "Commits that met somebody else's."),
+        live=_told(_SWITCH, "What /livez says."),
+        ready=_told(_SWITCH, "What /readyz says."),
+        sources=listed(ref("Source")),
+        released=listed(ref("Released")),
+        maintenance=listed(ref("Files")),
+    ),
+    "Source": _object(
+        "A source: one database.",
+        source=_TEXT,
+        state=_TEXT,
+        error=_or_null(_TEXT),
+        retry_at=_or_null(_INSTANT),
+        received_lsn=_LSN,
+        durable_lsn=_LSN,
+        confirmed_lsn=_LSN,
+        rows=_told(_WHOLE, "Changes since the start."),
+        lag_seconds=_or_null(_NUMBER, "By the clocks of two machines."),
+        lag_bytes=_or_null(_WHOLE),
+        fresh_at=_or_null(_INSTANT),
+        last_message_at=_or_null(_INSTANT),
+        is_paused=_told(_SWITCH, "Whether it is not read, because too much waits in memory."),
+        slot=_or_null(ref("Slot"), "Null while it was not looked at."),
+        tables=listed(ref("Table")),
+    ),
+    "Slot": _object(
+        "The slot of a source, as its server shows it.",
+        retained_bytes=_told(_WHOLE, "WAL that it holds."),
+        safe_bytes=_or_null(_WHOLE, "WAL until it is lost; null: without end."),
+        status=_told(_TEXT, "reserved, extended, unreserved or lost."),
+        wal_bytes_per_second=_or_null(_NUMBER),
+        seconds_left=_or_null(_NUMBER, "Until it is lost at this rate."),
+    ),
+    "Released": _object("A source that left the map, whose slot holds WAL.", source=_TEXT, retained_bytes=_WHOLE),
+    "Table": _object(
+        "One table of one source.",
+        table=_told(_TEXT, "Its name at the source."),
+        mapped_as=_or_null(_TEXT, "Its name in the map, if it is another one."),
+        target=_told(_TEXT, "Its table in the lake."),
+        state={"type": "string", "enum": [state.value for state in State]},
+        since=_INSTANT,
+        error=_or_null(ref("TableError")),
+        retry_at=_or_null(_INSTANT),
+        is_resync_due=_SWITCH,
+        why_copy=_or_null(_TEXT, "Why it is copied again by itself."),
+        rows=_told(_WHOLE, "Changes since the start."),
+        copied_rows=_WHOLE,
+        copy_progress=_or_null(_NUMBER, "0 to 1."),
+        commits=_WHOLE,
+        last_commit_seconds=_or_null(_NUMBER),
+        newest_change_at=_or_null(_INSTANT),
+        durable_lsn=_or_null(_LSN, "All that committed before it is in the table."),
+        valid_through=_or_null(_INSTANT, "All that committed up to it, by the source's clock, is in the table."),
+        parked=_or_null(ref("Parked")),
+    ),
+    "TableError": _object(
+        "Why a table stands still.",
+        kind=_told(_TEXT, "See docs/errors.md."),
+        message=_told(_TEXT, "One that may quote a row is shown with the token alone."),
+        hint=_or_null(_TEXT),
+        retry={"type": "string", "enum": [retry.value for retry in Retry]},
+    ),
+    "Parked": _object(
+        "Changes of a table that wait on local disk.",
+        bytes=_WHOLE,
+        since=_INSTANT,
+        oldest_lsn=_or_null(_LSN),
+        is_full=_told(_SWITCH, "Whether the source keeps what comes."),
+    ),
+    "Files": _object(
+        "The files of a table, as maintenance last saw them.",
+        **_FILES,
+        average_bytes=_WHOLE,
+        dead_share=_told(_NUMBER, "0 to 1."),
+        last_at=_or_null(_INSTANT, "When files were last written anew."),
+        next_at=_or_null(_INSTANT, "When it is looked at next."),
+    ),
+    "Done": _object(
+        "What was begun.",
+        verb=_TEXT,
+        tables=listed(ref("DoneTable")),
+    ),
+    "DoneTable": _object("A table of a source.", source=_TEXT, target=_TEXT),
+    "Maintained": _object(
+        "What the tables look like now.",
+        tables=listed({"anyOf": [ref("MaintainedTable"), ref("UnmaintainedTable")]}),
+    ),
+    "MaintainedTable": _object(
+        "A table that was looked after.",
+        **_FILES,
+        last_at=_or_null(_NUMBER, "Unix seconds."),
+        next_at=_or_null(_NUMBER, "Unix seconds."),
+    ),
+    "UnmaintainedTable": _object("A table that could not be looked after.", target=_TEXT, error=_TEXT),
+    "MapDifference": _object(
+        "What a map has otherwise than the one that ran.",
+        verb={"const": "reload"},
+        added=_told(listed(_TEXT), "Sources."),
+        removed=_told(listed(_TEXT), "Sources."),
+        changed=listed(ref("SourceDifference")),
+        needs_restart=_told(listed(_TEXT), "Options that count from the next start on."),
+    ),
+    "SourceDifference": _object(
+        "A source that both maps have.",
+        source=_TEXT,
+        options=_told(listed(_TEXT), "Options of the source that differ."),
+        added=_told(listed(_TEXT), "Tables."),
+        removed=_told(listed(_TEXT), "Tables."),
+        changed=_told(listed(_TEXT), "Tables."),
+    ),
+}
+
+__all__ = ["SHAPES", "listed", "ref"]

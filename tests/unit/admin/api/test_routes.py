@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import re
+
+from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.commands import VERBS
+
+
+def test_no_two_routes_are_alike() -> None:
+    assert (
+        len({route.name for route in ROUTES}) == len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+    )
+
+
+def test_each_verb_for_tables_has_a_route() -> None:
+    paths = {route.name: route.path for route in ROUTES}
+    assert {verb.name: paths.get(verb.name) for verb in VERBS} == {verb.name: f"/api/{verb.name}" for verb in VERBS}
+
+
+def test_whatever_changes_something_needs_the_token_and_says_what_else_may_come() -> None:
+    for route in ROUTES:
+        assert route.needs_token is (route.method != "GET"), route.title
+        assert (401 in route.answers) is route.needs_token, route.title
+        assert (400 in route.answers) is (route.body is not None), route.title
+
+
+def test_texts_are_sentences_but_for_titles() -> None:
+    for route in ROUTES:
+        assert re.fullmatch(r"[A-Z].*[^.]", route.summary), route.title
+        for text in (route.about, *(answer.about for answer in route.answers.values())):
+            assert re.fullmatch(r"[A-Z].*\.", text), text
