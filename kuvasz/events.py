@@ -38,6 +38,7 @@ class Event(enum.Enum):
     MAP_REFUSED = "map_refused", WARNING, "the map is not taken over: nothing was changed"
     MAP_RETRY = "map_retry", WARNING, "sources of the new map cannot begin yet"
     MAP_IN_USE = "map_in_use", INFO, "the new map is in use"
+    TOKEN_UNREAD = "token_unread", WARNING, "a token of the map cannot be read: nobody is let in by it"
     PAUSE = "pause", INFO, "a person pauses a table"
     RESUME = "resume", INFO, "a person resumes a table"
     RETRY = "retry", INFO, "a person retries a table"

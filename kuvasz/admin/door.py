@@ -1,4 +1,4 @@
-"""Who is let in: how many connections, by which names the server may be asked for, and who has the token.
+"""Who is let in: how many connections, and by which names the server may be asked for.
 
 A page that somebody's browser shows may ask this machine's ports, under a name of its own that it has resolve to
 127.0.0.1 (DNS rebinding); it reads the answers then, as they are of its origin. Its name gives it away: an address
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
@@ -75,13 +74,6 @@ def only_for(hosts: Iterable[str]) -> Middleware:
     return named
 
 
-def has_token(request: web.Request, token: str) -> bool:
-    """Whether a request brings the token."""
-    # Bytes that are no UTF-8 come as surrogates, and must not be an error of ours.
-    given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-    return hmac.compare_digest(given, f"Bearer {token}".encode())
-
-
 def _host_of(header: str) -> str:
     """Return the host of a Host header, in lower case, without port, brackets and the dot of the root."""
     host = header.strip().lower()
@@ -96,4 +88,4 @@ def _is_address(host: str) -> bool:
     return False
 
 
-__all__ = ["ANY", "LIMITS", "MOST_BODY", "MOST_CONNECTIONS", "ConnectionLimit", "Handler", "has_token", "only_for"]
+__all__ = ["ANY", "LIMITS", "MOST_BODY", "MOST_CONNECTIONS", "ConnectionLimit", "Handler", "only_for"]

@@ -1,7 +1,7 @@
 """The HTTP server: health, status, metrics, and what a person may tell a running kuvasz.
 
-What only looks needs no password; what changes something, or may quote rows, needs the token that lies, readable by
-its owner alone, in the state folder, where the verbs find it.
+What only looks needs no password; what changes something, or may quote rows, needs a token: one of the map, or the
+one that lies, readable by its owner alone, in the state folder, where the verbs find it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aiohttp import web
 from kuvasz.admin import door
 from kuvasz.admin.about import telling
 from kuvasz.admin.api.answers import Answers
+from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
@@ -127,7 +128,8 @@ class AdminServer:
         self.redact = Redactor(secrets)  #: takes what must not be shown out of texts
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
-        self._answers = Answers(app, self.observer, self.live_map, self.token, self.redact)
+        callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
+        self._answers = Answers(app, self.observer, self.live_map, callers, self.redact)
         app.receipts.observe(self._answers.metrics.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:

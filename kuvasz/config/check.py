@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DatabaseConfig,
         LakeConfig,
         PipelineConfig,
+        ServerConfig,
         SparkConfig,
         TableConfig,
         UrlConfig,
@@ -39,6 +40,9 @@ _URI_SCHEMES = {
     CatalogType.REST: ("http://", "https://"),
     CatalogType.HIVE: ("thrift://",),
 }
+
+#: Who brings the token that kuvasz makes for its own verbs.
+LOCAL = "local"
 
 #: What feeds of one target must agree on.
 _SHARED = ("type", "key", "partition_by", "sort_by")
@@ -64,7 +68,7 @@ class _MappedFeed:
 
 def problems(config: Config) -> list[Problem]:
     """Return everything that is wrong between the parts of a configuration whose parts are right."""
-    found = [*_lake(config.lake), *_spark(config.spark), *_pipeline(config.pipeline)]
+    found = [*_lake(config.lake), *_spark(config.spark), *_pipeline(config.pipeline), *_server(config.server)]
     if not config.databases:
         found.append(Problem(path=("databases",), message="must name at least one database"))
     for number, group in enumerate(config.databases):
@@ -72,6 +76,21 @@ def problems(config: Config) -> list[Problem]:
         found += [*_tables(group, path), *_urls(group, path)]
     found += [*_objects(config), *_masks(config)]
     return [*found, *_targets(config)]
+
+
+def _server(server: ServerConfig) -> Iterator[Problem]:
+    named: set[str] = set()
+    values: dict[str, str] = {}
+    for number, one in enumerate(server.tokens):
+        path: Path = ("server", "tokens", number)
+        if one.name == LOCAL:
+            yield Problem(path=(*path, "name"), message=f"{LOCAL!r} is kuvasz's own: give it another name")
+        elif one.name in named:
+            yield Problem(path=(*path, "name"), message=f"there are two tokens of {one.name!r}: give each a name")
+        if (other := values.setdefault(one.token.get(), one.name)) != one.name:
+            message = f"is the token of {other!r}, too: nobody could tell who asks"
+            yield Problem(path=(*path, "token"), message=message)
+        named.add(one.name)
 
 
 def _lake(lake: LakeConfig) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
 from kuvasz.config import names, units
-from kuvasz.config.secrets import SecretUrl
+from kuvasz.config.secrets import SecretText, SecretUrl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,8 @@ _ORDERING = re.compile(
 )
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
+#: What a header can carry, too long to be guessed.
+_TOKEN = re.compile(r"[!-~]{16,}")
 _SCHEMES = ("postgresql", "postgres")
 _URL_SHAPE = "postgresql://user@host:5432/database"
 
@@ -254,6 +256,23 @@ def _address(value: str) -> str:
     return value
 
 
+def token(value: object) -> SecretText:
+    """Return a token after a look at it. Messages never quote it.
+
+    Raises:
+        ValueError: It is none, or none that nobody guesses.
+        ConfigError: It cannot be had.
+    """
+    found = SecretText(value) if isinstance(value, str) else value
+    if not isinstance(found, SecretText):
+        msg = "must be a text"
+        raise ValueError(msg)  # noqa: TRY004 -- pydantic translates ValueError only
+    if _TOKEN.fullmatch(found.get()) is None:
+        msg = "must be at least 16 letters, digits or signs without blanks, such as `openssl rand -hex 32` prints"
+        raise ValueError(msg)
+    return found
+
+
 def _url(value: object) -> object:
     """Check a source's url. Messages never quote it: whatever is wrong with it, it holds a password."""
     url = SecretUrl(value) if isinstance(value, str) else value
@@ -345,6 +364,12 @@ Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
 OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]
 Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]
 Address: TypeAlias = Annotated[str, AfterValidator(_address)]
+Token: TypeAlias = Annotated[
+    InstanceOf[SecretText],
+    BeforeValidator(token),
+    PlainSerializer(SecretText.redacted, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["${file:/run/secrets/kuvasz-ann}"]}),
+]
 Url: TypeAlias = Annotated[
     InstanceOf[SecretUrl],
     BeforeValidator(_url),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kuvasz.config.environment import Setting
     from kuvasz.config.file import Document
+    from kuvasz.config.template import Filled
 
 #: Mappings whose names are not ours.
 _FREE = (("lake", "properties"), ("spark", "conf"))
@@ -222,7 +223,7 @@ class _Builder:
     def _fill_text(self, text: str, path: Path) -> object:
         origin = problem.nearest(path, self.origins)
         place = f"{origin.value}: {problem.render_path(path)}" if origin else problem.render_path(path)
-        fill = template.fill_url if _is_url(path) else template.fill
+        fill = _fill_of(path)
         try:
             filled = fill(text, self._environ, place=place, folder=self._folder)
         except ValueError as error:
@@ -306,8 +307,11 @@ def _paths(value: object) -> Iterable[Path]:
             yield from ((key, *below) for below in _paths(entry))
 
 
-def _is_url(path: Path) -> bool:
+def _fill_of(path: Path) -> Callable[..., Filled]:
+    """Return what fills in the value at a path."""
     match path:
         case ("databases", int(), "urls", int(), "url"):
-            return True
-    return False
+            return template.fill_url
+        case ("server", "tokens", int(), "token"):
+            return template.fill_later
+    return template.fill

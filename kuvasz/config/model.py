@@ -356,11 +356,39 @@ class MaintenanceConfig(Section):
     not know them."""
 
 
+class Role(enum.StrEnum):
+    """What the owner of a token may do; each may what those before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def may(self, needed: Role) -> bool:
+        """Whether it is enough where another one is needed."""
+        order = list(Role)
+        return order.index(self) >= order.index(needed)
+
+
+class TokenConfig(Section):
+    """A token for the management API, and whose it is."""
+
+    name: kinds.Text
+    """Whose it is: `ann`, `grafana`. The log names him by it."""
+
+    role: Role
+    """viewer: sees all there is to see, also errors that may quote rows; operator: also pauses, resumes, retries,
+    resyncs and maintains; admin: also has the map read again."""
+
+    token: kinds.Token
+    """What `Authorization: Bearer …` brings, at least 16 characters: `${VAR}`, or `${file:…}`, which is read again
+    while kuvasz runs: another token in it counts within seconds, and the one before no more."""
+
+
 class ServerConfig(Section):
     """Metrics, health, status and the management API over HTTP."""
 
     address: kinds.Address | None = "127.0.0.1:8000"
-    """`host:port` to listen on; `null` for none. There is no password: keep it on a network you trust."""
+    """`host:port` to listen on; `null` for none. Who only looks needs no token: keep it on a network you trust."""
 
     hosts: tuple[kinds.Text, ...] = ()
     """Names under which others ask for the server, besides `localhost`, this machine's, the one in `address`, and any
@@ -370,6 +398,9 @@ class ServerConfig(Section):
     metrics: MetricsScope = MetricsScope.PER_TABLE
     """What is counted of tables on `/metrics`: per_table: each for all of its sources together; per_source: for each
     source, with a label more, as many as sources times tables."""
+
+    tokens: tuple[TokenConfig, ...] = ()
+    """Tokens for people and programs, beside the one that kuvasz makes at each start for its own verbs."""
 
     @property
     def host(self) -> str | None:

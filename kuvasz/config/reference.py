@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import environment, kinds, units
-from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, UrlConfig
-from kuvasz.config.secrets import SecretUrl
+from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, TokenConfig, UrlConfig
+from kuvasz.config.secrets import SecretText, SecretUrl
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -26,6 +26,7 @@ _END = "<!-- end of options -->"
 #: Every table of the page.
 TABLES: dict[str, type[Section]] = {
     **SECTIONS,
+    "a token": TokenConfig,
     "a database": DatabaseConfig,
     "a url": UrlConfig,
     "a table": TableConfig,
@@ -70,7 +71,7 @@ def table(name: str) -> str:
 #: What the values of an option are called.
 _NAMES: dict[object, str] = {
     str: "text", int: "whole number", bool: "`true` \\| `false`",
-    SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
+    SecretText: "text", TokenConfig: "token", SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
 }  # fmt: skip
 
 

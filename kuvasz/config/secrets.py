@@ -125,8 +125,8 @@ class SecretCommand(SecretPart):
         return said
 
 
-class SecretUrl:
-    """A connection url. `get` gives it; ``str``, ``repr`` and all built on them show it without its password.
+class SecretText:
+    """A text that is secret as a whole. `get` gives it; ``str``, ``repr`` and all built on them hide it.
 
     Args:
         parts: Text, and files and commands that are asked anew at each `get`.
@@ -137,8 +137,13 @@ class SecretUrl:
     def __init__(self, *parts: str | SecretPart) -> None:
         self._parts = parts
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nobody has to be asked for it."""
+        return all(isinstance(part, str) for part in self._parts)
+
     def get(self) -> str:
-        """Return the url with its password; for connecting, never for showing.
+        """Return the text; for using, never for showing.
 
         Raises:
             ConfigError: A file that holds a part of it cannot be read, or a command fails.
@@ -146,12 +151,12 @@ class SecretUrl:
         return "".join(part if isinstance(part, str) else _text(part) for part in self._parts)
 
     def redacted(self) -> str:
-        """Return the url as logs may show it; asks nobody."""
-        return redact_url("".join(part if isinstance(part, str) else HIDDEN for part in self._parts))
+        """Return what logs may show of it; asks nobody."""
+        return HIDDEN
 
     @override
     def __repr__(self) -> str:
-        return f"SecretUrl({self.redacted()!r})"
+        return f"{type(self).__name__}({self.redacted()!r})"
 
     @override
     def __str__(self) -> str:
@@ -159,7 +164,7 @@ class SecretUrl:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SecretUrl) and self._parts == other._parts
+        return isinstance(other, SecretText) and type(self) is type(other) and self._parts == other._parts
 
     @override
     def __hash__(self) -> int:
@@ -167,7 +172,17 @@ class SecretUrl:
 
     @override
     def __reduce__(self) -> tuple[object, ...]:
-        return SecretUrl, self._parts
+        return type(self), self._parts
+
+
+class SecretUrl(SecretText):
+    """A connection url, which is shown without its password."""
+
+    __slots__ = ()
+
+    @override
+    def redacted(self) -> str:
+        return redact_url("".join(part if isinstance(part, str) else HIDDEN for part in self._parts))
 
 
 def is_secret_name(name: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import secrets
-from kuvasz.config.secrets import SecretCommand, SecretFile, SecretPart, SecretUrl
+from kuvasz.config.secrets import SecretCommand, SecretFile, SecretPart, SecretText, SecretUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ Template: TypeAlias = tuple["str | Variable | File | Command", ...]
 class Filled:
     """A value with its references filled in, and what of it must never be shown."""
 
-    value: str | SecretUrl = dataclasses.field(repr=False)
+    value: str | SecretText = dataclasses.field(repr=False)
     secrets: frozenset[str] = dataclasses.field(repr=False)
 
 
@@ -124,6 +124,18 @@ def fill_url(text: str, environ: Mapping[str, str], *, place: str, folder: Path 
     known |= {part.read() for part in parts if isinstance(part, SecretPart)}
     url = SecretUrl(*_joined(parts))
     return Filled(value=url, secrets=frozenset((known | secrets.url_secrets(url.get())) - {""}))
+
+
+def fill_later(text: str, environ: Mapping[str, str], *, place: str, folder: Path = _HERE) -> Filled:
+    """Return a text that is secret, filled in; its files and commands stay references that are asked at each use.
+
+    Raises:
+        ValueError: A variable is unset or the text is malformed.
+        ConfigError: A file cannot be read.
+    """
+    pieces, known = _resolve(parse(text), environ, place, folder)
+    secret = SecretText(*_joined(pieces))
+    return Filled(value=secret, secrets=frozenset((known | {secret.get()}) - {""}))
 
 
 def _parse(text: str, start: int, *, is_nested: bool) -> tuple[Template, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz.config import secrets
-from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, UrlConfig
+from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, TokenConfig, UrlConfig
 from kuvasz.config.problem import Path, Problem, listed, quoted_words, suggestion
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def section_at(path: Path) -> type[Section] | None:
             return Config
         case (str(name),):
             return SECTIONS.get(name)
+        case ("server", "tokens", int()):
+            return TokenConfig
         case ("databases", int()):
             return DatabaseConfig
         case ("databases", int(), "urls", int()):
@@ -101,8 +103,12 @@ def _unknown(path: Path) -> str:
 
 def _homes() -> Mapping[str, type[Section]]:
     return {
-        **SECTIONS, "a database": DatabaseConfig, "an entry of urls": UrlConfig, "a table": TableConfig,
-    }  # fmt: skip
+        **SECTIONS,
+        "a database": DatabaseConfig,
+        "an entry of urls": UrlConfig,
+        "a table": TableConfig,
+        "an entry of server.tokens": TokenConfig,
+    }
 
 
 def _choice(section: type[Section] | None) -> str:

@@ -31,9 +31,9 @@ MAP = {
 class AdminWorld:
     """An application of two tables, whose commands are written down."""
 
-    def __init__(self, folder: Path, address: str | None = "127.0.0.1:0") -> None:
+    def __init__(self, folder: Path, address: str | None = "127.0.0.1:0", **server: Any) -> None:
         file = folder / "map.yaml"
-        state = {"pipeline": {"state": str(folder / "state")}, "server": {"address": address}}
+        state = {"pipeline": {"state": str(folder / "state")}, "server": {"address": address, **server}}
         file.write_text(json.dumps(MAP | state))
         self.app = App(load(file, {}).config, lake=MemoryLake())
         self.stored = MemoryAddress()
@@ -58,14 +58,22 @@ class AdminWorld:
         return asyncio.run(run())
 
     def ask(
-        self, path: str, *, token: bool = True, method: str = "POST", body: Any = None, secrets: Any = ()
+        self, path: str, *, token: bool | str = True, method: str = "POST", body: Any = None, secrets: Any = ()
     ) -> tuple[int, Any]:
-        """Return status and answer."""
+        """Return status and answer.
+
+        Args:
+            path: What is asked for.
+            token: Which is brought; True: the own one; False: none.
+            method: How it is asked for.
+            body: What is brought; JSON is made of it, unless it is a text.
+            secrets: What is to be hidden.
+        """
 
         async def run(client: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
             address = self.stored.find()
             assert address is not None
-            headers = {"Authorization": f"Bearer {address.token}"} if token else {}
+            headers = {"Authorization": f"Bearer {address.token if token is True else token}"} if token else {}
             data = body if isinstance(body, str) else json.dumps({} if body is None else body)
             given = data if method == "POST" else None
             async with client.request(method, url + path, data=given, headers=headers) as answer:

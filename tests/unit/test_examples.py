@@ -87,7 +87,7 @@ def test_commands_are_found_and_wrong_ones_seen() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_map_is_loaded(page: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("geheim")
+    secret.write_text("geheim-8-geheim-8")
     for number, text in enumerate(fenced(page, "yaml")):
         if re.search(r"^kind:", text, re.MULTILINE):  # for Kubernetes
             continue

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import door, upkeep, views
+from kuvasz.admin import upkeep, views
 from kuvasz.admin.api import docs_page, openapi
+from kuvasz.admin.api.callers import Caller, Callers
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.live_map import LiveMap
     from kuvasz.admin.observer import Observer
     from kuvasz.app import App
+    from kuvasz.config.model import Role
 
 _log = EventLog(__name__)
 
@@ -38,7 +40,8 @@ _METHODS: Mapping[str, Callable[[str, Handler], web.RouteDef]] = {"GET": web.get
 #: Characters of a name that the log shows.
 _LONGEST_PERSON = 100
 
-#: Where what a request brings is found once it was read.
+#: Where is found who asks, and what the request brings, once it was read.
+_CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller", Caller)
 _BODY: web.RequestKey[Mapping[str, Any]] = web.RequestKey("body", Mapping)
 
 
@@ -49,18 +52,18 @@ class Answers:
         app: The application that is seen and steered.
         observer: Sees it.
         live_map: Its map.
-        token: What lets change it.
+        callers: Who may ask for what.
         redact: Takes secrets out of texts.
     """
 
     def __init__(
-        self, app: App, observer: Observer, live_map: LiveMap, token: str, redact: Callable[[str], str]
+        self, app: App, observer: Observer, live_map: LiveMap, callers: Callers, redact: Callable[[str], str]
     ) -> None:
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
         self._observer = observer
         self._live_map = live_map
-        self._token = token
+        self._callers = callers
         self._redact = redact
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: observer.show(self.metrics.render))
@@ -90,8 +93,9 @@ class Answers:
         """Return a handler that is asked by who may, and for what it understands."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
-            if route.needs_token and not door.has_token(request, self._token):
-                raise RequestRefused(401, "the token is missing or wrong", "it is in server.json of the state folder")
+            caller = request[_CALLER] = await self._callers.of(request)
+            if route.role is not None:
+                _refuse_unless(caller, route, route.role)
             if route.body is not None:
                 request[_BODY] = route.body.read(await _given(request))
             return await handler(request)
@@ -105,7 +109,7 @@ class Answers:
         return _verdict(await self._observer.show(views.readyz))
 
     async def _status(self, request: web.Request) -> web.Response:
-        page = self._statuses[door.has_token(request, self._token)]
+        page = self._statuses[request[_CALLER] is not None]
         return web.Response(body=await page.get(), content_type="application/json")
 
     def _status_page(self, *, is_trusted: bool) -> Page:
@@ -184,8 +188,27 @@ async def _given(request: web.Request) -> object:
         return None
 
 
+def _refuse_unless(caller: Caller | None, route: Route, role: Role) -> None:
+    """Refuse who may not ask for a route.
+
+    Raises:
+        RequestRefused: Nobody knows the token, or its role is too low.
+    """
+    if caller is None:
+        hint = "it is in server.json of the state folder, or one of `server.tokens` of the map"
+        raise RequestRefused(401, "the token is missing or wrong", hint)
+    if not caller.role.may(role):
+        message = f"{route.title} needs the role {role}, and the token of {caller.name!r} has {caller.role}"
+        raise RequestRefused(
+            403, message, "ask with another token, or give it that role in `server.tokens` of the map"
+        )
+
+
 def _person(request: web.Request) -> str:
-    """Return who asks: as the verbs say of themselves, else from where. Whoever asks has the token."""
+    """Return who asks: the owner of the token, or as the verbs say of themselves, else from where."""
+    caller = request[_CALLER]
+    if caller is not None and not caller.is_local:
+        return caller.name
     return str(request[_BODY].get("by") or request.remote or "?")[:_LONGEST_PERSON]
 
 

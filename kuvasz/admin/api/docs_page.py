@@ -66,7 +66,7 @@ def _section(route: Route) -> Iterator[str]:
 
 def example(route: Route) -> str:
     """Return a command that asks for a route."""
-    token = ' -H "Authorization: Bearer $TOKEN"' if route.needs_token else ""
+    token = ' -H "Authorization: Bearer $TOKEN"' if route.role is not None else ""
     body = "" if route.body is None else f" -d '{json.dumps(_example(route.body))}'"
     return f"curl{token}{body} http://127.0.0.1:8000{route.path}"
 
@@ -109,8 +109,8 @@ def _named(schema: Schema) -> str:
 
 
 def token_of(route: Route) -> str:
-    """Say whether a route needs the token."""
-    return "needed" if route.needs_token else "shows more" if route.shows_more else ""
+    """Say whose token a route needs."""
+    return "any shows more" if route.shows_more else "" if route.role is None else route.role.value
 
 
 def _link(route: Route) -> str:

@@ -35,7 +35,9 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
                 _TOKEN: {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The token in server.json of the state folder, which is made at each start.",
+                    "description": "A token of `server.tokens` in the map, of the role that is named or a higher one"
+                    " (viewer, operator, admin); or the one in server.json of the state folder, which is made at each"
+                    " start and may do everything.",
                 }
             },
         },
@@ -57,10 +59,9 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
     """Return the ways to ask for a route: without a token, with one, or either."""
-    with_token: dict[str, list[str]] = {_TOKEN: []}
-    if route.needs_token:
-        return [with_token]
-    return [{}, with_token] if route.shows_more else []
+    if route.role is not None:
+        return [{_TOKEN: [route.role.value]}]
+    return [{}, {_TOKEN: []}] if route.shows_more else []
 
 
 def _response(answer: RouteAnswer) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class RequestRefused(Exception):
 
     def answer(self) -> web.Response:
         """Return it as an answer."""
-        return web.json_response({"error": self.message, "hint": self.hint}, status=self.status)
+        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else None
+        return web.json_response({"error": self.message, "hint": self.hint}, status=self.status, headers=headers)
 
 
 __all__ = ["RequestRefused"]

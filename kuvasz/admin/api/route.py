@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.config.model import Role
 
 #: A JSON Schema (draft 2020-12), in which ``{"$ref": "#/components/schemas/…"}`` is one of `kuvasz.admin.api.shapes`.
 Schema: TypeAlias = dict[str, Any]
@@ -119,8 +120,8 @@ class Route:
     summary: str
     about: str
     answers: Mapping[int, RouteAnswer]
-    needs_token: bool = False
-    shows_more: bool = False  #: to who brings the token, though it needs none
+    role: Role | None = None  #: of the token it needs; None: it needs none
+    shows_more: bool = False  #: to who brings a token, though it needs none
     body: Body | None = None
 
     @property

@@ -6,6 +6,7 @@ from typing import Final
 
 from kuvasz.admin.api.route import Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
+from kuvasz.config.model import Role
 
 _ERROR: Final = ref("Error")
 
@@ -37,6 +38,7 @@ _TABLES: Final = Body(
 _REFUSED: Final = {
     400: RouteAnswer(about="The body is no such object.", schema=_ERROR),
     401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
+    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
 }
 
 
@@ -50,7 +52,7 @@ def _verb(name: str, summary: str, about: str, why_not: str) -> Route:
         summary=summary,
         about=f"{about} The answer comes when it is begun; what comes of it is in the tables' states.",
         body=_TABLES,
-        needs_token=True,
+        role=Role.OPERATOR,
         answers={
             202: RouteAnswer(about="It is begun, for these tables.", schema=ref("Done")),
             **_REFUSED,
@@ -100,7 +102,7 @@ ROUTES: Final = (
         summary="Sources and tables",
         about="Sources with state, error, positions, lag and slot; their tables with state, error, rows, copy"
         " progress, commits, and how far each is valid. It is made at most once a second. A table's error that may"
-        " quote a row has its message only for who brings the token, as `kuvasz status` does.",
+        " quote a row has its message only for who brings a token, as `kuvasz status` does.",
         shows_more=True,
         answers={200: RouteAnswer(about="All of it, at one moment.", schema=ref("Status"))},
     ),
@@ -154,7 +156,7 @@ ROUTES: Final = (
                 _BY,
             ),
         ),
-        needs_token=True,
+        role=Role.OPERATOR,
         answers={
             200: RouteAnswer(about="What the tables look like now.", schema=ref("Maintained")),
             **_REFUSED,
@@ -179,7 +181,7 @@ ROUTES: Final = (
                 _BY,
             ),
         ),
-        needs_token=True,
+        role=Role.ADMIN,
         answers={
             200: RouteAnswer(about="What would be otherwise.", schema=ref("MapDifference")),
             202: RouteAnswer(about="What is otherwise, and put into use.", schema=ref("MapDifference")),

@@ -132,7 +132,7 @@ SHAPES: Final[dict[str, Schema]] = {
     "TableError": _object(
         "Why a table stands still.",
         kind=_told(_TEXT, "See docs/errors.md."),
-        message=_told(_TEXT, "One that may quote a row is shown with the token alone."),
+        message=_told(_TEXT, "One that may quote a row is shown with a token alone."),
         hint=_or_null(_TEXT),
         retry={"type": "string", "enum": [retry.value for retry in Retry]},
     ),

@@ -19,9 +19,18 @@ def groups(*parts: tuple[str, str, str]) -> str:
 A, B, C = ("{url: 'postgresql://a/x', sid: a}", "{url: 'postgresql://b/x', sid: b}", "{url: 'postgresql://c/x'}")
 
 
+TOKEN = "name: ann, role: viewer, token: a-token-0123456789"
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [
+        (f"server: {{tokens: [{{{TOKEN.replace('ann', 'local')}}}]}}",
+         "1:26: server.tokens[0].name: 'local' is kuvasz's own: give it another name"),
+        (f"server: {{tokens: [{{{TOKEN}}}, {{{TOKEN.replace('a-', 'b-')}}}]}}",
+         "1:80: server.tokens[1].name: there are two tokens of 'ann': give each a name"),
+        (f"server: {{tokens: [{{{TOKEN}}}, {{{TOKEN.replace('ann', 'bob')}}}]}}",
+         "1:106: server.tokens[1].token: is the token of 'ann', too: nobody could tell who asks"),
         ("lake: {type: rest}", "1:7: lake.uri: a rest catalog needs a uri that begins with http:// or https://"),
         ("lake: {type: hive, uri: 'x'}", "1:25: lake.uri: a hive catalog needs a uri that begins with thrift://"),
         ("lake: {uri: 'mysql://u:geheim@h/d'}",

@@ -181,6 +181,48 @@ def test_secrets_are_known_and_nothing_shows_them(tmp_path: Path) -> None:
         assert secret not in str(result.config)
 
 
+TOKENS = """\
+server:
+  tokens:
+  - {name: ann, role: admin, token: "${file:ann}"}
+  - {name: bob, role: viewer, token: "bob-${BOB}"}
+"""
+
+
+def test_tokens_come_from_files_and_variables_and_nothing_shows_them(tmp_path: Path) -> None:
+    file, values = tmp_path / "ann", ("ann-0123456789-ann", "bob-0123456789-bob")
+    file.write_text(f"{values[0]}\n")
+    (tmp_path / "map.yaml").write_text(TOKENS + SHOP)
+    result = load.load(tmp_path / "map.yaml", {"BOB": values[1][4:]})
+    tokens = result.config.server.tokens
+    assert [(one.name, one.role.value, one.token.get()) for one in tokens] == [
+        ("ann", "admin", values[0]),
+        ("bob", "viewer", values[1]),
+    ]
+    assert set(values) <= result.secrets
+    shown = [repr(result), str(result.config), effective.yaml(result), str(effective.options(result))]
+    assert not any(value in text for value in values for text in shown)
+    file.write_text("another-0123456789")
+    assert tokens[0].token.get() == "another-0123456789"
+
+
+@pytest.mark.parametrize("content", ["", "short", "with blanks in it", "töken-0123456789"])
+def test_a_token_that_might_be_guessed_is_refused_and_not_shown(tmp_path: Path, content: str) -> None:
+    (tmp_path / "ann").write_text(content)
+    assert refusal(tmp_path, TOKENS + SHOP, {"BOB": "0123456789-bob"}) == (
+        "map.yaml:3:37: server.tokens[0].token: must be at least 16 letters, digits or signs without blanks, such as"
+        " `openssl rand -hex 32` prints"
+    )
+
+
+def test_a_token_without_its_file_or_with_another_role_is_told(tmp_path: Path) -> None:
+    text = TOKENS.replace("viewer", "owner") + SHOP
+    assert faults(tmp_path, text, {"BOB": "0123456789-bob"}) == [
+        "map.yaml:3:37: server.tokens[0].token: cannot read the file 'ann': no such file or directory",
+        "map.yaml:4:23: server.tokens[1].role: must be viewer, operator or admin, not 'owner'",
+    ]
+
+
 def test_a_secret_that_turns_up_elsewhere_is_hidden_in_refusals(tmp_path: Path) -> None:
     text = SHOP.replace("database: shop", "database: shop\n  on_slot_lost: geheim")
     assert refusal(tmp_path, text) == (

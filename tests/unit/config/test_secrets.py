@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import secrets
-from kuvasz.config.secrets import SecretCommand, SecretFile, SecretFilter, SecretUrl
+from kuvasz.config.secrets import SecretCommand, SecretFile, SecretFilter, SecretText, SecretUrl
 from kuvasz.errors import ConfigError
 
 
@@ -58,6 +58,13 @@ def test_a_secret_url_gives_its_password_only_when_asked() -> None:
     assert pickle.loads(pickle.dumps(url)) == url
     assert hash(url) == hash(SecretUrl("postgresql://repl:geheim@eu1/shop"))
     assert url != SecretUrl("postgresql://repl:other@eu1/shop")
+
+
+def test_a_secret_text_shows_nothing_of_itself() -> None:
+    text = SecretText("geheim")
+    assert (text.get(), f"{text} {text!r}") == ("geheim", "*** SecretText('***')")
+    assert pickle.loads(pickle.dumps(text)) == text
+    assert text != SecretUrl("geheim")
 
 
 def test_a_file_is_read_at_each_use(tmp_path: Path) -> None:

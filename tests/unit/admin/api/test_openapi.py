@@ -39,7 +39,8 @@ def test_the_document_has_every_route_with_all_that_it_may_answer() -> None:
 
 def test_the_document_says_where_the_token_is_needed() -> None:
     pause, status = (DOCUMENT["paths"][path] for path in ("/api/pause", "/status"))
-    assert pause["post"]["security"] == [{"token": []}]
+    assert pause["post"]["security"] == [{"token": ["operator"]}]
+    assert DOCUMENT["paths"]["/api/map/reload"]["post"]["security"] == [{"token": ["admin"]}]
     assert status["get"]["security"] == [{}, {"token": []}]
     assert DOCUMENT["paths"]["/metrics"]["get"]["security"] == []
 
