@@ -6,7 +6,7 @@
   `model` (what each table type holds), `worlds` (a lake with what its reader sees).
 - Sources that change: `two_tables`, `items` (has everything), `evolving` (its schema changes), `load` (never rests),
  and drawn at random `strategies`, `programs`, `histories` (with `tagged_values`, `history_model`, `history_rules`,
-  `history_batch` and `history_oracle`); beside them `verify_bench` and `crash_scene`.
+  `history_meanings`, `history_batch` and `history_oracle`); beside them `verify_bench` and `crash_scene`.
 - The lake of production without Spark, `local_lake`: its jobs run in the test's process, upon real files and tables
   of a `local_catalog`.
 - Built by hand, for tests without server and Spark: `wires`, `pgoutput`, `changes`, `shapes`, `partitions`,

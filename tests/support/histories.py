@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from tests.support.history_meanings import Meanings
 from tests.support.history_model import FIRST, NAMES, Column, Model, Version, is_default
 from tests.support.history_rules import Rule
 from tests.support.tagged_values import DOMAINS, KINDS, PLAIN, UNIT
@@ -61,6 +62,7 @@ class Story:
         self._begun: set[int] = set()  #: tags of the transaction
         self._is_open = self._is_taken_back = False
         self._made = 0  #: types
+        self.meanings = Meanings(self._wal_end)
 
     def create(self) -> None:
         """Create the table, with some rows."""
@@ -71,22 +73,25 @@ class Story:
         self._run(f"CREATE TABLE {self.name} (id int{key}, tag bigint, {columns})")
         if self.kind == "bag":
             self._run(f"ALTER TABLE {self.name} REPLICA IDENTITY FULL")
-        for _ in range(3):
-            self._insert()
+        with self.meanings.transaction():
+            for _ in range(3):
+                self._insert()
 
     def go(self, steps: int) -> None:
         """Have some things happen."""
         for _ in range(steps):
-            if self._chosen.random() < 0.25:
-                self._transaction()
-            else:
-                self._begun = set()
-                self._step()
+            is_long = self._chosen.random() < 0.25
+            with self.meanings.transaction():
+                if is_long:
+                    self._transaction()
+                else:
+                    self._begun = set()
+                    self._step()
 
     def touch(self) -> None:
         """Change something, so that the stream tells what the table is now: a filter takes one of the rows."""
         begin = len(self.model.versions)
-        with self._session.transaction():
+        with self.meanings.transaction(), self._session.transaction():
             self._insert()
             while not any(map(self.is_kept, self.model.versions[begin:])):
                 self._insert()
@@ -122,7 +127,8 @@ class Story:
         before, begun = copy.deepcopy(self.model), set(self._begun)
         self._run("SAVEPOINT s")
         self._is_taken_back = True
-        self._step()
+        with self.meanings.rolled_back():
+            self._step()
         self._is_taken_back = False
         self._run("ROLLBACK TO s")
         before.tags, before.counts = self.model.tags, self.model.counts
@@ -136,6 +142,10 @@ class Story:
             changes += [self._retype, self._retype, self._rewrite]
         self._chosen.choice(rows if self._chosen.random() < 0.6 else changes)()
 
+    def _wal_end(self) -> int:
+        ((end,),) = self._session.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchall()
+        return int(end)
+
     def _run(self, statement: str) -> None:
         self._pause()
         self.told.append(statement)
@@ -146,6 +156,7 @@ class Story:
     def _insert(self) -> None:
         given = self._given(0.8)
         number = self.model.tags + 1
+        self.meanings.note(self.model.names)
         self._run(f"INSERT INTO {self.name} ({self._names(given)}) VALUES ({number}, {number}, {self._texts(given)})"
                   if given else f"INSERT INTO {self.name} (id, tag) VALUES ({number}, {number})")  # fmt: skip
         defaults = {n: c.default for n, c in self.model.columns.items() if c.default is not None}
@@ -179,6 +190,7 @@ class Story:
         sets += [
             f"{self.model.columns[number].name} = {self._made_of(number, value)}" for number, value in given.items()
         ]
+        self.meanings.note(self.model.names)
         self._run(f"UPDATE {self.name} SET {', '.join(sets)} WHERE id = {row}")
         self._take(row, {**before.values, **given})
 
@@ -196,6 +208,7 @@ class Story:
     def _delete(self) -> None:
         if len(self.model.rows) > 2:
             row = self._chosen.choice(sorted(self.model.rows))
+            self.meanings.note(self.model.names)
             self._run(f"DELETE FROM {self.name} WHERE id = {row}")
             gone = self.model.rows.pop(row)
             if gone.tag in self._begun:

@@ -212,8 +212,9 @@ class Batch:
         return found
 
     def _retry(self, asked: set[tuple[Key, str]]) -> bool:
-        """Do what hints offer, once each; returns whether there was anything to be done."""
-        due = {(key, error) for key, error in self.stopped.items() if "takes them so" in error} - asked
+        """Agree to what hints offer, once each, where they are right; returns whether there was anything to do."""
+        right = ((key, error) for key, error in self.stopped.items() if self.stories[key].meanings.are_as(error))
+        due = set(right) - asked
         for (name, sid), _ in due:
             self._running().tell("retry", f"shop.{name}", self._source(name, sid))
         asked |= due
