@@ -41,8 +41,9 @@ _URI_SCHEMES = {
     CatalogType.HIVE: ("thrift://",),
 }
 
-#: Who brings the token that kuvasz makes for its own verbs.
+#: Who brings the token that kuvasz makes for its own verbs, and who brings none.
 LOCAL = "local"
+NOBODY = "nobody"
 
 #: What feeds of one target must agree on.
 _SHARED = ("type", "key", "partition_by", "sort_by")
@@ -83,8 +84,8 @@ def _server(server: ServerConfig) -> Iterator[Problem]:
     values: dict[str, str] = {}
     for number, one in enumerate(server.tokens):
         path: Path = ("server", "tokens", number)
-        if one.name == LOCAL:
-            yield Problem(path=(*path, "name"), message=f"{LOCAL!r} is kuvasz's own: give it another name")
+        if one.name in {LOCAL, NOBODY}:
+            yield Problem(path=(*path, "name"), message=f"{one.name!r} is kuvasz's own: give it another name")
         elif one.name in named:
             yield Problem(path=(*path, "name"), message=f"there are two tokens of {one.name!r}: give each a name")
         if (other := values.setdefault(one.token.get(), one.name)) != one.name:

@@ -84,6 +84,10 @@ def test_a_lake_that_is_loaded_paused_and_changed_says_so(
     assert [json.loads(row["fields"]) for verb in ("pause", "resume") for row in events(lake_folder, verb)] == [
         {"by": "anna"}, {"by": "anna"},
     ]  # fmt: skip
+    audited = [json.loads(row["fields"]) for row in events(lake_folder, "audit")]
+    assert [(one["by"], one["person"], one["what"], one["target"], one["result"]) for one in audited] == [
+        ("local", "anna", f"POST /api/{verb}", "table 'items'", "done") for verb in ("pause", "resume")
+    ]
     numbers = sorted(row["number"] for row in rows(lake_folder, "events"))
     assert numbers == list(range(1, len(numbers) + 1)), "none is missing, none is there twice"
     _ask(lake_folder)

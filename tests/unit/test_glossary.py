@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 #: Words of PostgreSQL, Iceberg, Spark and Python, and of everyday English, that mean here what they mean there.
 ORDINARY = frozenset(
     """
-    add address admin analyzer ancestor answer app applied apply armed assembler backlog begin binding blocker body
-    buckets builder busy bytes calls candidate catalog catching cells change changed changes check checkpoints
+    add address admin analyzer ancestor answer app applied apply armed assembler audit backlog begin binding blocker
+    body buckets builder busy bytes calls candidate catalog catching cells change changed changes check checkpoints
     classes clock clone close closed column columns command commit compare compared comparison complete computed
     config connection consume context copied copies copy count counter counts current damaged data database dead
     decode definition delete difference different differing document done downstream drain earlier edit elements

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from kuvasz.admin import upkeep, views
 from kuvasz.admin.api import docs_page, openapi
+from kuvasz.admin.api.audit import Audit, AuditEntry
 from kuvasz.admin.api.callers import Caller, Callers
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
@@ -64,6 +65,7 @@ class Answers:
         self._observer = observer
         self._live_map = live_map
         self._callers = callers
+        self._audit = Audit()
         self._redact = redact
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: observer.show(self.metrics.render))
@@ -94,11 +96,20 @@ class Answers:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             caller = request[_CALLER] = await self._callers.of(request)
-            if route.role is not None:
+            if route.role is None:
+                return await handler(request)
+            entry = AuditEntry(what=route.title, client=request.remote or "?")
+            with self._audit.over(entry):
+                if caller is not None:
+                    entry.by = caller.name
                 _refuse_unless(caller, route, route.role)
-            if route.body is not None:
-                request[_BODY] = route.body.read(await _given(request))
-            return await handler(request)
+                if route.body is not None:
+                    body = request[_BODY] = route.body.read(await _given(request))
+                    entry.target = _target(body)
+                    entry.person = _person(request) if caller is not None and caller.is_local else ""
+                response = await handler(request)
+                entry.status = response.status
+                return response
 
         return guarded
 
@@ -202,6 +213,14 @@ def _refuse_unless(caller: Caller | None, route: Route, role: Role) -> None:
         raise RequestRefused(
             403, message, "ask with another token, or give it that role in `server.tokens` of the map"
         )
+
+
+def _target(body: Mapping[str, Any]) -> str:
+    """Return what a request is to change, in words."""
+    if "targets" in body:
+        return ", ".join(body["targets"])
+    tables = Selection.of(body).describe()
+    return tables or ("the map, as a trial" if body.get("dry_run") else "the map")
 
 
 def _person(request: web.Request) -> str:

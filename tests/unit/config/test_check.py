@@ -27,6 +27,8 @@ TOKEN = "name: ann, role: viewer, token: a-token-0123456789"
     [
         (f"server: {{tokens: [{{{TOKEN.replace('ann', 'local')}}}]}}",
          "1:26: server.tokens[0].name: 'local' is kuvasz's own: give it another name"),
+        (f"server: {{tokens: [{{{TOKEN.replace('ann', 'nobody')}}}]}}",
+         "1:26: server.tokens[0].name: 'nobody' is kuvasz's own: give it another name"),
         (f"server: {{tokens: [{{{TOKEN}}}, {{{TOKEN.replace('a-', 'b-')}}}]}}",
          "1:80: server.tokens[1].name: there are two tokens of 'ann': give each a name"),
         (f"server: {{tokens: [{{{TOKEN}}}, {{{TOKEN.replace('ann', 'bob')}}}]}}",
