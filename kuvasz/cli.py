@@ -23,6 +23,7 @@ import typer
 import uvloop
 
 from kuvasz import __version__, log
+from kuvasz.admin.report import stack_file
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
@@ -91,6 +92,7 @@ def run(
     log.set_up(log_format, loaded.secrets)
     # Until the process has ended: a thread that outlives the event loop may still write.
     state_of(loaded.config).own("replicates").take()
+    stack_file.listen(loaded.config.pipeline.state_folder)
     raise typer.Exit(uvloop.run(_replicate(loaded, hangup, until_caught_up=until_caught_up, log_format=log_format)))
 
 
@@ -523,16 +525,8 @@ def _loaded(context: typer.Context, config: Path | None = None, settings: Sequen
 
 
 def _print_json(value: object, redact: Redactor | None = None) -> None:
-    clean = value if redact is None else _clean(value, redact)
+    clean = value if redact is None else redact.clean(value)
     print(escapes.json(json.dumps(clean, indent=2, ensure_ascii=False, default=str)))
-
-
-def _clean(value: object, redact: Redactor) -> object:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _clean(entry, redact) for key, entry in value.items()}
-    return [_clean(entry, redact) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

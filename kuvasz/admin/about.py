@@ -49,7 +49,7 @@ _ELSEWHERE = frozenset({Event.COMMITTED, Event.SPARK_SAID})
 _ABOUT = frozenset({Event.ABOUT_FAILED, Event.ABOUT_LOST})
 
 #: Their `error` quotes no value of any row: it is of connections, slots and files.
-_PUBLIC = _ABOUT | {
+PUBLIC = _ABOUT | {
     Event.SOURCE_FAILED, Event.SOURCE_STOPPED, Event.SLOT_LOST, Event.SLOT_LOST_REPAIRED, Event.LAKE_REWOUND_MENDED,
     Event.COPIED_AGAIN_LOST, Event.STANDING_FAILED, Event.NOTE_FAILED, Event.FEEDS_FAILED,
     Event.RELATION_FILES_FAILED, Event.WITNESS_FAILED, Event.INDEX_UNSAVED,
@@ -95,7 +95,7 @@ class EventRows:
         }
 
     def _shown(self, event: Event, name: str, value: object) -> object:
-        return WITHHELD if name == "error" and event not in _PUBLIC else self._clean(value)
+        return WITHHELD if name == "error" and event not in PUBLIC else self._clean(value)
 
     def _clean(self, value: object) -> object:
         """Return a value as JSON has it, without secrets."""
@@ -208,4 +208,4 @@ async def _tell_sources(app: App, observer: Observer, rows: SourceRows, about: A
             due = end + max(_LOOK_S, _PAUSE_TO_LOOK * (end - begin))
 
 
-__all__ = ["EventRows", "SourceRows", "is_news", "telling"]
+__all__ = ["PUBLIC", "EventRows", "SourceRows", "is_news", "telling"]

@@ -24,6 +24,7 @@ from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.observer import Observer
+from kuvasz.admin.report.report import RunningReport
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.events import Event, EventLog
@@ -83,8 +84,9 @@ async def serve(
 async def _observing(server: AdminServer) -> AsyncIterator[None]:
     watching = asyncio.create_task(_watch(server.observer), name="observer")
     try:
-        async with server.telling():
-            yield
+        with server.report.hearing():
+            async with server.telling():
+                yield
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -126,10 +128,11 @@ class AdminServer:
         self.observer = Observer(app)
         self._app = app
         self.redact = Redactor(secrets)  #: takes what must not be shown out of texts
+        self.report = RunningReport(self.observer, self.redact, app.lake.about.namespace)
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
         callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
-        self._answers = Answers(app, self.observer, self.live_map, callers, self.redact)
+        self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact)
         app.receipts.observe(self._answers.metrics.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:

@@ -260,6 +260,14 @@ class Redactor:
         # Both shapes need one of these characters: most records have neither and pass without a search.
         return redact_url(text) if "@" in text or "=" in text else text
 
+    def clean(self, value: object) -> object:
+        """Return a value as JSON has it, without secrets in any of its texts and names."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {self(str(key)): self.clean(entry) for key, entry in value.items()}
+        return [self.clean(entry) for entry in value] if isinstance(value, list | tuple) else value
+
 
 class SecretFilter(logging.Filter):
     """Takes secrets out of every record: message, exception, stack and extra fields.

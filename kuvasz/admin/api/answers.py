@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.api.route import Route
     from kuvasz.admin.live_map import LiveMap
     from kuvasz.admin.observer import Observer
+    from kuvasz.admin.report.report import RunningReport
     from kuvasz.app import App
     from kuvasz.config.model import Role
 
@@ -53,17 +54,20 @@ class Answers:
         app: The application that is seen and steered.
         observer: Sees it.
         live_map: Its map.
+        report: What it tells for a bug report.
         callers: Who may ask for what.
         redact: Takes secrets out of texts.
     """
 
     def __init__(
-        self, app: App, observer: Observer, live_map: LiveMap, callers: Callers, redact: Callable[[str], str]
-    ) -> None:
+        self, app: App, observer: Observer, live_map: LiveMap, report: RunningReport, callers: Callers,
+        redact: Callable[[str], str],
+    ) -> None:  # fmt: skip
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
         self._observer = observer
         self._live_map = live_map
+        self._report = report
         self._callers = callers
         self._audit = Audit()
         self._redact = redact
@@ -84,6 +88,7 @@ class Answers:
             "readyz": self._readyz,
             "status": self._status,
             "metrics": self._metrics,
+            "support": self._report.answer,
             **{verb.name: self._command(verb) for verb in VERBS},
             "maintain": self._maintain,
             "reload": self._reload,

@@ -118,6 +118,19 @@ ROUTES: Final = (
             )
         },
     ),
+    Route(
+        name="support",
+        method="GET",
+        path="/api/support",
+        summary="What a bug report needs",
+        about="For `kuvasz support`. It quotes no row, whoever asks.",
+        role=Role.VIEWER,
+        answers={
+            200: RouteAnswer(about="Status, stacks, and the last events but for commits.", schema=ref("Support")),
+            401: _REFUSED[401],
+            403: _REFUSED[403],
+        },
+    ),
     _verb(
         "pause",
         "Have tables stay where they are",

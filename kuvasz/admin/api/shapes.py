@@ -151,6 +151,21 @@ SHAPES: Final[dict[str, Schema]] = {
         last_at=_or_null(_INSTANT, "When files were last written anew."),
         next_at=_or_null(_INSTANT, "When it is looked at next."),
     ),
+    "Support": _object(
+        "What a running kuvasz tells of itself for a bug report.",
+        pid=_told(_WHOLE, "Its process."),
+        status=_or_null(ref("Status"), "Null where it was not there within 5 s."),
+        threads=listed(ref("Thread")),
+        tasks=listed(ref("Task")),
+        events=_told(listed({"type": "object"}), "The oldest first; see docs/events.md."),
+    ),
+    "Thread": _object("Where a thread is.", thread=_told(_TEXT, "Its name."), stack=listed(_TEXT)),
+    "Task": _object(
+        "Where a task of the event loop is.",
+        task=_told(_TEXT, "Its name."),
+        stack=listed(_TEXT),
+        waits_for=_or_null(_TEXT, "The kind of what it waits for."),
+    ),
     "Done": _object(
         "What was begun.",
         verb=_TEXT,
