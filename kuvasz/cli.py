@@ -471,6 +471,32 @@ def maintain(
     raise typer.Exit(verb.exit_code(outcomes))
 
 
+@app.command("support")
+def support(
+    context: typer.Context,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A new file, or a folder for it.", show_default=False)
+    ] = None,
+    log_file: Annotated[
+        Path | None, typer.Option("--log-file", help="What stderr of kuvasz is kept in.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an archive for a bug report: what can be known within seconds, without secrets and values of rows."""
+    from kuvasz.verbs.support import support as verb
+
+    made = verb.run(_loaded(context, config, settings), output, log_file)
+    if as_json:
+        _print_json(verb.as_json(made))
+    else:
+        print(verb.render(made))
+    if made.is_under_way:  # Python waits for threads that wait for a server, however long
+        sys.stdout.flush()
+        os._exit(0)
+
+
 @app.command("cleanup")
 def cleanup(
     context: typer.Context,

@@ -89,22 +89,8 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
-        found = self._load(name)
-        if found is None:
-            return None
-        columns = {field.name: str(field.field_type) for field in found.schema().fields}
-        known = column_notes.parse(found.properties, name)
-        return LakeTableView(
-            columns=columns,
-            known=known,
-            positions=source_positions.parse(found.properties, name),
-            rules={
-                key.removeprefix(rule.PREFIX): value
-                for key, value in found.properties.items()
-                if key.startswith(rule.PREFIX)
-            },
-            oids={source: one.oid for source, one in known.items()},
-        )
+        found = self.load(name)
+        return None if found is None else seen(found, name)
 
     def lineage(self, name: str) -> LineageView | None:
         """Return a table with its snapshots, None if there is none.
@@ -112,7 +98,7 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
-        found = self._load(name)
+        found = self.load(name)
         if found is None:
             return None
         snapshots = {
@@ -129,7 +115,12 @@ class LakeView:
             metadata_location=found.metadata_location,
         )
 
-    def _load(self, name: str) -> Table | None:
+    def load(self, name: str) -> Table | None:
+        """Return a table as PyIceberg has it, None if there is none.
+
+        Raises:
+            LakeError: The catalog does not answer.
+        """
         if self._catalog is None:
             return None
         try:
@@ -140,6 +131,26 @@ class LakeView:
             if _is_to_be_made(error):
                 return None
             raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
+
+
+def seen(found: Table, name: str) -> LakeTableView:
+    """Return what kuvasz knows of a table.
+
+    Raises:
+        LakeError: What it noted in the table is damaged.
+    """
+    known = column_notes.parse(found.properties, name)
+    return LakeTableView(
+        columns={field.name: str(field.field_type) for field in found.schema().fields},
+        known=known,
+        positions=source_positions.parse(found.properties, name),
+        rules={
+            key.removeprefix(rule.PREFIX): value
+            for key, value in found.properties.items()
+            if key.startswith(rule.PREFIX)
+        },
+        oids={source: one.oid for source, one in known.items()},
+    )
 
 
 def positions_in(view: LakeTableView | None) -> Mapping[str, SourcePosition]:

@@ -52,6 +52,27 @@ def status(config: Config) -> dict[str, Any]:
     return _ask(config, "/status")
 
 
+def report(config: Config) -> dict[str, Any]:
+    """Return what the running kuvasz tells for a bug report; it quotes no row.
+
+    Raises:
+        ConfigError: The configuration has no server.
+        NotRunning: Nobody answers.
+        ForeignServer: Somebody answers, and the token is not to be found.
+        Refused: It does not know this question: it is an earlier version.
+    """
+    return _ask(config, "/api/support", is_token_needed=True)
+
+
+def metrics(config: Config) -> str:
+    """Return the metrics of the running kuvasz, in Prometheus's words.
+
+    Raises:
+        ConfigError, NotRunning, ForeignServer, Refused: See `report`.
+    """
+    return _answer(config, "/metrics", is_token_needed=True).decode("utf-8", "replace")
+
+
 def command(config: Config, verb: str, *, table: str | None, sid: str | None) -> dict[str, Any]:
     """Have the running kuvasz pause, resume, retry or resync tables.
 
@@ -124,23 +145,36 @@ def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str
 
 
 def _ask(
-    config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
-) -> dict[str, Any]:
+    config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S, *,
+    is_token_needed: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    text = _answer(config, path, body, timeout_s, is_token_needed=is_token_needed)
+    try:
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise _silent(_where(config)[0], error) from error
+    return answer
+
+
+def _answer(
+    config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S, *,
+    is_token_needed: bool = False,
+) -> bytes:  # fmt: skip
     url, token = _where(config)
     request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
     if token is not None:  # who only looks sees more with it
         request.add_header("Authorization", f"Bearer {token}")
+    if token is None and (is_token_needed or body is not None):
+        raise _without_token(config, url)
     if body is not None:
-        if token is None:
-            raise _without_token(config, url)
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
     # A proxy of the environment has no business between us and our own process.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=timeout_s) as response:
-            answer: dict[str, Any] = json.load(response)
-            return answer
+            found: bytes = response.read()
+            return found
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
     except (OSError, ValueError) as error:

@@ -52,7 +52,7 @@ def tables(config: Config, *, table: str | None = None, sid: str | None = None) 
     view = LakeView(config)
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
         found = zip(wanted.items(), pool.map(view.table, wanted), strict=True)
-        return [_table(name, None if sid is None else sources, seen) for (name, sources), seen in found]
+        return [noted(name, None if sid is None else sources, seen) for (name, sources), seen in found]
 
 
 def _chosen(target: MappedTarget, table: str | None, sid: str | None) -> set[str]:
@@ -66,11 +66,18 @@ def _chosen(target: MappedTarget, table: str | None, sid: str | None) -> set[str
     }
 
 
-def _table(name: str, wanted: set[str] | None, seen: LakeTableView | None) -> dict[str, Any]:
+def noted(name: str, wanted: set[str] | None, seen: LakeTableView | None) -> dict[str, Any]:
+    """Return what is noted in one table, ready for JSON.
+
+    Args:
+        name: The table.
+        wanted: The sources that are meant; None: all of them.
+        seen: What it says; None if there is no such table.
+    """
     if seen is None:
         return {"target": name, "sources": None}
-    noted = sorted(seen.known.keys() | seen.positions.keys() | seen.rules.keys())
-    chosen = [source for source in noted if wanted is None or names.source_of(source) in wanted]
+    known = sorted(seen.known.keys() | seen.positions.keys() | seen.rules.keys())
+    chosen = [source for source in known if wanted is None or names.source_of(source) in wanted]
     return {"target": name, "sources": [_source(source, seen) for source in chosen]}
 
 
@@ -183,4 +190,4 @@ def _cells(column: Mapping[str, Any]) -> tuple[str, ...]:
     return number, name, kind, version, field, "; ".join(more)
 
 
-__all__ = ["render", "tables"]
+__all__ = ["noted", "render", "tables"]
