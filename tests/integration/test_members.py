@@ -294,6 +294,26 @@ def test_partitions_published_on_their_own(database: Database, lake_folder: Lake
         assert sorted(pipeline.rows("events")) == [(1, "B"), (4, "A"), (7, "A")]
 
 
+@pytest.mark.parametrize("sid", ["eu", None])
+def test_members_of_another_source_are_not_put_beside_those_before(
+    postgres18: EmbeddedPostgres, database: Database, lake_folder: LakeFolder, sid: str | None
+) -> None:
+    other = create_database(postgres18)
+    month(database, 1, range(100, 120))
+    names = [month(other, number, range(number * 100, number * 100 + 20)) for number in (2, 3)]
+    with Pipeline(lake_folder.config(group({sid: database}, MAP)), lake_folder) as pipeline:
+        wait_until(lambda: members(pipeline).get("events_1") is State.STREAMING, "it streams")
+    with Pipeline(lake_folder.config(group({sid: other}, MAP, "store")), lake_folder) as pipeline:
+        wait_until(lambda: list(members(pipeline).values()) == [State.ERROR] * 2, "they stop")
+        assert all("drop the table shop.events from the lake" in error for error in pipeline.errors())
+        pipeline.assert_equal("events", every(database, "events_1", sid=sid))
+    oracle.open_catalog(lake_folder.pyiceberg, catalog=lake_folder.catalog).drop_table("shop.events")
+    with Pipeline(lake_folder.config(group({sid: other}, MAP, "store")), lake_folder) as pipeline:
+        wait_until(lambda: list(members(pipeline).values()) == [State.STREAMING] * 2, "they stream")
+        pipeline.assert_equal("events", every(other, *names, sid=sid))
+    drop_database(other)
+
+
 def test_an_odd_member_is_in_error_alone(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     run(database, "CREATE TABLE events_1 (id int PRIMARY KEY, n int)", "INSERT INTO events_1 VALUES (1, 1)")
     run(database, "CREATE TABLE events_2 (id int PRIMARY KEY, n int, more text)",

@@ -110,9 +110,10 @@ class MemberWatch:
         """Have the lake remember the name under which a member's rows come; its target must be prepared.
 
         Raises:
-            SchemaError: The lake has the rows of an earlier table of that name.
+            SchemaError: The lake has the rows of an earlier table of that name, or those of another source's members.
         """
         now = self._source_tables.source
+        self._refuse_beside_others(spec, now)
         known = members.remembered(self._lake.notes.partitions(spec.identifier, now.name) or ())
         present = {one.member for one in now.tables}
         earlier = [oid for oid, table in known.items() if table == str(spec.table) and oid not in present]
@@ -125,6 +126,18 @@ class MemberWatch:
             raise SchemaError(message, hint=hint)
         known[spec.member] = str(spec.table)
         self._lake.notes.remember_partitions(spec.identifier, now.name, members.rendered(known))
+
+    def _refuse_beside_others(self, spec: SourceTableSpec, now: Source) -> None:
+        """Refuse a member whose rows would stand beside those of a source that is mapped no more, as if of one."""
+        target = spec.identifier
+        for other, sid in self._context.shared.state.feeds.sids().items():
+            is_namesake = other != now.name and (sid == now.sid or not spec.has_sid)
+            if is_namesake and self._lake.notes.partitions(target, other):
+                raise SchemaError(
+                    f"{place_of(now.name, spec.table)}: {target} has the rows of source {other}, which nothing tells"
+                    " from these",
+                    hint=f"drop the table {target} from the lake: it is copied anew; or give it another `target`",
+                )
 
     def _tell(self, event: Event, spec: SourceTableSpec, **facts: str) -> None:
         _log.tell(event, source=self._map.name, table=str(spec.table), target=spec.identifier, **facts)

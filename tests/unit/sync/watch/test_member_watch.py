@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kuvasz.config.sources import Source
+from kuvasz.errors import SchemaError
 from kuvasz.model import SourcePosition
 from kuvasz.sync.rules import members as rules
 from kuvasz.sync.watch.member_watch import MemberWatch
@@ -78,3 +79,24 @@ def test_nothing_is_kept_of_who_is_gone(tmp_path: Path, monkeypatch: pytest.Monk
     there.remove(member)
     members.refresh(None)
     assert list(scene.source_tables.misfits) == list(scene.source_tables.tables) == ["shop.others"]
+
+
+@pytest.mark.parametrize(
+    ("has_sid", "sid", "is_refused"), [(True, "eu", True), (True, "us", False), (False, "us", True)]
+)
+def test_members_are_not_put_beside_those_of_another_source(
+    tmp_path: Path, has_sid: bool, sid: str, is_refused: bool
+) -> None:
+    scene = Scene(tmp_path)
+    member = dataclasses.replace(scene.items.of_member(scene.items.table, 7), has_sid=has_sid)
+    scene.source_tables.source = dataclasses.replace(scene.source, sid="eu", tables=(member,))
+    scene.copy(scene.items)
+    scene.context.shared.state.feeds.keep({}, {"before": sid, scene.source.name: "eu", "fed nothing": sid})
+    scene.lake.notes.remember_partitions(member.identifier, "before", frozenset({"5 public.items"}))
+    watch = MemberWatch(scene.context)
+    if is_refused:
+        with pytest.raises(SchemaError, match="has the rows of source before"):
+            watch.note(member)
+    else:
+        watch.note(member)
+        assert scene.lake.notes.partitions(member.identifier, scene.source.name) == {f"7 {member.table}"}
