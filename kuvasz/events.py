@@ -38,6 +38,8 @@ class Event(enum.Enum):
     MAP_REFUSED = "map_refused", WARNING, "the map is not taken over: nothing was changed"
     MAP_RETRY = "map_retry", WARNING, "sources of the new map cannot begin yet"
     MAP_IN_USE = "map_in_use", INFO, "the new map is in use"
+    TLS_RENEWED = "tls_renewed", INFO, "the certificate is read again"
+    TLS_REFUSED = "tls_refused", WARNING, "the certificate is not taken: the one before stays in use"
     AUDIT_DONE = "audit", INFO, "a request was carried out"
     AUDIT_REFUSED = "audit", WARNING, "a request was refused"
     AUDIT_FAILED = "audit", WARNING, "a request failed"

@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets as random_secrets
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -25,6 +25,7 @@ from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
+from kuvasz.admin.tls import HANDSHAKE_S, Tls
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.events import Event, EventLog
@@ -57,21 +58,22 @@ async def serve(
         loaded: What it was started with, and what its map is read again by.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The address cannot be listened on, or the certificate not be used.
     """
     server = AdminServer(app, secrets, loaded)
     if app.config.server.address is None or app.config.server.host is None:
         async with _observing(server), _living(server.live_map):
             yield server
         return
+    tls = None if app.config.server.tls is None else Tls(app.config.server.tls)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=_STOP_S, **door.LIMITS)
     await runner.setup()
     listening: asyncio.Server | None = None
     try:
-        listening = await _listen(runner, app.config.server)
-        server.url = _url(listening)
+        listening = await _listen(runner, app.config.server, tls)
+        server.url = _url(listening, "http" if tls is None else "https")
         with _announced(stored, ServerAddress(url=server.url, token=server.token)):
-            async with _observing(server), _living(server.live_map):
+            async with _observing(server), _living(server.live_map), _renewing(tls):
                 _log.tell(Event.SERVING, url=server.url)
                 yield server
     finally:
@@ -98,6 +100,21 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
 async def _living(live_map: LiveMap) -> AsyncIterator[None]:
     """Have the map's file read again while the body runs."""
     watching = asyncio.create_task(live_map.run(), name="map")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+@contextlib.asynccontextmanager
+async def _renewing(tls: Tls | None) -> AsyncIterator[None]:
+    """Have the certificate read again while the body runs, if there is one."""
+    if tls is None:
+        yield
+        return
+    watching = asyncio.create_task(tls.run(), name="tls")
     try:
         yield
     finally:
@@ -148,11 +165,12 @@ class AdminServer:
         return application
 
 
-async def _listen(runner: web.AppRunner, config: ServerConfig) -> asyncio.Server:
+async def _listen(runner: web.AppRunner, config: ServerConfig, tls: Tls | None) -> asyncio.Server:
     assert runner.server is not None
     try:
         limited = ConnectionLimit(runner.server)
-        return await asyncio.get_running_loop().create_server(limited, config.host, config.port or 0)
+        options: dict[str, Any] = {} if tls is None else {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_S}
+        return await asyncio.get_running_loop().create_server(limited, config.host, config.port or 0, **options)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
         raise ConfigError(
@@ -161,11 +179,11 @@ async def _listen(runner: web.AppRunner, config: ServerConfig) -> asyncio.Server
         ) from error
 
 
-def _url(listening: asyncio.Server) -> str:
+def _url(listening: asyncio.Server, scheme: str) -> str:
     """Return where the server is reached from this machine."""
     bound = listening.sockets[0].getsockname()
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound[0], bound[0])  # noqa: S104 (where to connect to)
-    return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound[1]}"
+    return f"{scheme}://{f'[{reachable}]' if ':' in reachable else reachable}:{bound[1]}"
 
 
 @contextlib.contextmanager

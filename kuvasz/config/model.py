@@ -384,6 +384,22 @@ class TokenConfig(Section):
     while kuvasz runs: another token in it counts within seconds, and the one before no more."""
 
 
+class TlsConfig(Section):
+    """The certificate of the HTTP server. Its files are read again when they change."""
+
+    certificate: kinds.Text
+    """A PEM file: the certificate, with those that signed it behind it."""
+
+    key: kinds.Text
+    """A PEM file: its key, without a passphrase."""
+
+    def anchored(self, folder: Path) -> TlsConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        return self.model_copy(
+            update={"certificate": _from(folder, self.certificate), "key": _from(folder, self.key)}
+        )  # fmt: skip
+
+
 class ServerConfig(Section):
     """Metrics, health, status and the management API over HTTP."""
 
@@ -399,6 +415,9 @@ class ServerConfig(Section):
     """What is counted of tables on `/metrics`: per_table: each for all of its sources together; per_source: for each
     source, with a label more, as many as sources times tables."""
 
+    tls: TlsConfig | None = None
+    """Has all of it answered by https alone, with this certificate."""
+
     tokens: tuple[TokenConfig, ...] = ()
     """Tokens for people and programs, beside the one that kuvasz makes at each start for its own verbs."""
 
@@ -411,6 +430,10 @@ class ServerConfig(Section):
     def port(self) -> int | None:
         """The port; 0 lets the system choose."""
         return None if self.address is None else kinds.split_address(self.address)[1]
+
+    def anchored(self, folder: Path) -> ServerConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        return self if self.tls is None else self.model_copy(update={"tls": self.tls.anchored(folder)})
 
 
 class MapConfig(Section):
@@ -559,8 +582,8 @@ class Config(Section):
         Args:
             folder: Where relative paths begin: the map's, or the working folder where there is no map.
         """
-        lake, pipeline = self.lake.anchored(folder), self.pipeline.anchored(folder)
-        return self.model_copy(update={"lake": lake, "pipeline": pipeline})
+        lake, pipeline, server = (one.anchored(folder) for one in (self.lake, self.pipeline, self.server))
+        return self.model_copy(update={"lake": lake, "pipeline": pipeline, "server": server})
 
 
 #: The sections whose options the environment may set, by their name in the file.

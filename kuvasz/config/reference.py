@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import environment, kinds, units
-from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, TokenConfig, UrlConfig
+from kuvasz.config.model import (
+    SECTIONS,
+    Config,
+    DatabaseConfig,
+    Section,
+    TableConfig,
+    TlsConfig,
+    TokenConfig,
+    UrlConfig,
+)
 from kuvasz.config.secrets import SecretText, SecretUrl
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ _END = "<!-- end of options -->"
 #: Every table of the page.
 TABLES: dict[str, type[Section]] = {
     **SECTIONS,
+    "a certificate": TlsConfig,
     "a token": TokenConfig,
     "a database": DatabaseConfig,
     "a url": UrlConfig,
@@ -71,7 +81,8 @@ def table(name: str) -> str:
 #: What the values of an option are called.
 _NAMES: dict[object, str] = {
     str: "text", int: "whole number", bool: "`true` \\| `false`",
-    SecretText: "text", TokenConfig: "token", SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
+    SecretText: "text", TokenConfig: "token", TlsConfig: "certificate",
+    SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
 }  # fmt: skip
 
 

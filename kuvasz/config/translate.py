@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz.config import secrets
-from kuvasz.config.model import SECTIONS, Config, DatabaseConfig, Section, TableConfig, TokenConfig, UrlConfig
+from kuvasz.config.model import (
+    SECTIONS,
+    Config,
+    DatabaseConfig,
+    Section,
+    TableConfig,
+    TlsConfig,
+    TokenConfig,
+    UrlConfig,
+)
 from kuvasz.config.problem import Path, Problem, listed, quoted_words, suggestion
 
 if TYPE_CHECKING:
@@ -80,8 +89,8 @@ def section_at(path: Path) -> type[Section] | None:
             return Config
         case (str(name),):
             return SECTIONS.get(name)
-        case ("server", "tokens", int()):
-            return TokenConfig
+        case ("server", "tls") | ("server", "tokens", int()):
+            return TlsConfig if path[1] == "tls" else TokenConfig
         case ("databases", int()):
             return DatabaseConfig
         case ("databases", int(), "urls", int()):
@@ -107,6 +116,7 @@ def _homes() -> Mapping[str, type[Section]]:
         "a database": DatabaseConfig,
         "an entry of urls": UrlConfig,
         "a table": TableConfig,
+        "server.tls": TlsConfig,
         "an entry of server.tokens": TokenConfig,
     }
 

@@ -6,9 +6,11 @@ import datetime
 import getpass
 import json
 import socket
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 _RELOAD_S = 60.0
 _DAY_S = 86_400.0
+
+#: The end of a certificate in PEM.
+_END = "-----END CERTIFICATE-----"
 
 _STYLES = {"streaming": "green", "copying": "cyan", "error": "bold red", "waiting": "bold red", "paused": "yellow"}
 
@@ -170,7 +175,7 @@ def _answer(
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
     # A proxy of the environment has no business between us and our own process.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *_https(config))
     try:
         with opener.open(request, timeout=timeout_s) as response:
             found: bytes = response.read()
@@ -178,7 +183,42 @@ def _answer(
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
     except (OSError, ValueError) as error:
+        if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+            raise _stranger(config, url, error) from error
         raise _silent(url, error) from error
+
+
+def _https(config: Config) -> list[urllib.request.HTTPSHandler]:
+    """Return what speaks with who has the certificate of the map, whatever names that has, and with nobody else.
+
+    Raises:
+        ConfigError: The certificate cannot be read.
+    """
+    if (tls := config.server.tls) is None:
+        return []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # we ask for an address, and know whom we look for
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, whoever signed it
+    try:
+        own, end, _ = Path(tls.certificate).read_text("ascii").partition(_END)
+        context.load_verify_locations(cadata=own + end)
+    except (OSError, ValueError) as error:
+        is_read = isinstance(error, ssl.SSLError | UnicodeError)
+        told = "no certificate in PEM" if is_read else str(getattr(error, "strerror", None) or error).lower()
+        raise ConfigError(
+            f"server.tls.certificate: cannot use {tls.certificate}: {told}",
+            hint="the verbs know kuvasz by it: let this user read it",
+        ) from error
+    return [urllib.request.HTTPSHandler(context=context)]
+
+
+def _stranger(config: Config, url: str, error: OSError | ValueError) -> ForeignServer:
+    told = getattr(getattr(error, "reason", None), "verify_message", "")
+    file = None if config.server.tls is None else config.server.tls.certificate
+    return ForeignServer(
+        f"who answers at {url} does not prove to be kuvasz by {file or 'a certificate of the map'}: {told}",
+        hint="give `server.tls` what kuvasz was started with; if the file was just changed, try again in a moment",
+    )
 
 
 def _without_token(config: Config, url: str) -> KuvaszError:
@@ -219,7 +259,8 @@ def _where(config: Config) -> tuple[str, str | None]:
             hint="start it with `kuvasz --config …`",
         )
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104 (where to connect to)
-    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}", None
+    scheme = "http" if server.tls is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{server.port}", None
 
 
 def _refusal(error: urllib.error.HTTPError) -> Refused:

@@ -32,7 +32,7 @@ ORDINARY = frozenset(
     requests reset retry rewrite rights role round row rows rule run running schema scope secret section seen
     selection sent server session setting settings setup severity share shared show shutdown signal slice slot
     snapshot source spark spec stage start state states status stderr step store stored stream stuck summarize
-    swapped sync system table tables taken taking task text thread time timeline to token too track transaction
+    swapped sync system table tables taken taking task text thread time timeline tls to token too track transaction
     transactions transform truncate truncated truncation type unclear under undurable unique unknown unlogged up
     upstream url value variable vector verb verification versions view waiting wake warm watch watches way when
     widen window worker write writer writing written

@@ -61,4 +61,4 @@ def test_the_yaml_form_without_secrets_loads_to_the_same_config(tmp_path: Path) 
 
 def test_values_are_ready_for_json(tmp_path: Path) -> None:
     server = json.loads(json.dumps(effective.values(loaded(tmp_path, MAP))))["server"]
-    assert server == {"address": "127.0.0.1:8000", "hosts": [], "metrics": "per_table", "tokens": []}
+    assert server == {"address": "127.0.0.1:8000", "hosts": [], "metrics": "per_table", "tls": None, "tokens": []}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import effective, load
-from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, UrlConfig
+from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, TlsConfig, UrlConfig
 from kuvasz.errors import ConfigError
 from tests.support.maps import SHOP, faults, loaded, refusal
 
@@ -33,12 +33,15 @@ def test_default_file_environment_and_flag_in_this_order(tmp_path: Path) -> None
 
 def test_paths_begin_at_the_maps_folder_wherever_kuvasz_is_started(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("geheim\n")
-    text = "lake: {warehouse: data/wh}\n" + SHOP.replace("geheim", "${file:password}")
+    text = "lake: {warehouse: data/wh}\nserver: {tls: {certificate: a.crt, key: /b.key}}\n" + SHOP.replace(
+        "geheim", "${file:password}"
+    )
     (tmp_path / "map.yaml").write_text(text)
     config = load.load(tmp_path / "map.yaml", {"KUVASZ_LAKE__URI": "jdbc:sqlite:../c.db?mode=rw"}).config
     assert config.lake.warehouse == f"{tmp_path}/data/wh"
     assert config.lake.uri == f"jdbc:sqlite:{tmp_path.parent}/c.db"
     assert config.pipeline.state == f"{tmp_path}/.kuvasz"
+    assert config.server.tls == TlsConfig(certificate=f"{tmp_path}/a.crt", key="/b.key")
     assert config.databases[0].urls[0].url.get() == "postgresql://repl:geheim@eu1/shop"
 
 
