@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kuvasz.admin.observer import Observer
     from kuvasz.admin.report.report import RunningReport
     from kuvasz.app import App
-    from kuvasz.config.model import Role
 
 _log = EventLog(__name__)
 
@@ -101,13 +100,14 @@ class Answers:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             caller = request[_CALLER] = await self._callers.of(request)
-            if route.role is None:
+            if not route.changes:
+                _refuse_unless_may(caller, route)
                 return await handler(request)
             entry = AuditEntry(what=route.title, client=request.remote or "?")
             with self._audit.over(entry):
                 if caller is not None:
                     entry.by = caller.name
-                _refuse_unless(caller, route, route.role)
+                _refuse_unless_may(caller, route)
                 if route.body is not None:
                     body = request[_BODY] = route.body.read(await _given(request))
                     entry.target = _target(body)
@@ -204,17 +204,19 @@ async def _given(request: web.Request) -> object:
         return None
 
 
-def _refuse_unless(caller: Caller | None, route: Route, role: Role) -> None:
+def _refuse_unless_may(caller: Caller | None, route: Route) -> None:
     """Refuse who may not ask for a route.
 
     Raises:
         RequestRefused: Nobody knows the token, or its role is too low.
     """
+    if route.role is None:
+        return
     if caller is None:
         hint = "it is in server.json of the state folder, or one of `server.tokens` of the map"
         raise RequestRefused(401, "the token is missing or wrong", hint)
-    if not caller.role.may(role):
-        message = f"{route.title} needs the role {role}, and the token of {caller.name!r} has {caller.role}"
+    if not caller.role.may(route.role):
+        message = f"{route.title} needs the role {route.role}, and the token of {caller.name!r} has {caller.role}"
         raise RequestRefused(
             403, message, "ask with another token, or give it that role in `server.tokens` of the map"
         )

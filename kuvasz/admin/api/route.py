@@ -125,6 +125,11 @@ class Route:
     body: Body | None = None
 
     @property
+    def changes(self) -> bool:
+        """Whether it may change something, so that its requests are told."""
+        return self.method != "GET"
+
+    @property
     def title(self) -> str:
         """Method and path, as in "POST /api/pause"."""
         return f"{self.method} {self.path}"

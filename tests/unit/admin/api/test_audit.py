@@ -81,8 +81,9 @@ def test_one_that_is_refused_is_told_too(
 
 def test_who_only_looks_is_not_told(world: AdminWorld) -> None:
     with heard() as found:
-        for path in ("/status", "/livez", "/metrics", "/api/docs", "/api/pause"):
-            world.ask(path, method="GET")
+        for path in ("/status", "/livez", "/metrics", "/api/docs", "/api/support", "/api/pause"):
+            for token in (True, False):
+                world.ask(path, token=token, method="GET")
     assert found == []
 
 
