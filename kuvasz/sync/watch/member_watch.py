@@ -7,6 +7,8 @@ source's task, never on the event loop.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from kuvasz.config import names
@@ -127,10 +129,18 @@ class MemberWatch:
         known[spec.member] = str(spec.table)
         self._lake.notes.remember_partitions(spec.identifier, now.name, members.rendered(known))
 
+    @functools.cached_property
+    def _earlier(self) -> Mapping[str, str | None]:
+        """Source -> sid, of all there were when this one began: none comes later that feeds the rows of this one.
+
+        Read once, and not for each member: it is a file that has all sources.
+        """
+        return self._context.shared.state.feeds.sids()
+
     def _refuse_beside_others(self, spec: SourceTableSpec, now: Source) -> None:
         """Refuse a member whose rows would stand beside those of a source that is mapped no more, as if of one."""
         target = spec.identifier
-        for other, sid in self._context.shared.state.feeds.sids().items():
+        for other, sid in self._earlier.items():
             is_namesake = other != now.name and (sid == now.sid or not spec.has_sid)
             if is_namesake and self._lake.notes.partitions(target, other):
                 raise SchemaError(
