@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import secrets as random_secrets
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -84,43 +84,35 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def _observing(server: AdminServer) -> AsyncIterator[None]:
-    watching = asyncio.create_task(_watch(server.observer), name="observer")
     try:
-        with server.report.hearing():
-            async with server.telling():
-                yield
+        async with _beside(_watch(server.observer), "observer"):
+            with server.report.hearing():
+                async with server.telling():
+                    yield
     finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
         server.observer.close()
 
 
 @contextlib.asynccontextmanager
-async def _living(live_map: LiveMap) -> AsyncIterator[None]:
+async def _beside(coroutine: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run a task while the body runs."""
+    task = asyncio.create_task(coroutine, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _living(live_map: LiveMap) -> AbstractAsyncContextManager[None]:
     """Have the map's file read again while the body runs."""
-    watching = asyncio.create_task(live_map.run(), name="map")
-    try:
-        yield
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+    return _beside(live_map.run(), "map")
 
 
-@contextlib.asynccontextmanager
-async def _renewing(tls: Tls | None) -> AsyncIterator[None]:
+def _renewing(tls: Tls | None) -> AbstractAsyncContextManager[None]:
     """Have the certificate read again while the body runs, if there is one."""
-    if tls is None:
-        yield
-        return
-    watching = asyncio.create_task(tls.run(), name="tls")
-    try:
-        yield
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+    return contextlib.nullcontext() if tls is None else _beside(tls.run(), "tls")
 
 
 async def _watch(observer: Observer) -> None:

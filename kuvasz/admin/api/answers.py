@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.observer import Observer
     from kuvasz.admin.report.report import RunningReport
     from kuvasz.app import App
+    from kuvasz.config.secrets import Redactor
 
 _log = EventLog(__name__)
 
@@ -55,12 +56,12 @@ class Answers:
         live_map: Its map.
         report: What it tells for a bug report.
         callers: Who may ask for what.
-        redact: Takes secrets out of texts.
+        redact: Takes secrets out.
     """
 
     def __init__(
         self, app: App, observer: Observer, live_map: LiveMap, report: RunningReport, callers: Callers,
-        redact: Callable[[str], str],
+        redact: Redactor,
     ) -> None:  # fmt: skip
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
@@ -169,7 +170,7 @@ class Answers:
             await asyncio.to_thread(upkeep.maintain, self._app.lake.maintenance, target, full=is_full)
             for target in targets
         ]
-        return web.json_response(self._clean({"tables": [each for each in found if each is not None]}))
+        return web.json_response(self._redact.clean({"tables": [each for each in found if each is not None]}))
 
     async def _reload(self, request: web.Request) -> web.Response:
         """Go by what the map's file has now, or only say what that would be."""
@@ -178,14 +179,9 @@ class Answers:
             found = await (self._live_map.compare() if is_trial else self._live_map.reload(_person(request)))
         except ConfigError as error:
             raise RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint)) from error
-        return web.json_response(self._clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202)
-
-    def _clean(self, value: Any) -> Any:  # noqa: ANN401 (JSON)
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, Mapping):
-            return {key: self._clean(entry) for key, entry in value.items()}
-        return [self._clean(entry) for entry in value] if isinstance(value, list) else value
+        return web.json_response(
+            self._redact.clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202
+        )
 
 
 async def _openapi(_: web.Request) -> web.Response:
