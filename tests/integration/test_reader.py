@@ -40,6 +40,10 @@ KILL = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 's' AND active_pid IS NOT NULL
 """
 QUICK = ReaderOptions(confirm_interval_s=0.05, first_backoff_s=0.05, last_backoff_s=0.3)
+#: What slot `s` still has.
+PEEK = """
+SELECT data FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')
+"""
 CONFIRMED = "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
 
 
@@ -438,11 +442,17 @@ def test_a_missing_publication_loses_the_slot(server: str, request: pytest.Fixtu
     @on_loop
     async def run() -> None:
         house = prepare(database)
-        insert = house.wal_end()
-        house.database.execute("INSERT INTO t VALUES (1)")
+        begun = house.wal_end()
+        with database.connect(autocommit=False) as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+            database.execute("CHECKPOINT")  # flushes what the transaction has written, so that the walsender reads it
+            reading = asyncio.create_task(house.reader(publication="nope").run())
+            await until(lambda: house.confirmed() > begun)  # amid the transaction, which is sent whole at its end
+            connection.commit()
         with pytest.raises(errors.SlotLost, match='"nope"'):
-            await house.reader(publication="nope").run()
-        assert house.confirmed() <= insert  # what the server itself wrote before the row may be confirmed
+            await reading
+        await until(lambda: not database.execute("SELECT 1 FROM pg_replication_slots WHERE active"))
+        assert [row[0][:1] for row in database.execute(PEEK)] == [b"B", b"R", b"I", b"C"]
 
     try:
         run()
