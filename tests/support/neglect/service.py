@@ -14,6 +14,7 @@ from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from tests.support.lake import group
 from tests.support.neglect.death import POINTS, MortalPipeline
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,6 +120,10 @@ class Service:
 
     def tell(self, verb: str, table: Table) -> None:
         self.world.note(f"{verb} {table.target}")
+        app = self.pipeline.app
+        if (table.identifier, EU) not in {(state.target, state.source) for state in app.states.snapshot()}:
+            # The map has it by a new name that is not in use yet: over HTTP the answer would be 404.
+            wait_until(lambda: not app._sources.is_changing, f"{table.identifier} is known")
         self.pipeline.tell(verb, table.identifier, EU)
 
     def pause(self) -> None:
