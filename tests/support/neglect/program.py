@@ -55,7 +55,7 @@ class Program:
             service.resync, service.roll_back, service.start_second, self.wait, self.wait, self.reload, self.reload,
             self.reload,
         ]  # fmt: skip
-        return found + [self.administrator.restore] * 4 if self.world.owns_server else found
+        return found + [self.restore] * 4 if self.world.owns_server else found
 
     def run(self) -> None:
         with contextlib.ExitStack() as end:
@@ -111,6 +111,15 @@ class Program:
         self.application.swap()
         self.application.write()
         time.sleep(self.random.choice(PAUSES_S))
+        self._rewrite_map()
+
+    def restore(self) -> None:
+        """The server is set back, and so is the map, if names were swapped since: else it means the other table."""
+        self.administrator.restore()
+        if self.world.are_names_crossed:
+            self._rewrite_map()
+
+    def _rewrite_map(self) -> None:
         self.service.stop()
         for table in self.world.single:
             table.mapped = table.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from typing import TYPE_CHECKING
@@ -59,6 +60,11 @@ class World:
     def single(self) -> list[Table]:
         """The tables that are one table of the source."""
         return [table for table in self.tables if table is not self.members]
+
+    @property
+    def are_names_crossed(self) -> bool:
+        """Whether the map has a name for one table that another one has."""
+        return any(one.mapped == other.name for one, other in itertools.permutations(self.single, 2))
 
     def some(self) -> Table:
         return self.random.choice(self.single)
