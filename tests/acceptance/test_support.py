@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
+import subprocess
+import sys
 import tarfile
 import urllib.parse
 from collections.abc import Callable
@@ -178,3 +181,18 @@ def assert_whole(files: dict[str, str], pid: int) -> None:
     assert len(items["notes"]) == 4
     assert json.loads(files["disks.json"])["state folder"]["free"] > 0
     assert str(pid) in json.loads(files["processes.json"])
+
+
+def test_the_command_ends_though_a_source_never_answers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/shop?connect_timeout=60"
+        map_ = {
+            "server": {"address": "127.0.0.1:1"},
+            "databases": [{"database": "shop", "urls": [{"url": place, "sid": "eu"}], "tables": {"items": None}}],
+        }
+        (tmp_path / "map.yaml").write_text(json.dumps(map_))
+        command = [sys.executable, "-m", "kuvasz", "support", "--config", "map.yaml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True)
+    assert "did not answer in time" in done.stdout
+    (path,) = tmp_path.glob("*.tar.gz")
+    assert "1 of 1 sources did not answer in time: shop_eu" in unpacked(path)["MANIFEST.txt"]

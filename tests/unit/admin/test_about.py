@@ -145,6 +145,7 @@ def test_events_and_sources_are_told_while_it_runs(monkeypatch: pytest.MonkeyPat
         log.tell(Event.LAKE_OPEN, seconds=1)
         async with telling(world.app, world.observer, str):
             log.tell(Event.CAUGHT_UP)
+            await asyncio.sleep(0)  # until the phase of before is known
             world.app.phase = "running"
             async with asyncio.timeout(30):
                 await world.is_seen.wait()
