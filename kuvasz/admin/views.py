@@ -170,6 +170,7 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "retry_at": _at(table.retry_at, snapshot),
         "is_resync_due": table.is_resync_due,
         "why_copy": table.why_copy or None,
+        "waits_for": errors.text(table.waits_for or None),
         "rows": table.rows,
         "copied_rows": table.copied_rows,
         "copy_progress": _rounded(copy_progress(table)),

@@ -33,6 +33,7 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
     "max_replication_slots": "40",
     "max_wal_senders": "40",
     "max_connections": "120",
+    "max_prepared_transactions": "10",
     "fsync": "off",  # the server is thrown away after use
     "synchronous_commit": "off",
     "shared_buffers": "128MB",

@@ -55,13 +55,15 @@ a.usename::text, a.application_name, a.datname::text, extract(epoch FROM clock_t
 """
 
 _BLOCKERS = f"""
-SELECT blocker.pid, {_SESSION}
+SELECT blocker.pid, {_SESSION}, CASE WHEN blocker.pid = 0 THEN (
+    SELECT p.gid FROM pg_locks l JOIN pg_prepared_xacts p ON p.transaction::text = l.transactionid::text
+    WHERE l.pid = %s AND NOT l.granted LIMIT 1) END
 FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
 ORDER BY blocker.pid
 """
 
 _COMMITTING = f"""
-SELECT a.pid, {_SESSION}
+SELECT a.pid, {_SESSION}, NULL
 FROM pg_stat_activity a WHERE a.backend_xid::text::bigint = ANY(%s) ORDER BY a.pid
 """
 
@@ -75,11 +77,12 @@ class Blocker:
     application: str | None = None
     database: str | None = None
     transaction_age_s: float | None = None  #: None where the role may not see it
+    gid: str | None = None  #: of a prepared transaction
 
     def describe(self) -> str:
         """Return the blocker in words."""
         if self.pid == 0:
-            return "a prepared transaction"
+            return "a prepared transaction" + (f", '{self.gid}'" if self.gid else "")
         age = "" if self.transaction_age_s is None else f", running for {self.transaction_age_s:.0f} s"
         return f"pid {self.pid} ({self.role or '?'}, {self.application or '?'}{age})"
 
@@ -452,7 +455,7 @@ def _watcher(conninfo: str) -> psycopg.Connection[Any]:
 
 
 def _blockers(watcher: psycopg.Connection[Any], pid: int) -> tuple[Blocker, ...]:
-    return _found(watcher.execute(_BLOCKERS, (pid,)).fetchall())
+    return _found(watcher.execute(_BLOCKERS, (pid, pid)).fetchall())
 
 
 def _committing(session: psycopg.Connection[Any], xids: set[int]) -> tuple[Blocker, ...]:
@@ -462,8 +465,8 @@ def _committing(session: psycopg.Connection[Any], xids: set[int]) -> tuple[Block
 
 def _found(rows: Sequence[Any]) -> tuple[Blocker, ...]:
     return tuple(
-        Blocker(pid=blocker, role=role, application=application, database=database, transaction_age_s=age)
-        for blocker, role, application, database, age in rows
+        Blocker(pid=blocker, role=role, application=application, database=database, transaction_age_s=age, gid=gid)
+        for blocker, role, application, database, age, gid in rows
     )
 
 

@@ -60,6 +60,7 @@ class TableState:
     is_resync_due: bool = False  #: it is to be copied again
     is_repair: bool = False  #: or only what differs, because its source's stream was lost
     why_copy: str = ""  #: why kuvasz copies it again by itself, until it follows
+    waits_for: str = ""  #: whose transactions have to end before its copy has a snapshot
     rows: int = 0  #: row messages applied since the start
     inserts: int = 0  #: of them
     updates: int = 0

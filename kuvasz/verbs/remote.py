@@ -308,6 +308,11 @@ def render(answer: dict[str, Any]) -> Group:
             for table in source["tables"]
             if table["why_copy"]
         ]
+        parts += [
+            Text(f"  {table['table']}: its copy waits for transactions to end: {table['waits_for']}", style="yellow")
+            for table in source["tables"]
+            if table.get("waits_for")
+        ]
     parts += [
         Text(
             f"\n{one['source']} left the map: its slot keeps {text.size(one['retained_bytes'])} of WAL until it is"

@@ -187,6 +187,10 @@ def test_a_snapshot_that_waits_for_a_transaction_lets_others_copy(
         pipeline.wait_state("shop_ill0", "shop.items", State.NEW)
         pipeline.tell("resync", "shop.items", "shop_well")
         well.execute("INSERT INTO items VALUES (5, 5)")
+        waits = lambda: {one.source: one.waits_for for one in pipeline.app.states.snapshot()}  # noqa: E731
+        wait_until(lambda: waits()["shop_ill0"], "it is told for whom it waits")
+        assert waits()["shop_ill0"].startswith(f"pid {old.info.backend_pid} (postgres, ")
+        assert waits()["shop_well"] == ""
         copies = lambda: {one.source: one.copies for one in pipeline.app.states.snapshot()}  # noqa: E731
         wait_until(lambda: copies()["shop_well"] == 2, lambda: f"it is copied: {pipeline.errors()} {copies()}")
         pipeline.wait_state("shop_well", "shop.items", State.STREAMING)
@@ -194,3 +198,4 @@ def test_a_snapshot_that_waits_for_a_transaction_lets_others_copy(
         old.commit()
         wait_until(lambda: copies()["shop_ill0"] == 2, lambda: f"it is copied, too: {pipeline.errors()}")
         wait_until(lambda: len(of(pipeline, "ill0")) == 2, "it is right")
+        assert waits()["shop_ill0"] == ""

@@ -137,6 +137,22 @@ def test_who_is_waited_for_is_told(source, replication, connection):
         assert f"pid {writer.info.backend_pid} (postgres, " in told[0][0].describe()
 
 
+def test_a_prepared_transaction_is_told_by_its_name(source, replication, connection):
+    with source.connect() as writer:
+        writer.execute("CREATE TABLE t (id int)")
+        writer.execute("PREPARE TRANSACTION 'the night run'")
+    told = []
+
+    def on_waiting(blockers):
+        told.append(blockers)
+        if len(told) == 2:
+            connection.execute("COMMIT PREPARED 'the night run'")
+
+    with slots.create(replication, name_of(source), on_waiting=on_waiting, look_every_s=0.05):
+        pass
+    assert [blocker.describe() for blocker in told[0]] == ["a prepared transaction, 'the night run'"]
+
+
 def test_giving_up_while_waiting_leaves_no_slot(source, replication, connection):
     class GivenUpError(Exception):
         pass

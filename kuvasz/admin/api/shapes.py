@@ -119,6 +119,7 @@ SHAPES: Final[dict[str, Schema]] = {
         retry_at=_or_null(_INSTANT),
         is_resync_due=_SWITCH,
         why_copy=_or_null(_TEXT, "Why it is copied again by itself."),
+        waits_for=_or_null(_TEXT, "Whose transactions have to end before it can be copied."),
         rows=_told(_WHOLE, "Changes since the start."),
         copied_rows=_WHOLE,
         copy_progress=_or_null(_NUMBER, "0 to 1."),

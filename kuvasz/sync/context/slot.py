@@ -20,6 +20,7 @@ from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.state.ports import SourceRecord, StoredRecord
+from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import identity, keyless
 
@@ -252,7 +253,8 @@ class Slot:
             SourceError: It cannot be created now.
         """
         can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery
-        taken = self._new(self.name, temporary=False, failover=can_fail_over)
+        tables = [spec for spec in self._source_tables.source.tables if self._source_tables.state(spec) is State.NEW]
+        taken = self._new(self.name, tables, temporary=False, failover=can_fail_over)
         system_id = str(facts.system_identifier)
         point = taken.consistent_point
         self._progress.begin_anew(self._source, point)
@@ -288,19 +290,28 @@ class Slot:
         """
         name = f"{self.name[:50]}_copy_{random.getrandbits(24):06x}"
         _log.tell(Event.SNAPSHOT, source=self._source, table=str(spec.table))
-        return self._new(name, temporary=True)
+        return self._new(name, [spec], temporary=True)
 
-    def _new(self, name: str, *, temporary: bool, failover: bool = False) -> slots.ExportedSnapshot:
+    def _new(
+        self, name: str, tables: Sequence[SourceTableSpec], *, temporary: bool, failover: bool = False
+    ) -> slots.ExportedSnapshot:
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
-            _log.tell(Event.SLOT_WAITS, source=self._source, blockers=[blocker.describe() for blocker in blockers])
+            told = [blocker.describe() for blocker in blockers]
+            _log.tell(Event.SLOT_WAITS, source=self._source, blockers=told)
+            for spec in tables:
+                self._source_tables.note(spec, waits_for="; ".join(told))
             if self._context.lifetime.is_ending:
                 raise SourceError("stopped while the slot was being created")
 
         failpoints.hit("before_slot", SourceError)
-        taken = slots.create(
-            conninfo.replication_conninfo(self._url()), name, temporary=temporary, failover=failover,
-            on_waiting=waiting,
-        )  # fmt: skip
+        try:
+            taken = slots.create(
+                conninfo.replication_conninfo(self._url()), name, temporary=temporary, failover=failover,
+                on_waiting=waiting,
+            )  # fmt: skip
+        finally:
+            for spec in tables:
+                self._source_tables.note(spec, waits_for="")
         failpoints.hit("slot_created", SourceError)
         return taken
 

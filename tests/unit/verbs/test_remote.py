@@ -198,6 +198,11 @@ def test_why_a_table_is_copied_again_is_told_below() -> None:
     assert "public.items: its rows are copied again: the key was changed" in found
 
 
+def test_whose_transactions_a_copy_waits_for_is_told_below() -> None:
+    found = shown(source(table(state="new", waits_for="pid 7 (anna, psql, running for 300 s)")))
+    assert "public.items: its copy waits for transactions to end: pid 7 (anna, psql, running for 300 s)" in found
+
+
 def test_what_is_wrong_is_told_below_with_its_next_attempt() -> None:
     wrong = {"message": "it has no key", "hint": "add one"}
     found = shown(
