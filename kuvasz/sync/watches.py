@@ -16,6 +16,7 @@ from kuvasz.sync.source_setup import Start
 from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.patrol import Patrol
+from kuvasz.sync.watch.standstill import Standstill
 
 _log = EventLog(__name__)
 
@@ -63,11 +64,15 @@ class Watches:
         self._preparation = preparation
         self._slot = slot
         self._moving = moving
+        self._standstill = Standstill(context.current)
 
     async def patrol(self) -> None:
         """Look now and then at whatever a copy depends on."""
         while not self._lifetime.is_ending:
             await self._lifetime.sleep(PATROL_S)
+            if self._are_all_streaming() and await self._standstill.lasts():
+                continue
+            self._standstill.begin()
             try:
                 falls = self._source_tables.gap_starts.falls
                 if await self._context.ask(self._look):
@@ -77,6 +82,10 @@ class Watches:
                         await self._context.ask(self._withdraw_bare)
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
+
+    def _are_all_streaming(self) -> bool:
+        tables = self._source_tables
+        return not self._preparation.unfit and all(tables.is_streaming(spec) for spec in tables.source.tables)
 
     def _look(self) -> bool:
         """Look at everything in one session; returns whether no table was away or missed changes. In a thread."""
@@ -102,6 +111,7 @@ class Watches:
         at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
         if at_lsn and falls == self._source_tables.gap_starts.falls:
             self._slot.looked(at_lsn)
+            self._standstill.found(self._patrol.proved_lsn)
 
     async def partitions(self) -> None:
         """Look now and then which partitions, and members of collapses, came and went."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
+from kuvasz.sync.watch.standstill import Standstill
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -97,6 +98,30 @@ def test_a_change_of_a_quiet_table_reaches_the_lake_without_a_row(
             pipeline.assert_equal(table, oracle.source_rows(database.url, table, sid="eu"), key=key)
         state = {one.target: one.copies for one in pipeline.app.states.snapshot()}
         assert state["shop.constant"] == state["shop.digits"] == state["shop.dropped"] == 1
+
+
+def test_a_source_at_rest_is_not_looked_at_until_something_is_written(
+    database: Database, lake_folder: LakeFolder, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[bool] = []
+    lasts = Standstill.lasts
+
+    async def told(self: Standstill) -> bool:
+        answers.append(await lasts(self))
+        return answers[-1]
+
+    monkeypatch.setattr(Standstill, "lasts", told)
+    database.execute("CREATE TABLE items (id int PRIMARY KEY)")
+    database.execute("INSERT INTO items VALUES (1)")
+    with Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        wait_until(lambda: answers[-3:] == [True] * 3, lambda: f"it is at rest: {answers}")
+        elsewhere = create_database(database.server)
+        wait_until(lambda: not answers[-1], "another database of the server is written to")
+        drop_database(elsewhere)
+        wait_until(lambda: answers[-3:] == [True] * 3, lambda: f"it is at rest again: {answers}")
+        database.execute("ALTER TABLE items ADD n int DEFAULT 5")
+        wait_until(lambda: same(pipeline, database, "items"), "it is followed without a row")
 
 
 @pytest.mark.parametrize("table_type", ["append", "changelog", "history"])

@@ -461,6 +461,26 @@ def test_a_missing_publication_loses_the_slot(server: str, request: pytest.Fixtu
 
 
 @on_loop
+async def test_a_server_says_how_much_it_has_sent(house: House, database: Database):
+    other = create_database(database.server)
+    reader = house.reader()
+    assert await reader.ask_sent_lsn() is None, "nobody listens"
+    async with running(reader):
+        await until(lambda: reader.facts.state is ReaderState.STREAMING)
+        begun = house.wal_end()
+        await in_thread(other.execute, "CREATE TABLE elsewhere ()")
+        sent = None
+        while sent is None or sent <= begun:
+            sent = await reader.ask_sent_lsn()
+        assert begun < sent <= house.wal_end(), "another database of the server was written to"
+        assert reader.facts.bytes == reader.facts.keepalive_bytes, "and nothing came but keepalives"
+        await in_thread(house.database.execute, "INSERT INTO t VALUES (1)")
+        await until(house.workers[0].rows)
+        assert reader.facts.bytes > reader.facts.keepalive_bytes
+    drop_database(other)
+
+
+@on_loop
 async def test_another_cluster_is_refused(house: House):
     house.system_id = "1"
     with pytest.raises(errors.SlotLost, match=r"source eu: cluster [0-9]+ answers, not 1"):

@@ -26,6 +26,7 @@ class ReaderFacts:
     state: ReaderState = ReaderState.CONNECTING
     error: KuvaszError | None = None  #: the last one; None once the stream flows again
     bytes: int = 0  #: received, with the protocol's headers
+    keepalive_bytes: int = 0  #: of these, what is known to be keepalives alone
     confirmed_lsn: int = 0  #: last sent to the server
     last_message_at: float | None = None  #: of the last bytes from the server
     last_status_at: float | None = None  #: of the last status update

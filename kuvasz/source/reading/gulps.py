@@ -81,6 +81,7 @@ class Gulps:
         gulp, lengths = connection.gulp()
         keepalives = scan.keepalives(gulp, lengths)
         if keepalives and self._assembler.hear(keepalives):
+            self._facts.keepalive_bytes += connection.gathered_bytes
             connection.clear()
             self._heard()
             return

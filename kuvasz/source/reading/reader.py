@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
+#: Between looks whether the server has answered: it does at once, unless it is busy.
+_ANSWER_PAUSES_S = (0.02, 0.1, 0.5, 1.5)
+
 
 class Reader:
     """One source's reader. `run` is its task; everything else is called from the same loop.
@@ -157,6 +160,18 @@ class Reader:
     def rewind(self) -> None:
         """Reconnect and read again from the confirmed LSN on."""
         self._wake.rewind()
+
+    async def ask_sent_lsn(self) -> int | None:
+        """Ask the server how much of its WAL it has sent; None if it does not answer soon, or nobody listens."""
+        epoch, heard = self.epoch, self.facts.keepalive_bytes
+        self._clock.send(is_reply_wanted=True)
+        for pause_s in _ANSWER_PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if self.facts.state is not ReaderState.STREAMING or self.epoch != epoch:
+                break
+            if self.facts.keepalive_bytes > heard:
+                return self.received_lsn
+        return None
 
     def _has_to_stop(self) -> bool:
         return self._wake.is_stopping
