@@ -53,7 +53,7 @@ def on_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..
     @functools.wraps(test)
     def run(*arguments: object, **fixtures: object) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(test(*arguments, **fixtures), 60))
+            runner.run(asyncio.wait_for(test(*arguments, **fixtures), PATIENCE_S))
 
     return run
 
