@@ -13,7 +13,7 @@ SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve clean
+.PHONY: help run test test-unit test-all test-versions mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -37,10 +37,19 @@ test: setup-dev ## the test suite without the slow tests, with the lines it ran;
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" COVERAGE=$(COVERAGE) exec $(PYTHON) -m pytest -m "not slow" $(SHARED) $(PYTEST_ARGS)
 
-test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points, HISTORIES=2000 of schemas, PARKINGS=500
+test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points, HISTORIES=2000 of schemas, PARKINGS=500; then test-versions
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) EXAMPLES=$(or $(EXAMPLES),10) \
-		PARKINGS=$(or $(PARKINGS),500) exec $(PYTHON) -m pytest $(SHARED) $(PYTEST_ARGS)
+		PARKINGS=$(or $(PARKINGS),500) $(PYTHON) -m pytest $(SHARED) $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-versions
+
+test-versions: setup-dev ## what needs a server, with each of POSTGRES="14 15 17" in the place of PostgreSQL 18
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && failed= && for version in $(or $(POSTGRES),14 15 17); do \
+		echo "PostgreSQL $$version"; \
+		JAVA_HOME="$$home" POSTGRES=$$version $(PYTHON) -m pytest -m "postgres and not slow" $(SHARED) $(PYTEST_ARGS) \
+			tests/integration || failed="$$failed $$version"; \
+	done; if [ -n "$$failed" ]; then echo "failed with PostgreSQL$$failed" >&2; exit 1; fi
 
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars

@@ -14,7 +14,7 @@ from kuvasz.lake.copies.copy_commits import CopiedTable, CopyCommits
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Server, needs
 from tests.support.restore import Confirmations, times_lost
 from tests.support.standby import catch_up, make_standby, new_folder
 from tests.support.waiting import wait_until
@@ -26,7 +26,8 @@ SLOT = "kuvasz_shop"
 
 @pytest.fixture
 def primary() -> Iterator[EmbeddedPostgres]:
-    server = EmbeddedPostgres(new_folder(), version=18, settings={"synchronous_commit": "on"})
+    server = Server(new_folder(), settings={"synchronous_commit": "on"})
+    needs(server, 17, "slots that a standby keeps")
     server.start()
     yield server
     with contextlib.suppress(RuntimeError):  # the test stopped it

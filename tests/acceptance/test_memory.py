@@ -10,10 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, create_database
+from tests.support.postgres import Database, Server, create_database
 from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -134,7 +133,7 @@ def test_64_sources_that_catch_up_at_once(
     tmp_path_factory: pytest.TempPathFactory, new_process: Callable[..., Process]
 ) -> None:
     settings = {"max_replication_slots": "80", "max_wal_senders": "80", "max_connections": "400"}
-    with EmbeddedPostgres(Path(tmp_path_factory.mktemp("many")) / "data", settings=settings) as server:
+    with Server(Path(tmp_path_factory.mktemp("many")) / "data", settings=settings) as server:
         sources = {f"s{number:02}": create_database(server) for number in range(64)}
         for source in sources.values():
             source.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, body text)")

@@ -9,9 +9,9 @@ import pytest
 
 from kuvasz.config.load import load
 from kuvasz.demo import comparison, shop
-from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.lake.jvm import spark
 from tests.support import oracle
+from tests.support.postgres import Server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -27,7 +27,7 @@ databases:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    with EmbeddedPostgres(tmp_path_factory.mktemp("source") / "data") as server:
+    with Server(tmp_path_factory.mktemp("source") / "data") as server:
         shop.create(server.url(), "eu")
         yield server.url(shop.DATABASE)
 

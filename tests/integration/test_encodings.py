@@ -14,7 +14,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, create_database, drop_database, new_data_folder
+from tests.support.postgres import Database, Server, create_database, drop_database, new_data_folder
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -51,6 +51,23 @@ def test_a_database_of_another_encoding_arrives_in_utf8(made: Database, lake_fol
             pipeline.assert_equal("orders", source_rows(in_utf8(made), '"注文"', sid="jp"))
 
 
+@pytest.mark.parametrize("made", ["LATIN1", "WIN1252"], indirect=True)
+def test_a_database_of_one_byte_encoding_arrives_in_utf8(made: Database, lake_folder: LakeFolder) -> None:
+    """With keys and names that take more bytes in the lake than in the source."""
+    with made.connect(client_encoding="UTF8", autocommit=True) as session:
+        session.execute('CREATE TABLE "Größen" ("Schlüssel" text PRIMARY KEY, "Länge" varchar(4), list text[])')
+        session.execute("INSERT INTO \"Größen\" SELECT 'ÿ' || chr(192 + i % 60) || i, 'äöüß', ARRAY['§', NULL]"
+                        " FROM generate_series(1, 300) i")  # fmt: skip
+        config = lake_folder.config(group({"de": made}, {"Größen": {"target": "sizes"}}))
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            session.execute('UPDATE "Größen" SET "Länge" = \'é\' WHERE "Schlüssel" LIKE \'ÿÀ%\'')
+            session.execute('DELETE FROM "Größen" WHERE "Schlüssel" LIKE \'ÿÖ%\'')
+            session.execute("INSERT INTO \"Größen\" VALUES ('þ', repeat('ø', 4), ARRAY[repeat('¥', 70000)])")
+            pipeline.wait_applied(made)
+            pipeline.assert_equal("sizes", source_rows(in_utf8(made), '"Größen"', sid="de"), key=("Schlüssel",))
+
+
 @pytest.mark.parametrize("made", ["SQL_ASCII"], indirect=True)
 def test_a_database_without_an_encoding_arrives_as_far_as_it_is_utf8(made: Database, lake_folder: LakeFolder) -> None:
     """What is not stops its table and says why: nobody knows what those bytes mean."""
@@ -79,7 +96,7 @@ def test_a_database_without_an_encoding_arrives_as_far_as_it_is_utf8(made: Datab
             pipeline.assert_equal(table, source_rows(in_utf8(made), table, sid="eu"))
 
 
-class GermanPostgres(EmbeddedPostgres):
+class GermanPostgres(Server):
     """A server that sorts, prints money and speaks as in Germany."""
 
     def _run(self, program: str, *arguments: str) -> None:

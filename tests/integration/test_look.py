@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SourceLocked
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
@@ -19,7 +18,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.watch import schema_watch
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, Server, create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -97,7 +96,7 @@ def test_a_look_beside_another_table_says_nothing_of_a_transaction_it_does_not_s
 ) -> None:
     """Its commit waits for a standby: it is in the WAL and in the stream, and no snapshot shows it."""
     settings = {"wal_level": "logical", "synchronous_commit": "on"}
-    with EmbeddedPostgres(tmp_path / "server", settings=settings) as server, ThreadPoolExecutor(1) as threads:
+    with Server(tmp_path / "server", settings=settings) as server, ThreadPoolExecutor(1) as threads:
         source, waiting = create_database(server), list[Future[object]]()
         for table in ("items", "others"):
             source.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v int)")

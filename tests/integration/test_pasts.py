@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import LakeError
 from kuvasz.lake.table.commits import Commits
 from kuvasz.sync import watches
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.partitioned import ATTACH, EVENTS, STANDALONE, run, wait_equal
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Server
 from tests.support.restore import Backup, times_lost
 from tests.support.standby import LateStandby
 from tests.support.waiting import wait_until
@@ -32,7 +31,7 @@ EVENTS_2 = EVENTS.replace("events", "others")
 def database() -> Iterator[Database]:
     """One of a server of its own, to be put back."""
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
-    with EmbeddedPostgres(folder, version=18, settings={}) as server:
+    with Server(folder, settings={}) as server:
         yield Database(server, "postgres")
 
 

@@ -10,6 +10,7 @@ from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check import preflight, privileges, transport
 from kuvasz.source.check.finding import Severity
 from kuvasz.sync.rules import copy_plan
+from tests.support.postgres import needs
 
 pytestmark = pytest.mark.postgres
 
@@ -181,6 +182,7 @@ def test_an_old_transaction_is_told(source, connection):
 
 
 def test_a_publication_that_hides_something_is_told(source, connection):
+    needs(source.server, 15, "column lists")
     connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     name = publication.object_name("shop", "eu")
     connection.execute(f"CREATE PUBLICATION {name} FOR TABLE t (id) WITH (publish_via_partition_root)")

@@ -6,6 +6,7 @@ from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, publication
 from kuvasz.source.catalog import introspect
+from tests.support.postgres import needs
 
 pytestmark = pytest.mark.postgres
 
@@ -61,7 +62,8 @@ def test_options_changed_by_someone_are_put_right(connection):
     assert (current.is_via_root, current.operations) == (True, publication.ALL_OPERATIONS)
 
 
-def test_a_publication_of_all_tables_or_a_schema_fits(connection):
+def test_a_publication_of_all_tables_or_a_schema_fits(source, connection):
+    needs(source.server, 15, "publications of schemas")
     connection.execute(f"CREATE PUBLICATION {NAME} FOR TABLES IN SCHEMA public WITH (publish_via_partition_root)")
     assert not publication.reconcile(connection, NAME, tables(connection, "a", "p"))
     assert publication.drop(connection, NAME)
@@ -80,7 +82,8 @@ def test_the_applications_update_goes_on_working_because_a_table_without_key_is_
     connection.execute("UPDATE keyless SET v = 3")
 
 
-def test_row_filters_and_column_lists_are_refused_with_the_sql_that_lifts_them(connection):
+def test_row_filters_and_column_lists_are_refused_with_the_sql_that_lifts_them(source, connection):
+    needs(source.server, 15, "row filters and column lists")
     connection.execute("CREATE TABLE wide (id int PRIMARY KEY, secret text)")
     members = "a WHERE (id > 5), wide (id)"
     connection.execute(f"CREATE PUBLICATION {NAME} FOR TABLE {members} WITH (publish_via_partition_root)")

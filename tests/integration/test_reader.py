@@ -30,7 +30,7 @@ from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, Server, create_database, drop_database
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
@@ -393,7 +393,7 @@ async def test_a_server_that_fails_at_one_place_is_asked_less_and_less(
 
 @on_loop
 async def test_a_restarted_server_is_found_again(tmp_path: Path):
-    with EmbeddedPostgres(tmp_path / "data") as server:
+    with Server(tmp_path / "data") as server:
         house = prepare(create_database(server))
         reader = house.reader()
         async with running(reader):

@@ -15,7 +15,7 @@ from kuvasz.state.tables import State
 from kuvasz.verbs import check, offline, plan
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import open_table, source_rows
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, Server, create_database, drop_database
 from tests.support.restore import Backup, Confirmations, times_lost
 from tests.support.waiting import wait_until
 
@@ -29,7 +29,7 @@ TABLES = ("items", "others")
 def server() -> Iterator[EmbeddedPostgres]:
     """A server of the test's own, to be stopped, limited and restored."""
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
-    with EmbeddedPostgres(folder, version=18, settings={"max_slot_wal_keep_size": "16MB"}) as made:
+    with Server(folder, settings={"max_slot_wal_keep_size": "16MB"}) as made:
         yield made
 
 
@@ -181,7 +181,7 @@ def test_an_older_backup_and_another_cluster(server: EmbeddedPostgres, lake_fold
     assert "an older backup was restored" in error
     scene.assert_cured()
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
-    with EmbeddedPostgres(folder, version=18) as another:
+    with Server(folder) as another:
         scene.database = Database(another, "postgres")
         fill(scene.database)
         error = scene.told()

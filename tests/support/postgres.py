@@ -1,19 +1,54 @@
-"""Real PostgreSQL servers, one per version and session, and a fresh database per test."""
+"""Real PostgreSQL servers, one per version and session, and a fresh database per test.
+
+Most tests have a server of version 18, some a second one, of 16. POSTGRES=14 (15, 17) puts that version in the place
+of 18; tests of what a version lacks then skip themselves (`needs`).
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.demo.postgres import EmbeddedPostgres, binaries
+from tests.support.releases import RELEASES, programs
 
 _numbers = itertools.count()
+
+#: Of the server that most tests have.
+VERSION: Final = int(os.environ.get("POSTGRES") or 18)
+
+
+class Server(EmbeddedPostgres):
+    """A server of any version that kuvasz supports, by default of the one that most tests have."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: int = VERSION,
+        settings: Mapping[str, str] | None = None,
+        port: int | None = None,
+    ) -> None:
+        super().__init__(folder, version=version, settings=settings, port=port)
+
+    def command(self, name: str) -> Path:
+        if self.version not in RELEASES:
+            return super().command(name)
+        program = programs(self.version) / name
+        return program if program.exists() else binaries(18) / name  # clients can do with older servers
+
+
+def needs(server: EmbeddedPostgres, version: int, what: str) -> None:
+    """Skip a test of something that came with a later version than the server's."""
+    if server.version < version:
+        pytest.skip(f"{what}: not before PostgreSQL {version}, and this is {server.version}")
 
 
 class Database:
@@ -67,15 +102,36 @@ def drop_database(database: Database) -> None:
 
 @pytest.fixture(scope="session")
 def postgres18() -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL 18 server."""
-    with EmbeddedPostgres(new_data_folder(), version=18) as server:
+    """A PostgreSQL 18 server, or of the version that stands in its place."""
+    with Server(new_data_folder()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres17() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL 17 server, with ICU."""
+    with Server(new_data_folder(), version=17) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres16() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL 16 server."""
-    with EmbeddedPostgres(new_data_folder(), version=16) as server:
+    with Server(new_data_folder(), version=16) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres15() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL 15 server."""
+    with Server(new_data_folder(), version=15) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres14() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL 14 server, the oldest that kuvasz supports."""
+    with Server(new_data_folder(), version=14) as server:
         yield server
 
 
@@ -89,26 +145,9 @@ def new_data() -> Iterator[Path]:
     template.remove()
 
 
-class DebianPostgres(EmbeddedPostgres):
-    """A server of Debian's package."""
-
-    def command(self, name: str) -> Path:
-        return Path(f"/usr/lib/postgresql/{self.version}/bin/{name}")
-
-
-@pytest.fixture(scope="session")
-def postgres15() -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL 15 server, where Debian's is installed."""
-    server = DebianPostgres(new_data_folder(), version=15)
-    if not server.command("postgres").exists():
-        pytest.skip("there is no PostgreSQL 15")
-    with server:
-        yield server
-
-
 @pytest.fixture
 def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    """A fresh database on PostgreSQL 18."""
+    """A fresh database on the server of most tests."""
     created = create_database(postgres18)
     yield created
     drop_database(created)
@@ -116,7 +155,7 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
 
 @pytest.fixture(params=[16, 18])
 def source(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """A fresh database on the oldest and on the newest server of the suite."""
+    """A fresh database on either server of the suite."""
     created = create_database(request.getfixturevalue(f"postgres{request.param}"))
     yield created
     drop_database(created)

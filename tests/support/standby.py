@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Server
 from tests.support.restore import Backup
 from tests.support.waiting import wait_until
 
@@ -29,7 +29,7 @@ def make_standby(primary: EmbeddedPostgres, *, keeps_slots: bool) -> EmbeddedPos
         "primary_slot_name": slot, "hot_standby_feedback": "on",
         "sync_replication_slots": "on" if keeps_slots else "off",
     }  # fmt: skip
-    standby = EmbeddedPostgres(new_folder(), version=primary.version, settings=settings)
+    standby = Server(new_folder(), version=primary.version, settings=settings)
     standby.folder.parent.chmod(0o777)
     standby._run("pg_basebackup", "-D", str(standby.folder), "-d", primary.url(), "-X", "stream", "-c", "fast", "-R")
     standby.start()

@@ -21,7 +21,7 @@ from tests.support.neglect.death import Death
 from tests.support.neglect.depot import SOURCE
 from tests.support.neglect.service import EU, PATIENCE_S, Service
 from tests.support.neglect.world import World
-from tests.support.postgres import create_database, drop_database
+from tests.support.postgres import Server, create_database, drop_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,5 +253,5 @@ def run(server: EmbeddedPostgres, session: SparkSession, seed: int, folder: Path
 
 @contextlib.contextmanager
 def own_server(folder: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(folder, settings={"shared_buffers": "16MB"}) as server:
+    with Server(folder, settings={"shared_buffers": "16MB"}) as server:
         yield server
