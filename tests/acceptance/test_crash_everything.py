@@ -1,7 +1,7 @@
 """Three sources into every table type, killed at random points: 10 times, or `CRASHES`, 20 in each life of a lake.
 
 After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
-every table does, read by Spark and by a second engine.
+every table does, read by Spark and by a second engine. `make crash` counts the kills in a file, and goes on by it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from kuvasz.config.load import load
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.jvm import spark
 from tests.support import oracle
+from tests.support.crash_tally import CrashTally
 from tests.support.failpoints import (
     COPYING,
     DAILY,
@@ -38,6 +40,8 @@ from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Helpers, Process
 
 CRASHES = int(os.environ.get("CRASHES", "10"))
+TALLY = CrashTally(Path(os.environ["CRASH_TALLY"])) if os.environ.get("CRASH_TALLY") else None
+SEED = os.environ.get("CRASH_SEED")
 
 #: After so many kills all begins anew: what must be compared grows with what has happened.
 LIFE = 20
@@ -203,9 +207,9 @@ def world(postgres18, postgres16, new_process: Callable[..., Process]) -> Iterat
 @pytest.mark.postgres
 @pytest.mark.spark
 @pytest.mark.timeout(600 + 120 * LIFE)
-@pytest.mark.parametrize("first", range(1, CRASHES + 1, LIFE))
+@pytest.mark.parametrize("first", range(1 + (TALLY.kills if TALLY else 0), CRASHES + 1, LIFE))
 def test_killed_at_random_points(world: World, spark_session: object, first: int) -> None:
-    seed = random.randrange(1 << 30)  # noqa: S311
+    seed = int(SEED) if SEED else random.randrange(1 << 30)  # noqa: S311
     print(f"seed {seed}")
     chosen = random.Random(seed)  # noqa: S311
     kills = min(LIFE, CRASHES + 1 - first)
@@ -220,3 +224,6 @@ def test_killed_at_random_points(world: World, spark_session: object, first: int
             if chosen.random() < 0.1:
                 chosen.choice(list(world.sources.values())).execute(f"TRUNCATE {chosen.choice(list(TABLES))}")
     world.finish(spark_session)
+    if TALLY is not None:
+        TALLY.add(points[:kills], seed)
+        print(TALLY.render(), flush=True)
