@@ -111,7 +111,7 @@ class Watches:
         at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
         if at_lsn and falls == self._source_tables.gap_starts.falls:
             self._slot.looked(at_lsn)
-            self._standstill.found(self._patrol.proved_lsn)
+            self._standstill.found(self._patrol.seen_lsn)
 
     async def partitions(self) -> None:
         """Look now and then which partitions, and members of collapses, came and went."""

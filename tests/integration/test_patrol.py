@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from kuvasz.state.tables import State
@@ -100,17 +104,23 @@ def test_a_change_of_a_quiet_table_reaches_the_lake_without_a_row(
         assert state["shop.constant"] == state["shop.digits"] == state["shop.dropped"] == 1
 
 
-def test_a_source_at_rest_is_not_looked_at_until_something_is_written(
-    database: Database, lake_folder: LakeFolder, often: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers: list[bool] = []
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the server was at rest, each time that it was asked."""
+    found: list[bool] = []
     lasts = Standstill.lasts
 
     async def told(self: Standstill) -> bool:
-        answers.append(await lasts(self))
-        return answers[-1]
+        found.append(await lasts(self))
+        return found[-1]
 
     monkeypatch.setattr(Standstill, "lasts", told)
+    return found
+
+
+def test_a_source_at_rest_is_not_looked_at_until_something_is_written(
+    database: Database, lake_folder: LakeFolder, often: None, answers: list[bool]
+) -> None:
     database.execute("CREATE TABLE items (id int PRIMARY KEY)")
     database.execute("INSERT INTO items VALUES (1)")
     with Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline:
@@ -122,6 +132,45 @@ def test_a_source_at_rest_is_not_looked_at_until_something_is_written(
         wait_until(lambda: answers[-3:] == [True] * 3, lambda: f"it is at rest again: {answers}")
         database.execute("ALTER TABLE items ADD n int DEFAULT 5")
         wait_until(lambda: same(pipeline, database, "items"), "it is followed without a row")
+
+
+def test_a_commit_that_nobody_sees_yet_is_no_rest(
+    database: Database, lake_folder: LakeFolder, often: None, answers: list[bool]
+) -> None:
+    """A commit that waits for a standby is in the WAL, and what it has changed shows when nothing more is written."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY)")
+    database.execute("INSERT INTO items VALUES (1)")
+    with (
+        Pipeline(lake_folder.config(group({"eu": database}, {"items": None})), lake_folder) as pipeline,
+        database.connect(autocommit=True) as session,
+    ):
+        pipeline.wait_streaming()
+        wait_until(lambda: answers[-3:] == [True] * 3, lambda: f"it is at rest: {answers}")
+        with waiting_commits(database):
+            session.execute("SET synchronous_commit = on")
+            altering = threading.Thread(target=session.execute, args=("ALTER TABLE items ADD n int DEFAULT 5",))
+            altering.start()
+            wait_until(lambda: answers[-45:] == [False] * 45, lambda: f"there is no rest: {answers}")
+            assert altering.is_alive()
+        altering.join()
+        wait_until(lambda: same(pipeline, database, "items"), "it is followed without a row")
+
+
+@contextlib.contextmanager
+def waiting_commits(database: Database) -> Iterator[None]:
+    """Have synchronous commits wait for a standby that there is not."""
+
+    def set_names(names: str) -> None:
+        with database.connect(autocommit=True) as session:
+            session.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+            session.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: database.execute("SHOW synchronous_standby_names") == [(names,)], "it counts")
+
+    set_names("nobody")
+    try:
+        yield
+    finally:
+        set_names("")
 
 
 @pytest.mark.parametrize("table_type", ["append", "changelog", "history"])

@@ -6,7 +6,7 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -61,6 +61,8 @@ class Patrol:
         self._rewrites = rewrites
         #: where the WAL ended before the last look, if no table's rows may have missed the stream then; 0: they may
         self.proved_lsn = 0
+        #: where the WAL ended before the last look, if that saw whatever had committed by then; 0: perhaps not
+        self.seen_lsn = 0
         #: paused tables, by key, that have lost what identifies their rows and are published for UPDATE all the same
         self.bare: frozenset[str] = frozenset()
 
@@ -85,7 +87,7 @@ class Patrol:
             SourceError: The catalog cannot be read.
             LakeError: The source ends meanwhile.
         """
-        self.proved_lsn = 0
+        self.proved_lsn = self.seen_lsn = 0
         source_tables = self._source_tables.source.tables
         end = wal_end(connection)
         looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
@@ -95,6 +97,7 @@ class Patrol:
             looks=looks,
             connection=connection,
         )
+        self.seen_lsn = 0 if _may_lack_commits(round_.found.values()) else end
         self._caveats.tell(round_.found)
         self.bare = frozenset(spec.key for spec in source_tables if self._is_bare(spec, round_.found.get(spec.table)))
         # First: what is found due below is not found again, should this fail.
@@ -171,6 +174,12 @@ class Patrol:
         if published is None or published.relation.oid != table.relation.oid:
             return False
         return published.can_update and not table.can_update
+
+
+def _may_lack_commits(found: Collection[SourceTable]) -> bool:
+    """Whether a transaction may have committed before a look that does not show it: see `catalog.look`."""
+    seen = [table.relation.seen for table in found]
+    return not seen or any(one is None or one.running for one in seen)
 
 
 __all__ = ["Patrol"]

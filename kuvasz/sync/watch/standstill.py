@@ -39,7 +39,7 @@ class Standstill:
         """Take note that it found all well.
 
         Args:
-            end_lsn: Where the WAL ended before it; 0: something may have been missed.
+            end_lsn: Where the WAL ended before it, all commits of which it has seen; 0: perhaps not.
         """
         self._end_lsn = end_lsn
 

@@ -34,7 +34,7 @@ class World(Scene):
         self.inserts_since: int | None = None
         self.closed = 0
         self.fitted: list[tuple[list[str], list[Any]]] = []
-        patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0, bare=frozenset())
+        patrol: Any = SimpleNamespace(look=self._look, proved_lsn=0, seen_lsn=0, bare=frozenset())
         self.proved = patrol
         self.noted: list[int] = []
         self.are_published, self.are_any_away = True, False

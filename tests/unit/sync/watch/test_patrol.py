@@ -11,7 +11,7 @@ import pytest
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import CopyNeeded, KuvaszError, LakeError, RowsUnlogged, SchemaError, SourceError
-from kuvasz.model import Column, TableName
+from kuvasz.model import Column, Seen, TableName
 from kuvasz.source.catalog.look import Look
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
@@ -124,6 +124,22 @@ def test_a_look_says_how_far_no_row_is_missing(world: World, monkeypatch: pytest
     with pytest.raises(SourceError):
         world.look()
     assert world.patrol.proved_lsn == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "seen_lsn"),
+    [
+        (Seen(lsn=890, until=910), 900), (Seen(lsn=890, until=910, running=frozenset({7})), 0), (None, 0),
+    ],
+)  # fmt: skip
+def test_a_look_says_whether_it_has_seen_all_commits(world: World, seen: Seen | None, seen_lsn: int) -> None:
+    for spec in world.source.tables:
+        world.change(spec, relation=dataclasses.replace(world.found[spec.table].relation, seen=seen))
+    world.look()
+    assert world.patrol.seen_lsn == seen_lsn
+    world.found.clear()
+    world.look()
+    assert world.patrol.seen_lsn == 0, "nobody knows"
 
 
 def test_where_nothing_changed_nothing_is_done(world: World) -> None:
