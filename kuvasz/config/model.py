@@ -103,6 +103,10 @@ class Section(BaseModel):
             yield name, secrets.shown(name or "", value)
 
 
+#: The header by which a REST catalog is asked to vend (Iceberg REST specification), as a property in small letters.
+_DELEGATION = "header.x-iceberg-access-delegation"
+
+
 class LakeConfig(Section):
     """The Iceberg catalog and where the tables live."""
 
@@ -137,6 +141,12 @@ class LakeConfig(Section):
 
     properties: kinds.Texts = Field(default_factory=dict)
     """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""
+
+    @property
+    def vends_credentials(self) -> bool:
+        """Whether the catalog is asked to lend the credentials of the store, table by table."""
+        asked = (value for name, value in self.properties.items() if name.lower() == _DELEGATION)
+        return self.type is CatalogType.REST and any("vended-credentials" in value for value in asked)
 
     @property
     def catalog_uri(self) -> str:

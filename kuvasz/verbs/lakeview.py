@@ -236,6 +236,8 @@ def prove_warehouse(config: Config) -> str:
         _prove_folder(folder.parent, f"the warehouse {folder} cannot be made")
         return "to be made"
     conditions.prove_warehouse(config)
+    if config.lake.vends_credentials and config.spark.is_local:
+        return "its tables' credentials come from the catalog"
     return "written and removed"
 
 

@@ -27,6 +27,7 @@ from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.files import store_access
 from kuvasz.lake.files.files import Changeset, entry_of
 from kuvasz.lake.format import naming, source_positions
 from kuvasz.lake.jvm import spark
@@ -55,7 +56,7 @@ class ReadOnlyLake:
         self._config = config
         self._session = session
         self._owns_session = session is None
-        self._properties = config.lake.properties
+        self._properties = store_access.of_lake(config.lake)
 
     def __enter__(self) -> ReadOnlyLake:
         """Start Spark and reach the catalog.
@@ -66,7 +67,7 @@ class ReadOnlyLake:
         if self._session is None:
             self._session = spark.open_session(self._config)
         self._jobs = Jobs(self._session)
-        self._catalog = Catalog(self._session, self._config.lake.name)
+        self._catalog = Catalog(self._session, self._config.lake.name, self._properties)
         self._temporary = tempfile.TemporaryDirectory(prefix="kuvasz-beside-")
         self._folder = Path(self._temporary.name)
         return self
@@ -126,7 +127,7 @@ class ReadOnlyLake:
         if without is not None:
             files = [file for file in files if file.number not in without and not naming.is_streamed(file.path)]
         reading = Reading(
-            shape=table.columns.shapes.of(feed, relation), properties=self._properties,
+            shape=table.columns.shapes.of(feed, relation), properties=table.definition.io_properties,
             chunk_bytes=pipeline.chunk_bytes,
             at_us=at_us if target.type is TableType.HISTORY else None,
             is_ordered=target.type is not TableType.APPEND
@@ -176,7 +177,7 @@ class ReadOnlyLake:
                     f"{place_of(table=table.name)}: it changed meanwhile", hint="it is looked at again"
                 )
             changeset.summary = {"kuvasz.mend": str(len(difference))}
-            writer = HistoryWriter(table.rows, self._jobs, self._properties, changeset)
+            writer = HistoryWriter(table.rows, self._jobs, table.definition.io_properties, changeset)
             sid = feed.sid if table.target.has_sid else None
             try:
                 unwanted = end_versions(writer, difference.keys, fetched, feed.source, sid, at_us)

@@ -69,6 +69,7 @@ class LocalEngine(Engine):
     def open(self) -> None:
         pipeline, properties = self._config.pipeline, self._config.lake.properties
         self.jobs = cast("Any", LocalJobs())
+        self.access = properties
         self.readers = Readers(self.jobs, properties)
         self.catalog = cast("Any", LocalCatalog(Path(self._config.lake.warehouse_location.removeprefix("file://"))))
         self.spool = Spool(str(pipeline.state_folder / "spool"), properties)

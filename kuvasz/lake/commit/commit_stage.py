@@ -30,6 +30,7 @@ from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
 from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
+from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.table.commits import may_be_there
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition, TableType, Truncation
@@ -228,7 +229,7 @@ class CommitStage:
 
     def _resolve(self, table: LakeTable, written: WrittenTable, changeset: Changeset) -> None:
         kind = HistoryWriter if table.target.type is TableType.HISTORY else CloneWriter
-        writer = kind(table.rows, self._jobs, self._properties, changeset)
+        writer = kind(table.rows, self._jobs, of_table(self._properties, table.definition.location), changeset)
         for step, result in zip(written.steps, written.results, strict=True):
             writer.apply(step, result, self._sid_of(table, step))
             if self._tells and not isinstance(result, Truncation):

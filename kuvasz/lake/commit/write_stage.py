@@ -18,6 +18,7 @@ from kuvasz.lake.commit.target_plan import JobInput, TargetPlan
 from kuvasz.lake.commit.written import Written
 from kuvasz.lake.executors.tasks import ChunkDone, ChunkTask
 from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.model import Truncation
@@ -46,6 +47,7 @@ class WriteStage:
         tables: Every prepared table by its name.
         feeds: What feeds them.
         config: The whole configuration.
+        properties: The properties of the FileIO; by default the map's own.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class WriteStage:
         tables: Mapping[str, LakeTable],
         feeds: Feeds,
         config: Config,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._session = session
         self._jobs = jobs
@@ -63,7 +66,7 @@ class WriteStage:
         self._tables = tables
         self._feeds = feeds
         self._config = config
-        self._properties = config.lake.properties
+        self._properties = config.lake.properties if properties is None else properties
 
     def write(self, works: Sequence[TableWork], *, apart: bool = False) -> Written:
         """See `kuvasz.ports.Lake.write`."""
@@ -134,7 +137,8 @@ class WriteStage:
             return plan.separate(unknown, table, StepShapes(table, self._feeds), batch, is_apart=is_apart)
 
     def _remove(self, paths: Iterable[str]) -> None:
-        remove(file_io(self._properties, self._config.lake.warehouse_location), paths)
+        for path in paths:
+            remove(file_io(self._properties, path), [path])
 
     def _run(self, batch: JobInput, jobs: ChunkJobs, begin: int = 0) -> dict[int, ChunkDone]:
         """Run the chunks of the batch from a number on."""
@@ -154,7 +158,8 @@ class WriteStage:
                 )  # fmt: skip
                 tasks.append((number, task, chunk.size))
             failpoints.hit("before_data_files", LakeError)
-            done = jobs.run(batch.job(self._properties), tasks)
+            locations = {chunk.location for chunk in chunks}
+            done = jobs.run(batch.job(of_table(self._properties, *locations)), tasks)
             failpoints.hit("after_data_files", LakeError)
             return done
         finally:

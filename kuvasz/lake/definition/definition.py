@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import layout, table_identity
 from kuvasz.lake.format.schema import SID, LakeSchema, bounded
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
@@ -29,15 +30,15 @@ class Definition:
     Args:
         table: The Iceberg table.
         target: What the map says of it.
-        io_properties: The properties of the FileIO of its files.
+        io_properties: The properties of the FileIO, of which those of other tables do not travel.
     """
 
     def __init__(self, table: IcebergTable, target: Target, io_properties: Mapping[str, str]) -> None:
         self._table = table
-        self.io_properties = io_properties
         self.target = target
         self.uuid = table.uuid
         self.location = table.location
+        self.io_properties = of_table(io_properties, self.location)
         self.format_version = table.format_version
         self.lock = threading.RLock()  #: held while schema, key, layout and shapes change together
         self.schema: LakeSchema = table.schema.read()

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
+from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s, UInt32s
@@ -30,6 +31,9 @@ _ID = b"PARQUET:field_id"
 
 #: Stores in which a file is there while it is being written.
 _IN_PLACE = frozenset({"file", "hdfs"})
+
+#: How many FileIOs a process keeps: those of credentials that are no more go.
+_KEPT = 256
 
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
@@ -465,10 +469,11 @@ def check_size(io: FileIO, path: str, size: int) -> None:
 
 
 def file_io(properties: Mapping[str, str], location: str) -> FileIO:
-    """Return the FileIO for a location, one per process and scheme."""
-    return _file_io(tuple(sorted(properties.items())), location.split("://", 1)[0])
+    """Return the FileIO for a location, one per process, scheme and properties."""
+    found = properties.at(location) if isinstance(properties, StoreAccess) else properties
+    return _file_io(tuple(sorted(found.items())), location.split("://", 1)[0])
 
 
-@functools.cache
+@functools.lru_cache(maxsize=_KEPT)
 def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
     return load_file_io(dict(properties), f"{scheme}://")

@@ -18,6 +18,7 @@ from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.spool import Spool
+from kuvasz.lake.files import store_access
 from kuvasz.lake.iceberg.conditions import prove_before_spark, prove_warehouse
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
@@ -61,10 +62,10 @@ class Engine:
         if self._session is None:
             prove_before_spark(self._config)
             self._session = spark.open_session(self._config)
-        properties = self._config.lake.properties
+        self.access = store_access.of_lake(self._config.lake)
         self.jobs = Jobs(self._session)
-        self.readers = Readers(self.jobs, properties)
-        self.catalog = Catalog(self._session, self._config.lake.name)
+        self.readers = Readers(self.jobs, self.access)
+        self.catalog = Catalog(self._session, self._config.lake.name, self.access)
         self.answer()
         self.spool = _spool(self._config)
         self.pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="lake")

@@ -79,11 +79,11 @@ class IcebergLake(Lake):
         tells = self.about.namespace is not None
         self._copy_commits = CopyCommits(tells=tells)
         self._write_stage = WriteStage(
-            engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config
+            engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config, engine.access
         )
         self._commit_stage = CommitStage(
             engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
-            self._config.lake.properties, pipeline.state_folder, tells=tells,
+            engine.access, pipeline.state_folder, tells=tells,
         )  # fmt: skip
         engine.warm_up()
         self.about.start(tables.about)
@@ -280,7 +280,7 @@ class IcebergLake(Lake):
         try:
             yield Order(
                 table=table, feed=feed, relation=relation, jobs=self.engine.jobs,
-                properties=self._config.lake.properties, folder=pipeline.state_folder / folder, pipeline=pipeline,
+                properties=table.definition.io_properties, folder=pipeline.state_folder / folder, pipeline=pipeline,
                 turns=self._turns,
             )  # fmt: skip
         finally:

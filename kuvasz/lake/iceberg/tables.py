@@ -143,7 +143,7 @@ class Tables:
         return LakeTable(
             found,
             target,
-            self._config.lake.properties,
+            self._engine.access,
             self._config.pipeline.state_folder / "index",
             readers.keys,
             Expressions(self._engine.session),

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
@@ -25,15 +26,23 @@ from kuvasz.lake.jvm import localfs
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.jvm_errors import class_of, translated
+from kuvasz.lake.jvm.vended_table import VendedTable
 from kuvasz.model import LakeType, ValueType
 
 _log = EventLog(__name__)
 
 
 class Catalog:
-    """The catalog that holds the lake's tables."""
+    """The catalog that holds the lake's tables.
 
-    def __init__(self, session: SparkSession, name: str) -> None:
+    Args:
+        session: The running Spark.
+        name: The catalog's name there.
+        access: The properties of the FileIO; told what the catalog lends for each table.
+    """
+
+    def __init__(self, session: SparkSession, name: str, access: Mapping[str, str] | None = None) -> None:
+        self._access = access
         self._session = session
         self._name = name
         jvm: Any = session._jvm
@@ -80,7 +89,7 @@ class Catalog:
         """Return a table by its name, `namespace.table`; None if there is none."""
         with translated(place_of(table=name)):
             try:
-                return IcebergTable(self.classes, self._handle.loadTable(self._parse_name(name)), name)
+                return self._table(self._load(name), name)
             except Py4JJavaError as error:
                 if class_of(error).endswith("NoSuchTableException"):
                     return None
@@ -111,7 +120,16 @@ class Catalog:
             if layout_.order:
                 order = iceberg.SortOrderParser.fromJson(schema, layout.render_order(layout_, fields))
                 builder.withSortOrder(order)
-            return IcebergTable(self.classes, builder.create(), name)
+            return self._table(builder.create(), name)
+
+    def _load(self, name: str) -> Any:  # noqa: ANN401
+        return self._handle.loadTable(self._parse_name(name))
+
+    def _table(self, java: Any, name: str) -> IcebergTable:  # noqa: ANN401
+        vended = None
+        if isinstance(self._access, StoreAccess):
+            vended = VendedTable(self.jvm, java, name, lambda: self._load(name), self._access)
+        return IcebergTable(self.classes, java, name, vended)
 
     def drop(self, name: str) -> None:
         """Drop a table and its files."""

@@ -24,15 +24,22 @@ if TYPE_CHECKING:
     from kuvasz.lake.files.commit import TableCommit
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
     from kuvasz.lake.jvm.jvm_calls import CurrentState
+    from kuvasz.lake.jvm.vended_table import VendedTable
 
 
 class IcebergTable:
-    """One table in the catalog."""
+    """One table in the catalog.
 
-    def __init__(self, classes: IcebergClasses, java: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
+    Args:
+        classes: The classes of Iceberg.
+        java: Iceberg's table.
+        name: `namespace.table`.
+        vended: See `TableHandle`.
+    """
+
+    def __init__(self, classes: IcebergClasses, java: Any, name: str, vended: VendedTable | None = None) -> None:  # noqa: ANN401 (a Java object)
         self._classes = classes
-        self._handle = TableHandle(classes, java, name)
-        self._java = java
+        self._handle = TableHandle(classes, java, name, vended)
         self.name = name
         self.snapshots = Snapshots(self._handle)
         self.schema = IcebergSchema(self._handle)
@@ -45,24 +52,25 @@ class IcebergTable:
     def uuid(self) -> str:
         """Identity of the table: another one after drop and create."""
         with self._handle.asking():
-            return str(self._java.uuid().toString())
+            return str(self._handle.java.uuid().toString())
 
     @property
     def location(self) -> str:
         """Where the table's files live."""
         with self._handle.asking():
-            return str(self._java.location())
+            return str(self._handle.java.location())
 
     @property
     def format_version(self) -> int:
         """Iceberg format version."""
         with self._handle.asking():
-            return int(self._java.operations().current().formatVersion())
+            return int(self._handle.java.operations().current().formatVersion())
 
     def look(self) -> CurrentState:
         """Look at the catalog again, and return what the table is now."""
         with self._handle.asking():
-            return self._classes.calls.look(self._java)
+            self._handle.renew()
+            return self._classes.calls.look(self._handle.java)
 
     def refresh(self) -> None:
         """Look at the catalog again."""
@@ -78,7 +86,7 @@ class IcebergTable:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
         with self._handle.asking(), self._there():
-            found = self._classes.calls.properties(self._java, self._properties[0])
+            found = self._classes.calls.properties(self._handle.java, self._properties[0])
         if found is not None:
             self._properties = found
             return found[1]
@@ -91,7 +99,7 @@ class IcebergTable:
             TableGone: As above.
         """
         with self._handle.asking(), self._there():
-            return self._classes.calls.property_of(self._java, name)
+            return self._classes.calls.property_of(self._handle.java, name)
 
     @contextlib.contextmanager
     def _there(self) -> Iterator[None]:
@@ -105,7 +113,7 @@ class IcebergTable:
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
         """Set table properties, or remove those that are None, in a commit of their own."""
         with self._handle.asking():
-            update = self._java.updateProperties()
+            update = self._handle.java.updateProperties()
             put_properties(update, properties)
             update.commit()
 
@@ -116,7 +124,8 @@ class IcebergTable:
     def touch(self, properties: Mapping[str, str]) -> None:
         """Set properties together with an empty snapshot, so that whoever looks at snapshots alone notices."""
         with self._handle.asking():
-            transaction = self._java.newTransaction()
+            self._handle.renew()
+            transaction = self._handle.java.newTransaction()
             update = transaction.updateProperties()
             put_properties(update, properties)
             update.commit()
@@ -135,7 +144,8 @@ class IcebergTable:
         """
         calls = self._classes.plain if commit.is_swap else self._classes.calls
         with self._handle.asking():
-            now = calls.commit(self._java, commit, is_local=self._handle.is_local)
+            self._handle.renew()
+            now = calls.commit(self._handle.java, commit, is_local=self._handle.is_local)
         return now.snapshot_id, now.parent_id
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
@@ -147,7 +157,7 @@ class IcebergTable:
         with self._handle.asking():
             files = (
                 LiveFile(sequence=sequence, data=data, deletes=tuple(deletes))
-                for sequence, data, deletes in self._classes.calls.files(self._java, SID)
+                for sequence, data, deletes in self._classes.calls.files(self._handle.to_read(), SID)
             )
             yield from sorted(files, key=lambda file: file.age) if in_order else files
 
@@ -157,7 +167,7 @@ class IcebergTable:
         with self._handle.asking():
             if self._handle.is_local and not Path(folder.removeprefix("file://")).is_dir():
                 return  # nothing was written yet
-            files = self._java.io().listPrefix(folder).iterator()
+            files = self._handle.to_read().io().listPrefix(folder).iterator()
             while files.hasNext():
                 info = files.next()
                 yield str(info.location()), info.createdAtMillis() / 1000

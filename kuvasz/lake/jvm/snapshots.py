@@ -125,6 +125,7 @@ class Snapshots:
     def set_branch(self, branch: str, commit: TableCommit) -> None:
         """Let a branch point at a snapshot with other files in it; made anew if it is there."""
         with self._handle.asking():
+            self._handle.renew()
             java = self._handle.java
             transaction = java.newTransaction()
             manage = transaction.manageSnapshots()
@@ -138,6 +139,7 @@ class Snapshots:
     def expire(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""
         with self._handle.asking():
+            self._handle.renew()
             expiry = self._handle.java.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep)
             # Left to itself, Iceberg deletes every path of which an entry was removed. A file of deletion vectors has
             # many entries, and those of other data files may be alive. Once a snapshot is named, even one that is not

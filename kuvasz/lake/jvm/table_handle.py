@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.errors import ForeignChange, place_of
 from kuvasz.lake.jvm.jvm_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
+    from kuvasz.lake.jvm.vended_table import VendedTable
 
 #: How often a change of schema or layout gives way to other commits.
 _ATTEMPTS = 5
@@ -24,21 +26,39 @@ class TableHandle:
         classes: The classes of Iceberg.
         java: Iceberg's table.
         name: `namespace.table`.
+        vended: Renews what the catalog lends for the table's files; None where it lends nothing.
     """
 
-    def __init__(self, classes: IcebergClasses, java: Any, name: str) -> None:  # noqa: ANN401 (a Java object)
+    def __init__(self, classes: IcebergClasses, java: Any, name: str, vended: VendedTable | None = None) -> None:  # noqa: ANN401 (a Java object)
         self.classes = classes
         self.java = java
         self.name = name
+        self._vended = vended
         self.is_local = str(java.location()).startswith("file:")  #: whether its files are on this machine
 
     def asking(self) -> AbstractContextManager[None]:
         """Have Java's exceptions become ours, also of reads of memory: after a failed commit they ask the catalog."""
-        return translated(place_of(table=self.name))
+        return self._asking() if self._vended is not None else translated(place_of(table=self.name))
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        assert self._vended is not None
+        with translated(place_of(table=self.name)), self._vended.doubting():
+            yield
+
+    def renew(self) -> None:
+        """Be ready to write: `java` may have other credentials, and what the catalog has now."""
+        if self._vended is not None:
+            self.java = self._vended.current(self.java)
+
+    def to_read(self) -> Any:  # noqa: ANN401
+        """Return the table as it was at the last look, ready for its files to be read."""
+        return self.java if self._vended is None else self._vended.reading(self.java)
 
     def refresh(self) -> None:
         """Look at the catalog again."""
         with self.asking():
+            self.renew()
             self.java.refresh()
 
     def after_others(self, change: Callable[[], None]) -> None:

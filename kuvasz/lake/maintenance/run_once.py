@@ -17,6 +17,7 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.files import store_access
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.maintenance.maintenance import Maintainer
@@ -47,7 +48,8 @@ def maintain(
     """
     own = session or spark.open_session(config)
     try:
-        catalog = Catalog(own, config.lake.name)
+        access = store_access.of_lake(config.lake)
+        catalog = Catalog(own, config.lake.name, access)
         with tempfile.TemporaryDirectory(prefix="kuvasz-maintain-") as folder:
             maintainer = Maintainer(
                 config.maintenance, catalog, Jobs(own), lambda: (), lambda _: None, config.pipeline.state_folder
@@ -57,9 +59,7 @@ def maintain(
                 try:
                     found = catalog.load(target.name)
                     if found is not None:
-                        table = LakeTable(
-                            found, target, config.lake.properties, Path(folder), _no_keys, Expressions(own)
-                        )
+                        table = LakeTable(found, target, access, Path(folder), _no_keys, Expressions(own))
                         outcomes.append(maintainer.run(table, full=full))
                 except KuvaszError as error:
                     outcomes.append((target.name, error))

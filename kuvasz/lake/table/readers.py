@@ -11,6 +11,7 @@ from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.history_tasks import ReadVersions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import ReadKeys
+from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format.schema import arrow_field
 from kuvasz.model import UInt32s
 from kuvasz.modes import system_columns
@@ -34,7 +35,7 @@ class Readers:
         sid = [field for field in schema.fields if field.field_id == definition.sid_id]
         fields = [*sid, *filter(None, map(schema.by_name, definition.identity))]
         return ReadKeys(
-            properties=self._properties,
+            properties=of_table(self._properties, definition.location),
             seed=definition.seed,
             fields=pa.schema(map(arrow_field, fields)),
             has_sid=bool(sid),

@@ -1,0 +1,140 @@
+"""What a catalog lends for a table is found by the table's place, renewed in time, and shown to nobody."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config.model import LakeConfig
+from kuvasz.lake.files import store_access
+from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.store_access import Lease, StoreAccess, lease_of
+
+ITEMS, ORDERS = "s3://lake/wh/shop/items", "s3://lake/wh/shop/orders"
+FIXED = {"s3.endpoint": "http://localhost:9000", "client.region": "eu"}
+
+
+def lease(location: str, lent: str = "geheim", renew_in_s: float = 60.0) -> Lease:
+    properties = {"s3.session-token": lent}
+    return Lease(table="shop.items", location=location, properties=properties, renew_at=time.time() + renew_in_s)
+
+
+def access(*leases: Lease) -> StoreAccess:
+    found = StoreAccess(FIXED, {"type": "rest", "uri": "http://localhost:1"})
+    for one in leases:
+        found.take(one)
+    return found
+
+
+def test_a_lease_is_renewed_at_half_of_its_life() -> None:
+    end = time.time() + 100
+    config = {
+        "s3.session-token": "t",
+        "s3.session-token-expires-at-ms": str(int(end * 1000)),
+        "token": "of the catalog",
+    }
+    found = lease_of("shop.items", ITEMS, config)
+    assert found is not None
+    assert found.renew_at == pytest.approx(end - 50, abs=1)
+    assert "token" not in found.properties
+    assert not found.is_due
+
+
+def test_one_that_tells_no_end_is_renewed_all_the_same() -> None:
+    found = lease_of("shop.items", ITEMS, {"s3.session-token": "t"})
+    assert found is not None
+    assert 60 < found.renew_at - time.time() < 900
+
+
+def test_one_that_has_ended_by_our_clock_is_not_asked_for_all_the_time() -> None:
+    found = lease_of("shop.items", ITEMS, {"s3.session-token-expires-at-ms": "1000"})
+    assert found is not None
+    assert not found.is_due
+
+
+def test_credentials_of_the_longest_prefix_win() -> None:
+    credentials = [
+        ("s3://lake/wh", {"s3.session-token": "wide"}), ("s3://lake/wh/shop/items", {"s3.session-token": "narrow"}),
+        ("s3://other", {"s3.session-token": "other"}),
+    ]  # fmt: skip
+    found = lease_of("shop.items", ITEMS, {"s3.session-token": "plain", "s3.endpoint": "e"}, credentials)
+    assert found is not None
+    assert found.properties == {"s3.session-token": "narrow", "s3.endpoint": "e"}
+
+
+def test_a_table_of_which_nothing_is_lent_has_the_maps_own() -> None:
+    assert lease_of("shop.items", ITEMS, {"token": "of the catalog"}) is None
+
+
+def test_each_place_has_what_is_lent_for_its_table() -> None:
+    found = access(lease(ITEMS, "a"), lease(ORDERS, "b"))
+    assert found.at(f"{ITEMS}/data/x.parquet") == FIXED | {"s3.session-token": "a"}
+    assert found.at(ORDERS) == FIXED | {"s3.session-token": "b"}
+    assert found.at(f"{ITEMS}_2/data/x.parquet") == FIXED
+    assert dict(found) == FIXED
+
+
+def test_what_is_due_is_renewed_before_it_is_used_or_sent() -> None:
+    found = access()
+    renewals = 0
+
+    def renew() -> None:
+        nonlocal renewals
+        renewals += 1
+        found.take(lease(ITEMS, f"token {renewals}", 60.0 if renewals > 1 else -1.0))
+
+    found.take(lease(ITEMS, "old", -1.0), renew)
+    sent = pickle.loads(pickle.dumps(found))
+    assert renewals == 1
+    assert found.at(ITEMS)["s3.session-token"] == "token 2"
+    assert found.at(ITEMS)["s3.session-token"] == "token 2"
+    assert renewals == 2
+    del sent
+
+
+def test_what_cannot_be_renewed_is_used_as_it_is() -> None:
+    def renew() -> None:
+        raise OSError("no catalog")
+
+    found = access()
+    found.take(lease(ITEMS, "old", -1.0), renew)
+    assert found.at(ITEMS)["s3.session-token"] == "old"
+
+
+def test_only_what_a_job_needs_travels() -> None:
+    found = access(lease(ITEMS, "first secret"), lease(ORDERS, "second secret"))
+    text = pickle.dumps(store_access.of_table(found, ORDERS))
+    assert b"second secret" in text
+    assert b"first secret" not in text
+    assert pickle.loads(text).at(ORDERS)["s3.session-token"] == "second secret"
+
+
+def test_nothing_of_it_is_shown() -> None:
+    one = lease(ITEMS)
+    assert "geheim" not in f"{one} {one!r} {access(one)} {access(one)!r} {access(one).of(ITEMS)!r}"
+
+
+def test_a_place_without_a_lease_has_a_file_io_too(tmp_path: Path) -> None:
+    path = f"file://{tmp_path}/x"
+    with file_io(access(), path).new_output(path).create() as stream:
+        stream.write(b"x")
+
+
+@pytest.mark.parametrize(
+    ("type_", "properties", "is_asked"),
+    [
+        ("rest", {"header.X-Iceberg-Access-Delegation": "vended-credentials"}, True),
+        ("rest", {"header.x-iceberg-access-delegation": "vended-credentials,remote-signing"}, True),
+        ("rest", {"header.X-Iceberg-Access-Delegation": "remote-signing"}, False),
+        ("rest", {}, False),
+        ("jdbc", {"header.X-Iceberg-Access-Delegation": "vended-credentials"}, False),
+    ],
+)
+def test_a_catalog_lends_where_it_is_asked_to(type_: str, properties: dict[str, str], is_asked: bool) -> None:
+    lake = LakeConfig.model_validate({"type": type_, "uri": "http://localhost:1", "properties": properties})
+    found = store_access.of_lake(lake)
+    assert isinstance(found, StoreAccess) is is_asked
+    assert dict(found) == properties
