@@ -14,6 +14,7 @@ pytest_plugins = [
     # First, so that it sees what modules of kuvasz do when they are imported.
     *(["tests.support.line_coverage"] if os.environ.get("COVERAGE") else []),
     "tests.support.postgres",
+    "tests.support.german",
     "tests.support.lake",
     "tests.support.local_lake",
     "tests.support.process",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +10,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, Server, create_database, drop_database, new_data_folder
+from tests.support.postgres import Database, create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -94,31 +90,6 @@ def test_a_database_without_an_encoding_arrives_as_far_as_it_is_utf8(made: Datab
         pipeline.wait_streaming()
         for table in ("copied", "streamed"):
             pipeline.assert_equal(table, source_rows(in_utf8(made), table, sid="eu"))
-
-
-class GermanPostgres(Server):
-    """A server that sorts, prints money and speaks as in Germany."""
-
-    def _run(self, program: str, *arguments: str) -> None:
-        given = [one for one in arguments if not one.startswith("--locale")]
-        super()._run(program, *given, *(["--locale=de_DE.UTF-8"] if program == "initdb" else []))
-
-
-@pytest.fixture
-def german(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPostgres]:
-    """Such a server; the locale is made where the machine has none."""
-    if shutil.which("localedef") is None or not Path("/usr/share/i18n/locales/de_DE").exists():
-        pytest.skip("no locale can be made here")
-    locales = Path(tempfile.mkdtemp(prefix="kuvasz-locales-"))
-    locales.chmod(0o755)
-    for name in ("de_DE", "en_GB"):
-        subprocess.run(
-            ["localedef", "-i", name, "-f", "UTF-8", str(locales / f"{name}.UTF-8")], check=True, capture_output=True
-        )
-    monkeypatch.setenv("LOCPATH", str(locales))
-    with GermanPostgres(new_data_folder(), settings={"lc_messages": "de_DE.UTF-8"}) as server:
-        yield server
-    shutil.rmtree(locales)
 
 
 def test_a_server_with_a_locale_sorts_and_prints_as_it_likes(

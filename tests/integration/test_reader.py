@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -432,6 +433,28 @@ async def test_a_missing_slot_is_lost(house: House):
     with pytest.raises(errors.SlotLost, match='replication slot "nope" does not exist') as caught:
         await house.reader(slot="nope").run()
     assert caught.value.exit_code == 5
+
+
+@on_loop
+async def test_what_a_server_means_is_known_in_any_language(translated: EmbeddedPostgres):
+    """Its words are for people; a slot or publication that is gone is told by what stays untranslated."""
+    database = create_database(translated)
+    house = prepare(database)
+
+    async def told(slot: str, publication: str) -> str | None:
+        with pytest.raises(errors.SlotLost) as caught:
+            await house.reader(slot=slot, publication=publication).run()
+        assert not re.search("does not exist|cannot read", caught.value.message), "it is translated"
+        return caught.value.hint
+
+    assert "the slot was dropped: " in str(await told("nope", "p"))
+    database.execute("INSERT INTO t VALUES (1)")
+    assert "it was dropped, and one made anew lacks the changes in between: " in str(await told("s", "nope"))
+    for _ in range(12):
+        database.execute("SELECT pg_logical_emit_message(false, 'x', 'y'), pg_switch_wal()")
+    with database.connect(autocommit=True) as session:
+        session.execute("CHECKPOINT")
+    assert "the missed changes are gone: " in str(await told("s", "p"))
 
 
 @pytest.mark.parametrize("server", ["postgres16", "postgres18"])

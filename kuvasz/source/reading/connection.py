@@ -42,6 +42,9 @@ _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 _PUBLICATION_HINT = "it was dropped, and one made anew lacks the changes in between: "
 _GONE_HINT = "the missed changes are gone: "
 
+# A server may speak any language (`lc_messages`); the names of its functions, which come with messages, stay.
+_LOOKS_PUBLICATIONS_UP = frozenset({"LoadPublications", "GetPublicationByName", "get_publication_oid"})
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SystemIdentity:
@@ -260,9 +263,8 @@ class Connection:
         The warning precedes the first transaction that lacks them, so nothing of it may be routed or confirmed.
         """
         text = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY)
-        if "skipped loading publication" in text or (
-            f'"{self._publication}"' in text and _field(result, pq.DiagnosticField.SQLSTATE) == "55000"
-        ):
+        is_unmet = _field(result, pq.DiagnosticField.SQLSTATE) == "55000"
+        if is_unmet and _is_of_publication(result, self._publication):
             told = f'{self._source}: publication "{self._publication}" does not exist: {_one_line(text)}'
             self._skipped = errors.SlotLost(told, hint=_PUBLICATION_HINT + errors.start_over(self._source))
 
@@ -333,7 +335,8 @@ class Connection:
         state = _field(result, pq.DiagnosticField.SQLSTATE)
         text = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
         told = f"{errors.place_of(self._source)}: cannot {doing}: {_one_line(text)}"
-        known = _known_refusal(state, text, told, self._source, self._publication)
+        is_of_publication = _is_of_publication(result, self._publication)
+        known = _known_refusal(state, text, told, self._source, self._slot, is_of_publication=is_of_publication)
         return known or failure.of(state or None, text, place=errors.place_of(self._source), doing=doing)
 
     def _broken(self, error: psycopg.Error | None) -> errors.SourceError:
@@ -354,13 +357,23 @@ class Connection:
         return None
 
 
-def _known_refusal(state: str, text: str, told: str, source: str, publication: str) -> errors.SourceError | None:
+def _is_of_publication(result: pq.abc.PGresult, name: str) -> bool:
+    """Return whether a publication was not found; what stands between may leave out who says so."""
+    if function := _field(result, pq.DiagnosticField.SOURCE_FUNCTION):
+        return function in _LOOKS_PUBLICATIONS_UP
+    text = _field(result, pq.DiagnosticField.MESSAGE_PRIMARY)
+    return bool(name) and f'"{name}"' in text and "slot" not in text
+
+
+def _known_refusal(
+    state: str, text: str, told: str, source: str, slot: str, *, is_of_publication: bool
+) -> errors.SourceError | None:
     """Return what an error of the walsender means; None if it is nothing special (manual, appendix A)."""
-    if state == "42704" and publication and f'"{publication}"' in text and "slot" not in text:
+    if state == "42704" and is_of_publication:
         return errors.SlotLost(told, hint=_PUBLICATION_HINT + errors.start_over(source))
     if state == "42704":
         return errors.SlotLost(told, hint=f"the slot was dropped: {errors.start_over(source)}")
-    if state in {"55000", "58P01"} and ("slot" in text or "WAL" in text or "wal" in text):
+    if state in {"55000", "58P01"} and any(word in text for word in ("slot", "WAL", "wal", slot) if word):
         return errors.SlotLost(told, hint=_GONE_HINT + errors.start_over(source))
     if state == "55006":
         found = re.search(r"PID (\d+)", text)

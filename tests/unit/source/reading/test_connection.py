@@ -19,8 +19,11 @@ from kuvasz.source.reading.connection import Connection
 FIELDS = pq.DiagnosticField
 
 
-def result(status: pq.ExecStatus, state: str = "", text: str = "", rows: list[list[str]] | None = None) -> Any:
-    found = {FIELDS.SQLSTATE: state.encode(), FIELDS.MESSAGE_PRIMARY: text.encode()}
+def result(
+    status: pq.ExecStatus, state: str = "", text: str = "", rows: list[list[str]] | None = None, function: str = ""
+) -> Any:
+    found = {FIELDS.SQLSTATE: state.encode(), FIELDS.MESSAGE_PRIMARY: text.encode(),
+             FIELDS.SOURCE_FUNCTION: function.encode()}  # fmt: skip
     cells = rows or []
     return SimpleNamespace(
         status=status, ntuples=len(cells), nfields=len(cells[0]) if cells else 0, error_field=found.get,
@@ -224,22 +227,23 @@ def test_a_status_that_cannot_be_sent_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "text", "is_lost"),
+    ("state", "text", "function", "is_lost"),
     [
-        ("55000", 'skipped loading publication "kuvasz_eu"', True),
-        ("55000", 'publication "kuvasz_eu" does not exist', True),
-        ("01000", 'a word about "kuvasz_eu"', False),
-        ("55000", 'publication "another" does not exist', False),
+        ("55000", 'skipped loading publication "kuvasz_eu"', "", True),
+        ("55000", "Laden der Publikation »kuvasz_eu« wird übersprungen", "LoadPublications", True),
+        ("55000", 'publication "kuvasz_eu" does not exist', "", True),
+        ("01000", 'a word about "kuvasz_eu"', "", False),
+        ("55000", 'publication "another" does not exist', "", False),
     ],
 )
 def test_a_publication_that_is_skipped_ends_the_stream_before_its_rows(
-    state: str, text: str, *, is_lost: bool
+    state: str, text: str, function: str, *, is_lost: bool
 ) -> None:
     """From version 18 on it is a warning; what follows it lacks rows."""
     server = Server()
 
     def warned(found: Connection) -> int:
-        server.notice_handler(result(pq.ExecStatus.NONFATAL_ERROR, state, text))
+        server.notice_handler(result(pq.ExecStatus.NONFATAL_ERROR, state, text, function=function))
         server.arrived = [(3, b"row")]
         return found.drain(100)
 
