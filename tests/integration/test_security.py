@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from kuvasz import log
+from kuvasz.config import secrets
 from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import MemoryPipeline, group
@@ -189,6 +190,29 @@ def test_a_password_that_changes_is_read_from_its_file_at_the_next_connection(
             change(server, pipeline, "with the other")
         finally:
             connection.execute(f"ALTER ROLE scram PASSWORD '{PASSWORD}'")
+
+
+def test_a_token_of_a_command_that_is_no_more_is_followed_by_the_next_one(
+    server: EmbeddedPostgres, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a cloud's log-in tokens are: each good for a while, for new connections alone."""
+    monkeypatch.setattr(secrets, "_SAID_S", 1.0)
+    token = tmp_path / "token"
+    token.write_text(PASSWORD)
+    tls = f"sslmode=verify-ca&sslrootcert={certificates}/ca.crt"
+    url = f"postgresql://scram:${{exec:cat {token}}}@localhost:{server.port}/postgres?{tls}"
+    with replicating("scram", url) as pipeline, psycopg.connect(server.url(), autocommit=True) as connection:
+        change(server, pipeline, "with the first token")
+        try:
+            for number in range(2):
+                token.write_text(f"token-{number}/with@odd:signs")
+                connection.execute(f"ALTER ROLE scram PASSWORD '{token.read_text()}'")
+                change(server, pipeline, f"the connection lives on {number}")
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'scram'")
+                change(server, pipeline, f"with the next token {number}")
+        finally:
+            connection.execute(f"ALTER ROLE scram PASSWORD '{PASSWORD}'")
+        assert not [text for text in pipeline.errors() if "token-" in text]
 
 
 @pytest.mark.parametrize(
