@@ -14,7 +14,7 @@ from kuvasz.state.tables import State
 from kuvasz.verbs import check, plan, verify
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import assert_equal, lake_rows_pyiceberg, open_table, source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, needs
 from tests.support.two_tables import confirmed, lake_counts
 from tests.support.waiting import wait_until
 
@@ -307,6 +307,8 @@ def test_a_table_that_is_unfit_at_one_start_loses_nothing(
 def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
     database: Database, lake_folder: LakeFolder, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if what != "ALL TABLES":
+        needs(database.server, 15, "publications of schemas")
     monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.2)
     fill(database)
     database.execute(f"CREATE PUBLICATION {PUBLICATION} FOR {what} WITH (publish_via_partition_root = true)")
@@ -512,6 +514,8 @@ def miss(database: Database, way: str) -> None:
 def test_a_table_out_of_the_publication_for_a_while_is_made_right(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
+    if way == "filter":
+        needs(database.server, 15, "row filters")
     monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
     fill(database)
     tables = {"items": None, "others": None}

@@ -17,7 +17,7 @@ from kuvasz.sync import watches
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.partitioned import ATTACH, EVENTS, STANDALONE, run, wait_equal
-from tests.support.postgres import Database, Server
+from tests.support.postgres import Database, Server, needs
 from tests.support.restore import Backup, times_lost
 from tests.support.standby import LateStandby
 from tests.support.waiting import wait_until
@@ -232,6 +232,7 @@ def test_a_clause_that_an_old_primary_alone_had_proves_nothing(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was seen beside the one by which the table had come; the new primary gives another the same numbers."""
+    needs(database.server, 15, "publications of schemas")
     monkeypatch.setattr(watches, "PATROL_S", 0.3)
     clause = "SELECT oid::bigint, xmin::text FROM pg_publication_namespace"
     add = "ALTER PUBLICATION kuvasz_shop_eu ADD TABLES IN SCHEMA public"
