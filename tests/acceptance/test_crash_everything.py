@@ -49,6 +49,9 @@ LIFE = 20
 #: Seconds between two transactions of a source. Starting, of which there are many, takes most of the machine.
 PAUSE_S = 0.03
 
+#: In a tally: the point was not reached in time.
+ANY_MOMENT = "at any moment"
+
 TYPES = ("clone", "append", "history", "changelog")
 SIDS = ("eu", "us", "ap")
 
@@ -136,8 +139,11 @@ class World:
         self.process.wait_helpers(helpers)
         return confirmed
 
-    def crash(self, point: str, passes: int, seconds: float) -> dict[tuple[str, str], int]:
-        """Start, and have it end at a point, or some time after its first commit if that is not reached."""
+    def crash(self, point: str, passes: int, seconds: float) -> tuple[str | None, dict[tuple[str, str], int]]:
+        """Start, and have it killed at a point, or some time after its first commit if that is not reached.
+
+        Returns where it was killed, None if it was told to stop and ended in order, and what was confirmed.
+        """
         process = self.process.start(failpoints=f"{point}:kill:{passes}")
         end = None
         helpers = Helpers(process)
@@ -147,7 +153,8 @@ class World:
                 end = time.monotonic() + seconds
             if end is not None and time.monotonic() > end:
                 if point not in STOPPING:
-                    return self.kill()
+                    told = self.kill()
+                    return (point if process.found("failpoint") else ANY_MOMENT), told
                 process.begin_stop()
                 end = time.monotonic() + 60
             time.sleep(0.05)
@@ -155,8 +162,11 @@ class World:
         process.wait()
         helpers.wait()
         # Told to stop it may pass a point less often than that: not every table has something to save.
-        assert process.found("failpoint") or (point in STOPPING and process.wait() == 0), process.report()
-        return confirmed
+        if process.found("failpoint"):
+            return point, confirmed
+        assert point in STOPPING, process.report()
+        assert process.wait() == 0, process.report()
+        return None, confirmed
 
     def finish(self, session: object) -> None:
         """Catch up and compare everything."""
@@ -213,17 +223,23 @@ def test_killed_at_random_points(world: World, spark_session: object, first: int
     print(f"seed {seed}")
     chosen = random.Random(seed)  # noqa: S311
     kills = min(LIFE, CRASHES + 1 - first)
+    killed: list[str] = []
     points = [*COPYING, *(chosen.choice((*STREAMING, *STREAMING, *STOPPING)) for _ in range(kills - len(COPYING)))]
     with world.load(seed):
         for number, point in enumerate(points[:kills], first):
             passes = chosen.randint(1, 4 if point in STOPPING else 12) if point != "shutdown" else 1
-            confirmed = world.crash(point, passes, chosen.uniform(1, 8))
-            print(f"{number}: {point} {passes}", flush=True)
+            where, confirmed = world.crash(point, passes, chosen.uniform(1, 8))
+            if where is None:  # it ended in order, which is no kill
+                world.look(confirmed, chosen)
+                where, confirmed = world.crash("shutdown", 1, chosen.uniform(1, 8))
+                assert where is not None, "every stop passes that"
+            killed.append(where)
+            print(f"{number}: {point} {passes}: killed {where}", flush=True)
             assert not world.process.found("table_failed"), world.process.report()
             world.look(confirmed, chosen)
             if chosen.random() < 0.1:
                 chosen.choice(list(world.sources.values())).execute(f"TRUNCATE {chosen.choice(list(TABLES))}")
     world.finish(spark_session)
     if TALLY is not None:
-        TALLY.add(points[:kills], seed)
+        TALLY.add(killed, seed)
         print(TALLY.render(), flush=True)
