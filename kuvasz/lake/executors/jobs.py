@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 #: Seconds between two warnings that no executor has come.
 _TELL_S = 15.0
 
+#: How often warming up is tried before the start ends.
+_WARM_UPS = 3
+
 #: A line of Java's stack: its class may be called an error.
 _FRAME = re.compile(r"at [\w$./<>]+\(")
 
@@ -116,7 +119,7 @@ class Jobs:
         watch.start()
         count = self.parallelism
         try:
-            self.run(WarmUp(), list(range(count)), [1] * count)
+            self._run_again(WarmUp(), count, gave_up)
         except LakeError as error:
             if not gave_up.is_set():
                 raise
@@ -125,6 +128,19 @@ class Jobs:
         finally:
             done.set()
             watch.join()
+
+    def _run_again(
+        self, job: Callable[[Iterable[int]], Iterable[object]], count: int, gave_up: threading.Event
+    ) -> None:
+        """Run a job once per core, and anew if a worker dies: nobody else would, for nothing has begun yet."""
+        for left in reversed(range(_WARM_UPS)):
+            try:
+                self.run(job, list(range(count)), [1] * count)
+            except JobFailed:
+                if left == 0 or gave_up.is_set():
+                    raise
+            else:
+                return
 
     def _watch(self, done: threading.Event, gave_up: threading.Event, patience_s: float) -> None:
         """Tell of a cluster that gives no executor, and cancel the job in the end."""
