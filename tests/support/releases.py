@@ -68,9 +68,10 @@ def _fetch(release: str, folder: Path) -> Path:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300)
     jar = folder / f"{_ARTIFACT}.jar"
     if not jar.is_file():
-        raise RuntimeError(
-            f"PostgreSQL {release} was not fetched from Maven Central: {done.stdout[-2000:]}{done.stderr}"
-        )
+        told = f"PostgreSQL {release} was not fetched from Maven Central: {done.stdout[-2000:]}{done.stderr}"
+        if os.environ.get("POSTGRES"):
+            raise RuntimeError(told)
+        pytest.skip(told)  # a machine without a network runs the tests of 16 and 18
     return jar
 
 
