@@ -82,6 +82,11 @@ class Event(enum.Enum):
         WARNING,
         "nothing at the source keeps rows of one key apart: a later row of a key replaces the earlier",
     )
+    COLUMN_LIST_MISSING = (
+        "column_list_missing",
+        WARNING,
+        "columns that the map leaves out leave the source, though it asks for a list of columns",
+    )
     TABLE_RENAMED = (
         "table_renamed",
         WARNING,

@@ -153,6 +153,8 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     for option, other in (("columns", "exclude"), ("set", "columns"), ("set", "exclude")):
         if getattr(table, option) is not None and getattr(table, other) is not None:
             yield Problem(path=(*path, other), message=f"cannot be given together with {option}", is_key=True)
+    if table.column_list and table.columns is None and not table.exclude:
+        yield Problem(path=(*path, "column_list"), message="needs columns or exclude", is_key=True)
     yield from _lists(table, path)
     yield from _partitions_of_history(table, path)
     yield from _key(table, path)

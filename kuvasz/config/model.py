@@ -470,7 +470,10 @@ class UrlConfig(Section):
 
 
 class TableConfig(Section):
-    """What becomes of one source table."""
+    """What becomes of one source table.
+
+    Large because a person writes all that is said of a table in one place.
+    """
 
     type: TableType = TableType.CLONE
     """clone: the table as it is; append: never deletes; history: every version with its time span; changelog:
@@ -498,6 +501,12 @@ class TableConfig(Section):
 
     exclude: tuple[kinds.Text, ...] | None = None
     """Columns to leave out: nobody looks at their values. Columns that are added later are taken."""
+
+    column_list: bool = False
+    """Whether what `columns` or `exclude` leaves out stays at the source: the publication names the other columns
+    (PostgreSQL 15, table and publication of its own role, no REPLICA IDENTITY FULL; with `exclude` of a clone alone).
+    The source then refuses to drop or retype a column that is taken; with `exclude`, a new one has the table copied
+    again."""
 
     key: tuple[kinds.Text, ...] | None = None
     """Columns that identify a row, for a table without primary key or replica identity index."""

@@ -6,6 +6,7 @@ needs no statement, and so no privilege. See the manual, sections "CREATE PUBLIC
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ from psycopg import errors
 
 from kuvasz.config.names import object_name
 from kuvasz.errors import SourceLocked, SourceRefused
-from kuvasz.model import TableName
+from kuvasz.model import ReplicaIdentity, TableName
 from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 #: What a publication sends unless told otherwise.
 ALL_OPERATIONS = ("insert", "update", "delete", "truncate")
@@ -79,6 +80,11 @@ class Publication:
         """Return the member of this OID, if the publication names it."""
         return next((member for member in self.members if member.oid == oid), None)
 
+    @property
+    def may_have_lists(self) -> bool:
+        """Whether its tables may be given lists of columns."""
+        return self.is_owned and not self.is_for_all and not self.schemas
+
     def covers(self, table: SourceTable) -> bool:
         """Return whether the table's changes are published, by whatever clause."""
         return self.is_for_all or table.table.schema in self.schemas or self.member(table.relation.oid) is not None
@@ -96,10 +102,17 @@ class PublicationChanges:
     apart: tuple[str, ...] = ()  #: what adds the tables one by one, in order
     locked: tuple[TableName, ...] = ()  #: could not be added, for somebody has locked them
     tidying: tuple[str, ...] = ()  #: take out what nobody wants: worth having, not needed
+    #: tables that get another list of columns, or none, each with the statements for it
+    relisted: tuple[tuple[TableName, tuple[str, ...]], ...] = ()
     left: tuple[TableName, ...] = ()  #: members nobody wants that could not be taken out
 
     def __bool__(self) -> bool:
-        return bool(self.statements or self.tidying)
+        return bool(self.statements or self.tidying or self.relisted)
+
+    @property
+    def relisting(self) -> tuple[str, ...]:
+        """All statements for other lists of columns."""
+        return tuple(statement for _, statements in self.relisted for statement in statements)
 
 
 def create_statement(name: str, tables: Iterable[SourceTable], operations: Sequence[str] = ALL_OPERATIONS) -> str:
@@ -197,8 +210,12 @@ def plan(
             settings=(create_statement(name, (), operations),), apart=_apart(name, tables),
         )  # fmt: skip
     _check_members(current, tables)
-    wanted = {table.relation.oid for table in (*tables, *left)}
-    missing = [table for table in tables if not current.covers(table)]
+    wanted = {table.relation.oid for table in (*tables, *(table for table in left if not _breaks(current, table)))}
+    missing = [
+        table if current.may_have_lists else dataclasses.replace(table, column_list=None)
+        for table in tables
+        if not current.covers(table)
+    ]
     unwanted = [member for member in current.members if member.oid not in wanted]
     settings = _settings(current, operations)
     statements = [*settings]
@@ -206,9 +223,11 @@ def plan(
     if missing:
         statements.append(f"{alter} ADD TABLE {', '.join(_clause(table) for table in missing)};")
     tidying = [f"{alter} DROP TABLE ONLY {sql.qualified(member.table)};" for member in unwanted]
+    other = [table for table in tables if _has_other_list(current, table)]
     return PublicationChanges(
         added=tuple(table.table for table in missing), dropped=tuple(member.table for member in unwanted),
         statements=tuple(statements), settings=tuple(settings), apart=_apart(name, missing), tidying=tuple(tidying),
+        relisted=tuple((table.table, tuple(_relisting(name, table))) for table in other),
     )  # fmt: skip
 
 
@@ -366,10 +385,13 @@ def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
         if member is None:
             continue
         columns = {column.name for column in table.relation.columns}
-        hidden = sorted(columns - member.columns) if member.columns is not None else []
-        if not hidden and not member.has_row_filter:
+        is_mendable = table.column_list is not None and current.may_have_lists and table.is_owned
+        hidden = sorted(columns - member.columns) if member.columns is not None and not is_mendable else []
+        is_broken = table.column_list is not None and not is_mendable and _breaks(current, table)
+        if not hidden and not member.has_row_filter and not is_broken:
             continue
         what = f"without its columns {', '.join(hidden)}" if hidden else "with a row filter"
+        what = "with a list of columns by which its UPDATEs fail" if is_broken else what
         raise partial(current.name, table, what)
 
 
@@ -461,7 +483,71 @@ def _member(row: tuple[Any, ...]) -> Member:
 def _clause(table: SourceTable) -> str:
     # ONLY keeps tables that inherit from this one out; a partitioned root stands for its partitions either way.
     only = "" if table.kind is TableKind.PARTITIONED else "ONLY "
-    return f"{only}{sql.qualified(table.table)}"
+    columns = f" ({sql.identifiers(table.column_list)})" if table.column_list else ""
+    return f"{only}{sql.qualified(table.table)}{columns}"
+
+
+def _has_other_list(current: Publication, table: SourceTable) -> bool:
+    """Whether a table that is published is to have another list of columns than it has, and can have it."""
+    member = current.member(table.relation.oid)
+    if member is None or table.column_list is None or not (current.may_have_lists and table.is_owned):
+        return False
+    return member.columns != (frozenset(table.column_list) or None)
+
+
+def _breaks(current: Publication, table: SourceTable) -> bool:
+    """Whether a table's list of columns lacks what identifies its rows: UPDATE and DELETE fail at the source."""
+    member = current.member(table.relation.oid)
+    if member is None or member.columns is None:
+        return False
+    return table.relation.identity is ReplicaIdentity.FULL or not member.columns.issuperset(table.relation.key)
+
+
+def _relisting(name: str, table: SourceTable) -> Iterator[str]:
+    alter = f"ALTER PUBLICATION {sql.identifier(name)}"
+    yield f"{alter} DROP TABLE ONLY {sql.qualified(table.table)};"
+    yield f"{alter} ADD TABLE {_clause(table)};"
+
+
+#: The first minor versions that tell transactions under way of what another one does to a publication.
+_TOLD_SINCE = {15: 150013, 16: 160009, 17: 170005}
+
+
+def lock_mode(version: int) -> str:
+    """Return the weakest lock under which a list becomes another one for all rows from there on."""
+    return "SHARE UPDATE EXCLUSIVE" if version >= _TOLD_SINCE.get(version // 10000, 0) else "SHARE ROW EXCLUSIVE"
+
+
+@contextlib.contextmanager
+def relisting(
+    connection: psycopg.Connection[Any], name: str, table: TableName, statements: Sequence[str]
+) -> Iterator[None]:
+    """Give a published table another list of columns, in one transaction; yield within it, before it is altered.
+
+    Nobody takes the table out of a publication or puts it into one meanwhile: each such statement takes the lock that
+    is held. Rows may be written all the time, but where the server would go on with the list of before: in
+    transactions that come after one which has written rows and goes on now.
+
+    Args:
+        connection: In autocommit.
+        name: The publication's name.
+        table: The table.
+        statements: What `PublicationChanges.relisted` has for it.
+
+    Raises:
+        SourceLocked: Somebody has locked the table.
+        SourceRefused: A privilege is missing.
+        SourceError: The server failed.
+    """
+    mend, role = _by_owner(statements), connection.info.user
+    doing = f"alter publication {name}"
+    with failure.translated(place(connection), doing, mend=mend, role=role), connection.transaction():
+        connection.execute(conninfo.LOCK_WAIT)
+        mode = lock_mode(connection.info.server_version)
+        connection.execute(f"LOCK TABLE ONLY {sql.qualified(table)} IN {mode} MODE")
+        yield
+        for statement in statements:
+            connection.execute(statement)
 
 
 def _apart(name: str, tables: Iterable[SourceTable]) -> tuple[str, ...]:
@@ -482,12 +568,14 @@ __all__ = [
     "create_statement",
     "drop",
     "load",
+    "lock_mode",
     "locked_out",
     "object_name",
     "partial",
     "plan",
     "reconcile",
     "refusals",
+    "relisting",
     "within_published",
     "within_wanted",
 ]

@@ -21,7 +21,7 @@ from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import check_source
 from kuvasz.source.check.server_room import check_server
-from kuvasz.sync.rules import caveats, eligibility, identity, keyless, members
+from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
@@ -203,7 +203,14 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
         tables = [spec.table for spec in source.tables]
         inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
         return [
-            *check_source(source.url.get(), source.database, source.sid, tables, inserts_do=inserts_do),
+            *check_source(
+                source.url.get(),
+                source.database,
+                source.sid,
+                tables,
+                inserts_do=inserts_do,
+                as_published=column_lists.of_source(source),
+            ),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of),
             *(

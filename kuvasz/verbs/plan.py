@@ -19,10 +19,10 @@ from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check.preflight import check_source
-from kuvasz.sync.rules import caveats, eligibility, identity, keyless
+from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
 from kuvasz.sync.rules.lost import without_slot
-from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
+from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text, typetable
 from kuvasz.verbs.check import THREADS
@@ -135,7 +135,7 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
                 _with_warnings(table, spec, source, found) for table, spec in zip(tables, source.tables, strict=True)
             ]
             usable = [
-                dataclasses.replace(found[spec.table], relation=narrowed(spec, found[spec.table].relation))
+                column_lists.published(spec, found[spec.table], connection.info.server_version)
                 for spec, one in zip(source.tables, tables, strict=True)
                 if one.action != "error"
             ]
@@ -217,7 +217,7 @@ def _publications(
         current = publication.load(connection, one)
         if one == name or members or current is not None:
             changes = publication.plan(current, one, members, operations)
-            statements += [*changes.statements, *changes.tidying]
+            statements += [*changes.statements, *changes.relisting, *changes.tidying]
     return tuple(statements)
 
 
@@ -225,7 +225,9 @@ def _refusals(url: str, source: Source) -> list[Finding]:
     """Return what the pre-flight finds that would stop a start, but for what a plan finds itself."""
     tables = [spec.table for spec in source.tables]
     inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
-    found = check_source(url, source.database, source.sid, tables, inserts_do=inserts_do)
+    found = check_source(
+        url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source)
+    )
     return [finding for finding in found if finding.is_blocking]
 
 

@@ -74,6 +74,8 @@ class SourceTable:
     can_select: bool = False  #: the session's role may read all columns, of all partitions too
     unreadable: tuple[TableName, ...] = ()  #: tables and partitions for which that is not so
     has_policies: bool = False  #: row security hides rows of it, or of a partition, from the session's role
+    #: the columns that its publication is to name; empty: it is to have no list, None: whatever it has stays
+    column_list: tuple[str, ...] | None = None
 
     @property
     def table(self) -> TableName:

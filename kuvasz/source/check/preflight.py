@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kuvasz.model import TableName
+    from kuvasz.source.check.table_check import AsPublished
 
 #: A transaction older than this is worth a word: the slot's creation waits for its end.
 OLD_TRANSACTION_S = 60.0
@@ -31,6 +32,7 @@ def check_source(
     tables: Collection[TableName],
     *,
     inserts_do: Collection[TableName] = (),
+    as_published: AsPublished | None = None,
     old_transaction_s: float = OLD_TRANSACTION_S,
 ) -> list[Finding]:
     """Return every finding about a source and its tables, passed or not; raises nothing that can be a finding.
@@ -41,6 +43,7 @@ def check_source(
         sid: The source's id, or None.
         tables: The tables that the map wants, each by its own name.
         inserts_do: The tables that may do with INSERTs alone, if they have no key.
+        as_published: Gives a table with what its publication is to have of it; all of it by default.
         old_transaction_s: From which age on a running transaction is told.
 
     Raises:
@@ -53,7 +56,9 @@ def check_source(
             report.add("reachable", report.location, "an answer", ok=True)
             server = ServerCheck(report, connection, url, old_transaction_s=old_transaction_s)
             server.run()
-            TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(tables, inserts_do)
+            TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(
+                tables, inserts_do, as_published
+            )
 
     report.run("reachable", "an answer", reach)
     return report.findings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kuvasz import typemap
 from kuvasz.config import names as map_names
@@ -12,7 +12,7 @@ from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import psycopg
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from kuvasz.source.publication import Publication, PublicationChanges
 
 _FITS = "fits, or may be made so"
+
+#: Gives a table, and its server's version, as its publication is to have it.
+AsPublished: TypeAlias = "Callable[[SourceTable, int], SourceTable]"
+
+
+def as_found(table: SourceTable, version: int) -> SourceTable:  # noqa: ARG001 (it is no matter of versions)
+    """Return a table of which its publication is to have everything."""
+    return table
+
 
 #: Base types that are text by nature.
 _TEXTS = frozenset({"text", "varchar", "bpchar", "char", "name", "citext", "xml", "json", "jsonb"})
@@ -39,10 +48,23 @@ class TableCheck:
         self._rights = rights
         self._is_primary = is_primary
         self._inserts_do: frozenset[TableName] = frozenset()
+        self._as_published: AsPublished = as_found
 
-    def run(self, names: Collection[TableName], inserts_do: Collection[TableName] = ()) -> None:
-        """Carry out every check on these tables; some may do with INSERTs alone, if they have no key."""
+    def run(
+        self,
+        names: Collection[TableName],
+        inserts_do: Collection[TableName] = (),
+        as_published: AsPublished | None = None,
+    ) -> None:
+        """Carry out every check on these tables.
+
+        Args:
+            names: The tables' names.
+            inserts_do: The tables that may do with INSERTs alone, if they have no key.
+            as_published: Gives a table with what its publication is to have of it.
+        """
         self._inserts_do = frozenset(inserts_do)
+        self._as_published = as_published or as_found
         self._report.run("tables", "a readable catalog", lambda: self._tables(names))
 
     def _tables(self, names: Collection[TableName]) -> None:
@@ -138,13 +160,18 @@ class TableCheck:
         operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> None:
         current = publication.load(self._connection, name)
-        changes = publication.plan(current, name, tables, operations)
-        if not changes.statements:
+        version = self._connection.info.server_version
+        changes = publication.plan(
+            current, name, [self._as_published(table, version) for table in tables], operations
+        )
+        if not changes.statements and not changes.relisted:
             self._report.add("publication", "fits", _FITS, ok=True)
             return
         lacking = self._lacking(current, changes, tables)
         value = f"{self._rights.role} {' and '.join(lacking)}" if lacking else "may be made so"
-        self._report.add("publication", value, _FITS, ok=not lacking, fix=" ".join(changes.statements))
+        self._report.add(
+            "publication", value, _FITS, ok=not lacking, fix=" ".join((*changes.statements, *changes.relisting))
+        )
 
     def _lacking(
         self, current: Publication | None, changes: PublicationChanges, tables: Collection[SourceTable]

@@ -10,14 +10,13 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.errors import SourceError, SourceLocked, SourceRefused
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
@@ -28,7 +27,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
-from kuvasz.sync.rules.targets import narrowed
+from kuvasz.sync.rules.column_lists import published
 
 _log = EventLog(__name__)
 
@@ -92,11 +91,12 @@ class Publications:
         for spec in interrupted:
             if spec not in specs and self._source_tables.is_streaming(spec):
                 self._troubles.interrupt(spec)
-        # A column list made by hand may leave out what the map does.
-        full = [_narrowed(spec, table) for spec, table in usable if not keyless.has_only_inserts(table)]
-        partial = [_narrowed(spec, table) for spec, table in usable if keyless.has_only_inserts(table)]
+        version = connection.info.server_version if any(spec.config.column_list for spec, _ in usable) else 0
+        full = [published(spec, table, version) for spec, table in usable if not keyless.has_only_inserts(table)]
+        partial = [published(spec, table, version) for spec, table in usable if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
-        self._fit(connection, self.name, full)
+        done = self._fit(connection, self.name, full)
+        self._relist(connection, done, looked_at)
         if partial or publication.load(connection, self.inserts_name) is not None:
             self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
         self._see(connection, looked_at)
@@ -272,8 +272,8 @@ class Publications:
         name: str,
         tables: Sequence[SourceTable],
         operations: Sequence[str] = publication.ALL_OPERATIONS,
-    ) -> None:
-        """Make a publication fit."""
+    ) -> publication.PublicationChanges:
+        """Make a publication fit, but for lists of columns of tables in it: returns what was planned for those."""
         refused = {spec.table for spec in self._source_tables.source.tables if spec.key in self.refused}
         left = [*(table for table in tables if table.table in refused), *self._source_tables.misfits.values()]
         tables = [table for table in tables if table.table not in refused]
@@ -286,6 +286,60 @@ class Publications:
         }
         if done.statements or done.tidying:
             _log.tell(Event.PUBLICATION, source=self._source, statements=[*done.statements, *done.tidying])
+        return done
+
+    def _relist(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        planned: publication.PublicationChanges,
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> None:
+        """Give tables that do not stream now the lists of columns that were planned.
+
+        The row of the catalog by which a table is published becomes another one with that. No transaction sees it
+        unpublished: so a table that was published all the time until then has missed nothing.
+        """
+        due = dict(planned.relisted)
+        for spec, table in tables:
+            if table.table not in due:
+                continue
+            try:
+                self._relist_one(connection, spec, table, due[table.table])
+            except SourceError as error:  # it may be locked; no other table waits for it
+                is_locked = isinstance(error, SourceLocked)
+                self.refused[spec.key] = publication.locked_out(self.name, table.table) if is_locked else error
+            else:
+                _log.tell(Event.PUBLICATION, source=self._source, statements=[*due[table.table]])
+
+    def _relist_one(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        table: SourceTable,
+        statements: Sequence[str],
+    ) -> None:
+        place = functools.cache(lambda: _place(connection))
+        with publication.relisting(connection, self.name, table.table, statements):
+            before = self._members(connection, [(spec, table)]).get(spec.key)
+            is_followed = before is not None and self._is_followed(spec, table)
+        if before is None or not is_followed or not self._goes_on(spec, before, place):
+            return  # its next look finds another row, and nothing that proves it
+        self._note_list(connection, spec, table, before)
+
+    def _note_list(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        spec: SourceTableSpec,
+        table: SourceTable,
+        before: membership.Membership,
+    ) -> None:
+        """Note that the row by which a table is published now follows on another one."""
+        after = self._members(connection, [(spec, table)]).get(spec.key)
+        if after is None:
+            return
+        timeline, end = _place(connection)
+        published_by = after.beside(before, timeline, end).render()
+        self._lake.notes.remember_published(spec.identifier, self._source_tables.name(spec), published_by)
 
     def may_name_inserts(
         self,
@@ -321,11 +375,6 @@ class Publications:
 def _place(connection: Any) -> tuple[int, int]:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
     """Return a source's timeline, and where its WAL ends."""
     return partitions.timeline_of(partitions.horizon(connection)), wal_end(connection)
-
-
-def _narrowed(spec: SourceTableSpec, table: SourceTable) -> SourceTable:
-    """Return a table with the columns that the map takes."""
-    return dataclasses.replace(table, relation=narrowed(spec, table.relation))
 
 
 __all__ = ["Publications"]

@@ -10,7 +10,7 @@ from kuvasz.events import Event
 from kuvasz.model import TableType
 from kuvasz.source import sql
 from kuvasz.source.catalog.table import SourceTable
-from kuvasz.sync.rules import keyless
+from kuvasz.sync.rules import column_lists, keyless
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,17 @@ def of(spec: SourceTableSpec, table: SourceTable | None, sources: Sequence[Sourc
     """
     if table is None or table.why_unsupported:
         return []
-    return [*_without_children(table, sources), *_with_loose_key(spec, table)]
+    return [*_without_children(table, sources), *_with_loose_key(spec, table), *_without_list(spec, table)]
+
+
+def _without_list(spec: SourceTableSpec, table: SourceTable) -> Iterator[Caveat]:
+    """Yield that what the map leaves out does not stay at the source, though the map says so."""
+    if why := column_lists.why_not(spec, table):
+        yield Caveat(
+            check="column_list", found=f"columns that the map leaves out do not stay at the source: {why}",
+            needed="what a list of columns needs", event=Event.COLUMN_LIST_MISSING,
+            hint="mend that, or take `column_list` out of the map; kuvasz itself leaves them out all the same",
+        )  # fmt: skip
 
 
 def _without_children(table: SourceTable, sources: Sequence[Source]) -> Iterator[Caveat]:

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kuvasz import lsn
@@ -40,7 +40,7 @@ from kuvasz.source.catalog.look import Look, look, tables
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.rules import eligibility
+from kuvasz.sync.rules import column_lists, eligibility
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.watch.last_looks import LastLooks
@@ -144,10 +144,20 @@ class SchemaWatch:
         """Refuse a table whose messages lack columns that the map takes: a column list does not grow by itself."""
         taken, sent = narrowed(spec, table.relation).columns, table.relation.sent
         hidden = [] if sent is None else sorted(column.name for column in taken if column.attnum not in sent)
+        if column_lists.is_stale(spec, table):
+            raise self._lists_anew(spec, hidden)
         if hidden:
             what = f"without its columns {', '.join(hidden)}"
             error = publication.partial(self._source.object_name, table, what)
             raise SchemaError(f"{place_of(self._source.name)}: {error.message}", hint=error.hint)
+
+    def _lists_anew(self, spec: SourceTableSpec, hidden: Sequence[str]) -> SchemaError:
+        """Return the error of a table whose list of columns is altered as soon as it is looked at anew."""
+        what = f"lacks {', '.join(hidden)}" if hidden else "has UPDATEs of the table fail"
+        message = f"{place_of(self._source.name, spec.table)}: its list of columns in the publication {what}"
+        if self._approvals.target_of(spec).type is TableType.CLONE:
+            return CopyNeeded(message, hint="kuvasz alters it, and copies the table again by itself")
+        return SchemaError(message, hint="kuvasz alters it by itself")
 
     def _follow(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         position = self._lake.positions(spec.identifier).get(self._source_tables.name(spec))

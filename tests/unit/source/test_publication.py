@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kuvasz.errors import SourceRefused
@@ -120,3 +122,65 @@ def test_a_partition_beside_its_root_is_refused():
     for wanted, above in (({1, 2}, middle), ({1, 2, 3}, root)):
         error = publication.within_wanted(partition, wanted)
         assert f"public.p is a partition of {above.table}, which the map takes in as well" in str(error)
+
+
+LISTED = {"column_list": ("id", "v"), "is_owned": True}
+
+
+def test_a_new_table_gets_its_list() -> None:
+    (statement,) = publication.plan(None, "p", [table(**LISTED)]).statements
+    assert 'FOR TABLE ONLY "public"."t" ("id", "v") WITH' in statement
+    (statement,) = publication.plan(existing(), "p", [table(**LISTED)]).statements
+    assert statement == 'ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t" ("id", "v");'
+    (statement,) = publication.plan(existing(schemas=frozenset({"other"})), "p", [table(**LISTED)]).statements
+    assert statement == 'ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t";', "no list beside a schema"
+
+
+@pytest.mark.parametrize("columns", [None, frozenset({"id"}), frozenset({"id", "v", "more"})])
+def test_a_table_that_is_published_gets_another_list(columns: frozenset[str] | None) -> None:
+    changes = publication.plan(existing(member(columns=columns)), "p", [table(**LISTED)])
+    assert changes
+    assert changes.statements == ()
+    assert changes.relisting == (
+        'ALTER PUBLICATION "p" DROP TABLE ONLY "public"."t";',
+        'ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t" ("id", "v");',
+    )
+
+
+def test_a_list_is_taken_away() -> None:
+    changes = publication.plan(
+        existing(member(columns=frozenset({"id"}))), "p", [table(column_list=(), is_owned=True)]
+    )
+    assert changes.relisting[1] == 'ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t";'
+
+
+@pytest.mark.parametrize(
+    ("facts", "current"),
+    [({**LISTED, "is_owned": False}, {}), (LISTED, {"is_owned": False}), ({"is_owned": True}, {})],
+)
+def test_a_list_that_is_not_ours_to_alter_is_judged_as_it_is(facts: dict, current: dict) -> None:
+    wide = existing(member(columns=frozenset({"id", "v", "more"})), **current)
+    assert not publication.plan(wide, "p", [table(**facts)])
+    with pytest.raises(SourceRefused, match="without its columns v"):
+        publication.plan(existing(member(columns=frozenset({"id"})), **current), "p", [table(**facts)])
+
+
+def test_a_list_by_which_updates_fail_goes_or_is_refused() -> None:
+    full = table(column_list=(), is_owned=True)
+    full = dataclasses.replace(full, relation=dataclasses.replace(full.relation, identity=ReplicaIdentity.FULL))
+    current = existing(member(columns=frozenset({"id", "v"})))
+    assert publication.plan(current, "p", [full]).relisted
+    with pytest.raises(SourceRefused, match="by which its UPDATEs fail"):
+        publication.plan(dataclasses.replace(current, is_owned=False), "p", [full])
+    # A table that only the map keeps from being replicated stays published, but not so.
+    assert publication.plan(current, "p", [], left=[table()]).dropped == ()
+    assert [str(name) for name in publication.plan(current, "p", [], left=[full]).dropped] == ["public.t"]
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"),
+    [(150012, "SHARE ROW"), (150013, "SHARE UPDATE"), (170004, "SHARE ROW"), (160009, "SHARE UPDATE"),
+     (180000, "SHARE UPDATE")],
+)  # fmt: skip
+def test_which_lock_a_list_takes(version: int, mode: str) -> None:
+    assert publication.lock_mode(version) == f"{mode} EXCLUSIVE"

@@ -40,7 +40,7 @@ def test_one_that_does_is_looked_at_with_its_tables_and_let_go(monkeypatch: pyte
     monkeypatch.setattr(preflight, "TableCheck", tables)
     (found,) = check_source("postgresql:///shop", "shop", None, [ITEMS], inserts_do=[ITEMS])
     assert (found.check, found.ok) == ("reachable", True)
-    assert done == ["server", ([ITEMS], [ITEMS]), "closed"]
+    assert done == ["server", ([ITEMS], [ITEMS], None), "closed"]
 
 
 def test_a_url_that_cannot_be_read_is_the_maps_fault() -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -243,3 +244,56 @@ def test_a_new_slot_begins_behind_the_publication(world: World, monkeypatch: pyt
     taken: Any = SimpleNamespace(consistent_point=700)
     assert world.publications.may_name_inserts(None, taken)
     assert marked == [(world.publications.inserts_name, 700)]
+
+
+@pytest.fixture
+def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which each published table gets another list, by another row of the catalog."""
+    spec = world.items
+    plan = world._plan
+
+    def planned(*given: Any, **more: Any) -> PublicationChanges:
+        found = plan(*given, **more)
+        return dataclasses.replace(found, relisted=((spec.table, ("DROP", "ADD")),) if given[2] else ())
+
+    @contextlib.contextmanager
+    def relisting(_: object, __: str, ___: object, statements: Sequence[str]) -> Iterator[None]:
+        assert statements == ("DROP", "ADD")
+        if world.locked:
+            raise SourceLocked("locked")
+        yield
+        world.xid += 1
+
+    monkeypatch.setattr(publication, "plan", planned)
+    monkeypatch.setattr(publication, "relisting", relisting)
+    world.there[world.publications.name] = [spec.table]
+    return world
+
+
+def test_another_list_is_no_gap(listing: World) -> None:
+    spec = listing.items
+    usable = [(spec, listing.table(spec))]
+    listing.copy(spec)
+    listing.publications.fit(None, usable, [spec])
+    listing.publications.fit(None, usable, [spec])
+    assert listing.forgotten == []
+    assert "703" in listing.context.shared.lake.notes.published(spec.identifier, listing.source_tables.name(spec))
+
+
+def test_another_list_hides_no_gap_from_before(listing: World) -> None:
+    spec = listing.items
+    usable = [(spec, listing.table(spec))]
+    listing.copy(spec)
+    listing.publications.fit(None, usable, [])  # it streams: its list waits
+    assert listing.xid == 701
+    name = listing.source_tables.name(spec)
+    listing.context.shared.lake.notes.remember_published(spec.identifier, name, "5:700, table 1:1")
+    listing.publications.fit(None, usable, [spec])
+    assert listing.forgotten == [spec.identifier]
+
+
+def test_a_table_that_is_locked_gets_its_list_later(listing: World) -> None:
+    spec = listing.items
+    listing.locked = (spec.table,)
+    listing.publications.fit(None, [(spec, listing.table(spec))], [spec])
+    assert isinstance(listing.publications.refused[spec.key], SourceLocked)
