@@ -12,9 +12,10 @@ import pytest
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
+from kuvasz.verbs import check, plan
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import Rows, source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, needs
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -22,6 +23,11 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 EU, PEOPLE = "shop_eu", "shop.people"
 EXCLUDE = {"exclude": ["secret"], "column_list": True}
 COLUMNS = {"columns": ["id", "a", "b"], "column_list": True}
+
+
+@pytest.fixture(autouse=True)
+def has_lists(database: Database) -> None:
+    needs(database.server, 15, "column lists")
 
 
 def fill(database: Database, more: str = "") -> None:
@@ -385,3 +391,28 @@ def test_lists_come_and_go_while_rows_are_written(database: Database, lake_folde
         found = {row[:3] for row in pipeline.rows("people")}
         assert found == set(database.execute("SELECT id, a, b FROM people"))
         assert len(pipeline.rows("people")) == len(found)
+
+
+def test_check_and_plan_know_of_the_list(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+
+    def told(entry: dict) -> tuple[list[str], list[str]]:
+        config = lake_folder.config(group({"eu": database}, {"people": entry}))
+        (planned,) = plan.plans(config)
+        assert planned.error is None
+        found = check.findings(config)
+        return list(planned.statements), [f"{one.value} {one.fix}" for one in found if one.check == "publication"]
+
+    (create,), (value,) = told(EXCLUDE)
+    assert 'FOR TABLE ONLY "public"."people" ("id", "a", "b")' in create
+    assert value == "may be made so "
+    with running(lake_folder, database, {"exclude": ["secret"]}):
+        pass
+    (drop, add), (value,) = told(EXCLUDE)
+    assert drop == 'ALTER PUBLICATION "kuvasz_shop_eu" DROP TABLE ONLY "public"."people";'
+    assert add == 'ALTER PUBLICATION "kuvasz_shop_eu" ADD TABLE ONLY "public"."people" ("id", "a", "b");'
+    assert value == "may be made so "
+    database.execute(drop)
+    database.execute(add)
+    for entry in (EXCLUDE, {"exclude": ["secret"]}):  # made by hand, too: it lacks nothing that the map takes
+        assert told(entry) == ([], ["fits "])
