@@ -191,6 +191,23 @@ def test_a_full_replica_identity_takes_the_list_away(
         assert_equal(pipeline, database, "id", "a", "b")
 
 
+def test_a_paused_table_is_not_in_the_way_of_the_application_either(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kuvasz.sync.watches.PATROL_S", 0.3)
+    fill(database)
+    with running(lake_folder, database, EXCLUDE) as pipeline:
+        pipeline.tell("pause", PEOPLE, EU)
+        pipeline.wait_state(EU, PEOPLE, State.PAUSED)
+        database.execute("ALTER TABLE people REPLICA IDENTITY FULL")
+        wait_until(lambda: database.takes("UPDATE people SET a = 'full' WHERE id < 9"), "UPDATEs go on")
+        change(database, 1)
+        pipeline.tell("resume", PEOPLE, EU)
+        pipeline.wait_streaming()
+        change(database, 2)
+        assert_equal(pipeline, database, "id", "a", "b")
+
+
 def test_a_key_that_the_map_leaves_out_has_the_table_leave_the_publication(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,9 +77,23 @@ def is_stale(spec: SourceTableSpec, table: SourceTable) -> bool:
     return not why_not(spec, table) and not wanted.issubset(relation.sent)
 
 
+def breaks_updates(spec: SourceTableSpec, table: SourceTable) -> bool:
+    """Whether UPDATE and DELETE fail at the source, for the list that a table has lacks what identifies its rows.
+
+    Args:
+        spec: What the map says of the table.
+        table: As the catalog describes it, with what its messages have.
+    """
+    relation = table.relation
+    if not spec.config.column_list or not relation.list_version or relation.sent is None or not table.is_owned:
+        return False
+    key = {column.attnum for column in relation.columns if column.is_key}
+    return _is_full(table) or (table.can_update and not key.issubset(relation.sent))
+
+
 def _is_full(table: SourceTable) -> bool:
     """Whether a list would have UPDATE and DELETE fail at the source."""
     return table.can_update and table.relation.identity is ReplicaIdentity.FULL
 
 
-__all__ = ["is_stale", "of_source", "published", "why_not"]
+__all__ = ["breaks_updates", "is_stale", "of_source", "published", "why_not"]

@@ -18,7 +18,7 @@ from kuvasz.source.catalog.look import Look, tables, wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.rules import eligibility
+from kuvasz.sync.rules import column_lists, eligibility
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.rewrite_watch import RewriteWatch
@@ -63,7 +63,8 @@ class Patrol:
         self.proved_lsn = 0
         #: where the WAL ended before the last look, if that saw whatever had committed by then; 0: perhaps not
         self.seen_lsn = 0
-        #: paused tables, by key, that have lost what identifies their rows and are published for UPDATE all the same
+        #: paused tables, by key, whose UPDATEs fail as they are published: what identifies their rows is gone, or is
+        #: not in their list of columns
         self.bare: frozenset[str] = frozenset()
 
     def look(
@@ -167,7 +168,9 @@ class Patrol:
 
     def _is_bare(self, spec: SourceTableSpec, table: SourceTable | None) -> bool:
         is_paused = self._source_tables.state(spec) is State.PAUSED
-        return is_paused and table is not None and self._has_lost_identity(spec, table)
+        if not is_paused or table is None:
+            return False
+        return self._has_lost_identity(spec, table) or column_lists.breaks_updates(spec, table)
 
     def _has_lost_identity(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         published = self._source_tables.tables.get(spec.key)

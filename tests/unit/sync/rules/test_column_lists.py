@@ -75,6 +75,15 @@ def test_a_list_is_stale_if_it_lacks_a_column_or_stands_in_the_way_of_updates() 
     assert not column_lists.is_stale(spec(type=TableType.APPEND), listed(TABLE, 2, 3))
 
 
+def test_a_list_without_the_key_has_updates_fail() -> None:
+    assert not column_lists.breaks_updates(spec(), TABLE)
+    assert not column_lists.breaks_updates(spec(), listed(TABLE, 2))
+    assert column_lists.breaks_updates(spec(), listed(TABLE, 3, 4))
+    assert column_lists.breaks_updates(spec(), listed(FULL, 2, 3))
+    assert not column_lists.breaks_updates(spec(column_list=False), listed(FULL, 2, 3))
+    assert not column_lists.breaks_updates(spec(), listed(INSERTS, 3))
+
+
 def test_all_tables_of_a_source_are_given_what_the_map_says_of_them() -> None:
     source = Source(
         name="shop_eu", database="shop", sid="eu", url=None, tables=(spec(),), on_slot_lost=None  # type: ignore[arg-type]
