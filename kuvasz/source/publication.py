@@ -21,7 +21,7 @@ from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 #: What a publication sends unless told otherwise.
 ALL_OPERATIONS = ("insert", "update", "delete", "truncate")
@@ -521,8 +521,8 @@ def lock_mode(version: int) -> str:
 @contextlib.contextmanager
 def relisting(
     connection: psycopg.Connection[Any], name: str, table: TableName, statements: Sequence[str]
-) -> Iterator[None]:
-    """Give a published table another list of columns, in one transaction; yield within it, before it is altered.
+) -> Iterator[Callable[[], None]]:
+    """Give a published table another list of columns, in one transaction; yield within it what alters the table.
 
     Nobody takes the table out of a publication or puts it into one meanwhile: each such statement takes the lock that
     is held. Rows may be written all the time, but where the server would go on with the list of before: in
@@ -545,9 +545,12 @@ def relisting(
         connection.execute(conninfo.LOCK_WAIT)
         mode = lock_mode(connection.info.server_version)
         connection.execute(f"LOCK TABLE ONLY {sql.qualified(table)} IN {mode} MODE")
-        yield
-        for statement in statements:
-            connection.execute(statement)
+
+        def alter() -> None:
+            for statement in statements:
+                connection.execute(statement)
+
+        yield alter
 
 
 def _apart(name: str, tables: Iterable[SourceTable]) -> tuple[str, ...]:

@@ -319,27 +319,19 @@ class Publications:
         statements: Sequence[str],
     ) -> None:
         place = functools.cache(lambda: _place(connection))
-        with publication.relisting(connection, self.name, table.table, statements):
+        with publication.relisting(connection, self.name, table.table, statements) as alter:
             before = self._members(connection, [(spec, table)]).get(spec.key)
             is_followed = before is not None and self._is_followed(spec, table)
-        if before is None or not is_followed or not self._goes_on(spec, before, place):
+            alter()
+            after = self._members(connection, [(spec, table)]).get(spec.key)  # before anybody else may alter it
+        if before is None or after is None or not is_followed or not self._goes_on(spec, before, place):
             return  # its next look finds another row, and nothing that proves it
-        self._note_list(connection, spec, table, before)
+        self._note_list(spec, after.beside(before, *_place(connection)))
 
-    def _note_list(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        spec: SourceTableSpec,
-        table: SourceTable,
-        before: membership.Membership,
-    ) -> None:
+    def _note_list(self, spec: SourceTableSpec, published_by: membership.Membership) -> None:
         """Note that the row by which a table is published now follows on another one."""
-        after = self._members(connection, [(spec, table)]).get(spec.key)
-        if after is None:
-            return
-        timeline, end = _place(connection)
-        published_by = after.beside(before, timeline, end).render()
-        self._lake.notes.remember_published(spec.identifier, self._source_tables.name(spec), published_by)
+        name = self._source_tables.name(spec)
+        self._lake.notes.remember_published(spec.identifier, name, published_by.render())
 
     def may_name_inserts(
         self,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ class World(Scene):
         super().__init__(folder)
         self.there: dict[str, Any] = {}
         self.xid = 701  #: that put the tables into the publication
+        self.altered_by_others = 0  #: times that somebody else does so right behind another list
         self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
         self.forgotten: list[str] = []
         self.refused: dict[Any, SourceRefused] = {}
@@ -257,12 +258,16 @@ def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
         return dataclasses.replace(found, relisted=((spec.table, ("DROP", "ADD")),) if given[2] else ())
 
     @contextlib.contextmanager
-    def relisting(_: object, __: str, ___: object, statements: Sequence[str]) -> Iterator[None]:
+    def relisting(_: object, __: str, ___: object, statements: Sequence[str]) -> Iterator[Callable[[], None]]:
         assert statements == ("DROP", "ADD")
         if world.locked:
             raise SourceLocked("locked")
-        yield
-        world.xid += 1
+
+        def alter() -> None:
+            world.xid += 1
+
+        yield alter
+        world.xid += world.altered_by_others
 
     monkeypatch.setattr(publication, "plan", planned)
     monkeypatch.setattr(publication, "relisting", relisting)
@@ -278,6 +283,17 @@ def test_another_list_is_no_gap(listing: World) -> None:
     listing.publications.fit(None, usable, [spec])
     assert listing.forgotten == []
     assert "703" in listing.context.shared.lake.notes.published(spec.identifier, listing.source_tables.name(spec))
+
+
+def test_who_is_put_in_anew_right_behind_another_list_has_a_gap(listing: World) -> None:
+    spec = listing.items
+    usable = [(spec, listing.table(spec))]
+    listing.copy(spec)
+    listing.altered_by_others = 1
+    listing.publications.fit(None, usable, [spec])
+    assert listing.forgotten == []
+    listing.publications.fit(None, usable, [spec])
+    assert listing.forgotten == [spec.identifier]
 
 
 def test_another_list_hides_no_gap_from_before(listing: World) -> None:
