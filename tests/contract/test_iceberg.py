@@ -192,7 +192,7 @@ def test_what_cannot_be_read_behind_a_commit_is_an_error_of_the_lake(
     [folder] = lake_folder.folder.glob("**/items/metadata")
     away = folder.rename(folder.with_name("away"))
     folder.touch()
-    table._java.operations().requestRefresh()  # as a commit does
+    table._handle.java.operations().requestRefresh()  # as a commit does
     for part, name in ((table, "properties"), (table.schema, "id"), *(
         (table.snapshots, name) for name in ("current_id", "parent_id", "sequence", "count", "oldest_ms")
     )):  # fmt: skip

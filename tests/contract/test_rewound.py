@@ -40,7 +40,7 @@ def fill(world: IcebergWorld) -> tuple[Sender, int, str]:
 
 
 def handle(world: IcebergWorld) -> object:
-    return world.lake.engine.catalog.load(TARGET)._java
+    return world.lake.engine.catalog.load(TARGET)._handle.java
 
 
 def metadata_of(world: IcebergWorld) -> str:
