@@ -583,6 +583,17 @@ async def test_both_drains_see_the_same_stream(house: House):
 
 
 @on_loop
+async def test_a_slot_is_free_once_its_stream_is_finished(house: House):
+    query = "SELECT active FROM pg_replication_slots WHERE slot_name = 's'"
+    with house.database.connect(autocommit=True) as session:
+        for _ in range(100):
+            connection = await Connection.open(replication_conninfo(house.database.url), "eu")
+            await connection.start_replication("s", "p")
+            await connection.finish()
+            assert session.execute(query).fetchone() == (False,)
+
+
+@on_loop
 async def test_the_loop_is_not_held_up_by_a_type_look_up(house: House):
     house.database.execute("CREATE TYPE mood AS ENUM ('ok')")
     house.database.execute("CREATE TABLE m (id int PRIMARY KEY, m mood)")

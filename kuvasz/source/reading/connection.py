@@ -233,22 +233,29 @@ class Connection:
         """End the stream in good order, so that the last status update is read, then close.
 
         Closing a socket with unread data resets it, and the server may then never see what was sent last. So the
-        copy is ended, and what still comes is thrown away until the server has ended it too.
+        copy is ended, and what still comes is thrown away until the server has ended it too. It gives the slot up
+        between that and the command's end, which is waited for as well: the next stream finds the slot free.
         """
         with contextlib.suppress(psycopg.Error, errors.SourceError, TimeoutError):
             self._pgconn.put_copy_end()
             async with asyncio.timeout(timeout_s):
                 while self._pgconn.flush():
                     await self._ready(is_write=True)
-                while True:
-                    self._drain.drain(1 << 20)
-                    if self._drain.is_ended or self._drain.is_lost:
-                        break
-                    if self._drain.bytes == 0:
-                        await self._ready()
-                    self._drain.clear()
-                    await asyncio.sleep(0)
+                await self._copied_out()
+                if not self._drain.is_lost:
+                    await self._next_result()
         self.close()
+
+    async def _copied_out(self) -> None:
+        """Throw away what comes until the server has ended the copy."""
+        while True:
+            self._drain.drain(1 << 20)
+            if self._drain.is_ended or self._drain.is_lost:
+                return
+            if self._drain.bytes == 0:
+                await self._ready()
+            self._drain.clear()
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         """Drop the connection; without effect on a closed one."""
