@@ -125,6 +125,7 @@ class Column:
         str, ...
     ] = ()  #: what its type rests on, see `kuvasz.source.catalog.type_facts`; empty in the stream
     asked: str = ""  #: the type the map has it be in the lake, ``string`` or ``decimal(p,s)``; empty: its own
+    veil: str = ""  #: what was done to its values before they were kept, see `kuvasz.modes.veil`; empty: nothing
 
 
 class ReplicaIdentity(enum.Enum):

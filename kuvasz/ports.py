@@ -67,6 +67,14 @@ class Target:
         """Say whether a source's column is to be in the lake."""
         return column not in self.exclude and (self.columns is None or column in self.columns)
 
+    def may_read(self, column: str) -> bool:
+        """Whether the filter may read a source's column: it has its name in it, in whatever case, or a star."""
+        text = self.filter
+        if text is None:
+            return False
+        quoted = column.replace("`", "``")
+        return "*" in text or quoted.casefold() in text.casefold() or quoted.upper() in text.upper()
+
     type: TableType = TableType.CLONE
 
 

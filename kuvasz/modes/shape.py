@@ -39,6 +39,7 @@ class Binding:
     type: ValueType  #: how to read the column's text
     mask: str | None = None  #: how the value is hidden; see `transform.mask`
     source: str = ""  #: the column's name at the source, for messages
+    is_veiled: bool = False  #: its values are hidden so already
 
     @property
     def computed(self) -> int | None:
@@ -159,7 +160,9 @@ class Shape:
             raise self.refusal(index, columns.ValueRefused(row, text, HAS_BOUNDS))
 
     def _masked(self, binding: Binding, values: pa.Array) -> pa.Array:
-        return values if binding.mask is None else mask(values, binding.mask, self.mask_secret)
+        if binding.mask is None or binding.is_veiled:
+            return values
+        return mask(values, binding.mask, self.mask_secret)
 
     def unchanged(self, cells: Cells, index: int, rows: Int32s) -> np.ndarray:
         """Say of the given rows whether a field has the value it had before, which was not sent."""

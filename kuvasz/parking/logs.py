@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from kuvasz import lsn
 from kuvasz.errors import StateError
 from kuvasz.events import Event, EventLog
+from kuvasz.modes.veil import Veil
 from kuvasz.parking.ports import LogDamaged, LogStore, TableLog, TransactionGroup
 from kuvasz.parking.replay_offsets import ReplayOffsets
 from kuvasz.route.parts import Change
@@ -37,6 +38,7 @@ class _Parked:
     """One table of one source."""
 
     log: TableLog
+    veil: Veil | None = None  #: takes out of changes what the lake is not to show; None: nothing is taken out
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     from_epoch: int | None = None  #: deliveries of this connection and later ones are parked; None: none are
     epoch: int = 0  #: of the last delivery
@@ -140,10 +142,11 @@ class ParkingLogs:
             with found.lock:
                 found.log.close()
 
-    def begin(self, target: str, source: str, epoch: int) -> None:
-        """Park what comes with this connection and later ones. Whoever parks already goes on."""
+    def begin(self, target: str, source: str, epoch: int, veil: Veil | None = None) -> None:
+        """Park what comes with this connection and later ones, under a veil. Whoever parks already goes on."""
         found = self._parked[target, source]
         found.is_full = False
+        found.veil = veil
         if found.from_epoch is None:
             found.from_epoch = epoch
 
@@ -245,6 +248,8 @@ class ParkingLogs:
                 if epoch != found.epoch:
                     found.epoch = epoch
                     found.log.abandon_open()
+                if found.veil is not None:
+                    changes = [found.veil.over(change) for change in changes]
                 if not found.log.append(changes, through, is_open=is_open, most_bytes=self.most_bytes):
                     reason = f"there is no room in {self.most_bytes} bytes"
                     self._stop(found, target, source, reason)

@@ -13,6 +13,9 @@ def render(relation: Relation) -> bytes:
     """Return a relation's JSON."""
     found = dataclasses.asdict(relation)
     found["identity"] = relation.identity.value
+    for column in found["columns"]:
+        if not column["veil"]:  # for earlier versions, which know of no veils, and so of no columns that have one
+            del column["veil"]
     return json.dumps(found).encode()
 
 

@@ -90,7 +90,7 @@ class Stream:
         is_stopped = source_tables.state(spec) in {State.PAUSED, State.ERROR}
         if source_tables.position(spec) is not None and self.is_parked(spec):
             source_tables.hold(spec)
-            self._logs.begin(spec.identifier, self._epoch + 1)
+            self._logs.begin(spec, self._epoch + 1)
             if is_streamed and not is_stopped:
                 self._context.requests.add(spec.identifier)
         elif source_tables.position(spec) is not None and is_streamed and not is_stopped:

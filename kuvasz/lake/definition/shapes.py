@@ -10,6 +10,7 @@ from kuvasz.errors import SchemaError, resync_of
 from kuvasz.lake.format import member, planning
 from kuvasz.lake.format.binding import NO_FIELDS, bind
 from kuvasz.model import TableName
+from kuvasz.modes import veil
 
 if TYPE_CHECKING:
     from kuvasz.evolve.known import SourceColumns
@@ -125,7 +126,7 @@ class Shapes:
         bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)
         if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
-        return view.apply(bound, relation)
+        return veil.unveil(view.apply(bound, relation), relation, table.name)
 
     def view(self, feed: Feed, relation: Relation) -> Projection:
         """Return how a message looks from this table, under the names that its columns have now.

@@ -8,7 +8,6 @@ with the map before anything else of the source is applied.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz.errors import OtherRule, resync_of, retry_of
 from kuvasz.model import TableType
+from kuvasz.modes import veil
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,9 +32,6 @@ _NONE = "-"
 
 #: Of a digest: 28 bits tell a change from none, and say little of what was digested.
 _DIGITS = 7
-
-#: Makes a guess at the secret as dear as this many guesses by a masked value.
-_ROUNDS = 100_000
 
 #: Comments, quoted texts and names as Spark SQL has them, words, and single signs; white space is in between.
 _TOKEN = re.compile(
@@ -57,7 +54,7 @@ def of(target: Target, numbers: Mapping[str, int]) -> str:
         None if target.filter is None else digest(tokens(target.filter, by_name)),
         None if target.set is None else digest(_computed(target, target.set, by_name)),
         digest(mask) if mask else None,
-        _fingerprint(target.mask_secret) if has_pseudonyms else None,
+        veil.fingerprint(target.mask_secret) if has_pseudonyms else None,
         target.out_of_range,
     )
     return ".".join(part or _NONE for part in parts)
@@ -100,12 +97,6 @@ def tokens(expression: str, by_name: Mapping[str, str]) -> list[str]:
 def digest(facts: Any) -> str:  # noqa: ANN401 (JSON)
     """Return the digest of a part of a rule."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:_DIGITS]
-
-
-@functools.lru_cache(maxsize=4)
-def _fingerprint(secret: bytes) -> str:
-    """Return what tells a secret from others: PBKDF2 (RFC 8018) of HMAC-SHA-256, and little of that."""
-    return hashlib.pbkdf2_hmac("sha256", secret, PREFIX.encode(), _ROUNDS).hex()[:_DIGITS]
 
 
 def others(noted: str, now: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from kuvasz.lake.format.schema import LakeSchema, typed, wanted
 from kuvasz.lake.memory.rows import MemoryRows
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import TableType
+from kuvasz.modes import veil
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,8 @@ class MemoryTable:
         if found is None:
             seed = member.seed(self._seed, names.member_of(feed.source))
             target = self._targets.get(feed.source, self.target)
-            found = bind(target, self.schema, self._key, seed, feed, typed(target, relation))
+            bound = bind(target, self.schema, self._key, seed, feed, typed(target, relation))
+            found = veil.unveil(bound, relation, target.name)
             self._shapes[feed.source, relation] = found
         return found
 

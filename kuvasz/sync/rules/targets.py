@@ -152,17 +152,9 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
 
 def narrowed(spec: SourceTableSpec, relation: Relation) -> Relation:
     """Return a relation with the columns to be copied: those that a map entry takes, or that its filter may need."""
-    target, text = target_of(spec), spec.config.filter
-    taken = [column for column in relation.columns if target.takes(column.name) or _may_read(text, column.name)]
+    target = target_of(spec)
+    taken = [column for column in relation.columns if target.takes(column.name) or target.may_read(column.name)]
     return dataclasses.replace(relation, columns=tuple(taken))
-
-
-def _may_read(expression: str | None, name: str) -> bool:
-    """Whether an expression may read a column: it has its name in it, in whatever case, or a star."""
-    if expression is None:
-        return False
-    quoted = name.replace("`", "``")
-    return "*" in expression or quoted.casefold() in expression.casefold() or quoted.upper() in expression.upper()
 
 
 def why_not_taken(spec: SourceTableSpec, relation: Relation) -> str:

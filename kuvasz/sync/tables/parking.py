@@ -88,9 +88,9 @@ class Parking:
             elif lot.is_full(target, name):
                 await self._make_room(spec)
             elif await self._opened(spec):
-                ready.append(target)
+                ready.append(spec)
         # Meanwhile one of them may have been taken up again.
-        ready = [target for target in ready if self._is_stopped(target) and self._logs.has(target)]
+        ready = [spec for spec in ready if self._is_stopped(spec.identifier) and self._logs.has(spec.identifier)]
         if ready:
             await self._begin(ready, reader)
 
@@ -124,16 +124,16 @@ class Parking:
             return True
         return False
 
-    async def _begin(self, targets: Sequence[str], reader: Reader) -> None:
+    async def _begin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
         name, epoch = self._source.name, reader.epoch + 1
-        for target in targets:
-            self._shared.progress.hold(name, target)
-            self._logs.begin(target, epoch)
-            _log.tell(Event.PARKED, source=name, table=target)
+        for spec in specs:
+            self._shared.progress.hold(name, spec.identifier)
+            self._logs.begin(spec, epoch)
+            _log.tell(Event.PARKED, source=name, table=spec.identifier)
         reader.rewind()
         await reached(reader, epoch)
-        for target in targets:
-            self._shared.lot.let_go(target, name, epoch)
+        for spec in specs:
+            self._shared.lot.let_go(spec.identifier, name, epoch)
 
     async def _make_room(self, spec: SourceTableSpec) -> None:
         try:

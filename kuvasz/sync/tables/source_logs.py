@@ -13,9 +13,11 @@ from kuvasz import failpoints, lsn
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, ParkedLost, place_of, resume_of, resync_of, rewound
 from kuvasz.model import SourcePosition
+from kuvasz.modes.veil import Veil
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.state.ports import StoredRecord
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rules.targets import target_of
 
 #: Begins the id of a log that counts no more.
 _LOST = "lost-"
@@ -32,6 +34,7 @@ class SourceLogs:
     def __init__(self, context: SourceContext, record: StoredRecord) -> None:
         self._name = context.source.name
         self._lot = context.shared.lot
+        self._mask_secret = context.shared.mask_secret
         self._lake = context.shared.lake
         self._progress = context.shared.progress
         self._states = context.shared.states
@@ -64,9 +67,10 @@ class SourceLogs:
         """Whether a table that follows lacks what is parked of it."""
         return any(self._states.is_streaming(target, self._name) for target in self.targets())
 
-    def begin(self, target: str, epoch: int) -> None:
+    def begin(self, spec: SourceTableSpec, epoch: int) -> None:
         """Park what comes with this connection and later ones: the source is let go when it has begun."""
-        self._lot.begin(target, self._name, epoch)
+        veil = Veil(target_of(spec, self._mask_secret))
+        self._lot.begin(spec.identifier, self._name, epoch, veil)
 
     # In threads
 

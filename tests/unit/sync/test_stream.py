@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import TableError
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.route.row_limit import RowLimit
@@ -31,7 +32,7 @@ class World(Scene):
         self.parked: set[str] = set()
         self.parking_from: dict[str, int] = {}
         self.unknown: set[str] = set()
-        parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self.parking_from.__setitem__)
+        parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self._begin_parking)
         slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, copied=list, applied=list)
         messages: Any = SimpleNamespace(follow=lambda relation, *_: relation, truncated=lambda *_: None)
         rows: Any = SimpleNamespace(missed=lambda *_: None)
@@ -41,6 +42,9 @@ class World(Scene):
         self.looks = LastLooks(self.source_tables, lambda _: None)
         self.context.pasts.whenever_given_up(lambda _: self.looks.distrust())
         self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation)
+
+    def _begin_parking(self, spec: SourceTableSpec, epoch: int) -> None:
+        self.parking_from[spec.identifier] = epoch
 
     @property
     def held(self) -> frozenset[str]:

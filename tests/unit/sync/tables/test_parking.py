@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import TableConfig
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, LakeRewound, ParkedLost, TableError
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.lake.table.write_era import WriteEra
@@ -39,8 +41,8 @@ EU = "eu"
 OTHER = "shop.others"
 OTHERS = relation(table=TableName(schema="public", name="others"), oid=2)
 SPECS = [
-    SimpleNamespace(identifier=TARGET, table=ITEMS.table),
-    SimpleNamespace(identifier=OTHER, table=OTHERS.table),
+    SourceTableSpec(table=found.table, config=TableConfig(), namespace="shop", target=found.table.name, has_sid=True)
+    for found in (ITEMS, OTHERS)
 ]
 RELATIONS = {TARGET: ITEMS, OTHER: OTHERS}
 
@@ -187,7 +189,7 @@ class Life:
             source=SimpleNamespace(name=EU, tables=SPECS),
             shared=SimpleNamespace(
                 lot=self.lot, lake=world.lake, progress=self.progress, budget=self.budget, states=self.states,
-                inboxes=[self.worker],
+                inboxes=[self.worker], mask_secret=b"",
             ),
             troubles=SimpleNamespace(fail=self._fail),
             requests=SimpleNamespace(mended=lambda _: None),
@@ -219,7 +221,7 @@ class Life:
             name = spec.identifier
             hold = self.progress.hold(EU, name)
             if self.logs.has(name):
-                self.logs.begin(name, self.reader.epoch + 1)
+                self.logs.begin(spec, self.reader.epoch + 1)
                 self.task(self.back(name))
             elif self.states.get(name, EU).state is State.NEW:
                 self.activate(name, self.reader.epoch + 1)

@@ -74,7 +74,7 @@ class World(Scene):
         self.reader: Any = SimpleNamespace(epoch=1, rewound=0)
         self.reader.rewind = self._rewind
         self.logs.open(self.items)
-        self.logs.begin(TARGET, 1)
+        self.logs.begin(self.items, 1)
         self.sender = Sender(SOURCE)
 
     def _rewind(self) -> None:

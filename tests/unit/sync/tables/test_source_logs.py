@@ -38,6 +38,7 @@ class World(Scene):
         context: Any = SimpleNamespace(
             source=self.source, shared=SimpleNamespace(
                 lot=lot, lake=self.lake, progress=self.progress, states=self.states,
+                mask_secret=b"",
             ), troubles=self.context.troubles,
         )  # fmt: skip
         self.logs = SourceLogs(context, self.record)
@@ -48,7 +49,7 @@ class World(Scene):
         self.shared.lot.most_bytes = 1 << 20
         segment = self.sender.one(insert(1))
         lsn = int(segment.transactions.commit_lsn[0])
-        self.logs.begin(TARGET, 1)
+        self.logs.begin(self.items, 1)
         self.shared.lot.park(TARGET, SOURCE, 1, [segment], lsn + 8, is_open=False)
         return lsn
 
