@@ -6,7 +6,6 @@ A REST catalog may vend credentials with each table that it loads (Iceberg REST 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import time
@@ -14,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
+
+from kuvasz.backoff import Backoff
 
 if TYPE_CHECKING:
     from kuvasz.config.model import LakeConfig
@@ -29,6 +30,9 @@ _UNTOLD_S = 300.0
 
 #: Seconds between two loads of one table at least, whatever the clocks and lives are.
 _PAUSE_S = 1.0
+
+#: The same of loads that fail: a catalog that is back is asked after that long.
+_LONGEST_PAUSE_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +150,15 @@ class StoreAccess(Mapping[str, str]):
         return self._fixed
 
     def _fresh(self, lease: Lease) -> Lease:
-        """Return a lease that is not due; the same if that fails, for it may do still."""
-        if lease.is_due:
-            with contextlib.suppress(Exception):  # of the JVM, of PyIceberg, of their HTTP clients
+        """Return a lease that is not due; the same if that fails, or failed just now, for it may do still."""
+        if lease.is_due and _FAILURES.is_over(lease.location):
+            try:
                 renew = self._renewers.get(lease.location)
                 renew() if renew is not None else self._ask(lease)
+            except Exception:  # noqa: BLE001 (of the JVM, of PyIceberg, of their HTTP clients)
+                _FAILURES.add(lease.location)
+            else:
+                _FAILURES.forget(lease.location)
         return self._leases[lease.location]
 
     def _ask(self, lease: Lease) -> None:
@@ -162,6 +170,33 @@ class StoreAccess(Mapping[str, str]):
         if found is not None:
             self._leases[lease.location] = _NEWEST[lease.location] = found
 
+
+class LeaseFailures:
+    """When a catalog that failed may be asked for a table's lease again: else each job and file would ask a dead one.
+
+    A process has one of it: jobs on executors, and what comes with them, are gone after a moment. From any thread.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[str, Backoff] = {}  # by location
+        self._until: dict[str, float] = {}  # by location; by the monotonic clock
+
+    def is_over(self, location: str) -> bool:
+        """Whether there is none, or it was long enough ago."""
+        return time.monotonic() >= self._until.get(location, 0.0)
+
+    def add(self, location: str) -> None:
+        """Note one."""
+        wait = self._waits.setdefault(location, Backoff(_PAUSE_S, _LONGEST_PAUSE_S))
+        self._until[location] = time.monotonic() + wait.next_s()
+
+    def forget(self, location: str) -> None:
+        """Note that it went well."""
+        self._waits.pop(location, None)
+        self._until.pop(location, None)
+
+
+_FAILURES = LeaseFailures()
 
 #: location -> the newest lease that this process has asked for: an executor's jobs come with their own.
 _NEWEST: dict[str, Lease] = {}
@@ -194,4 +229,4 @@ def of_table(properties: Mapping[str, str], *locations: str) -> Mapping[str, str
     return properties.of(*locations) if isinstance(properties, StoreAccess) else properties
 
 
-__all__ = ["Lease", "StoreAccess", "lease_of", "of_lake", "of_table"]
+__all__ = ["Lease", "LeaseFailures", "StoreAccess", "lease_of", "of_lake", "of_table"]

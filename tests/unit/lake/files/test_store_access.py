@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kuvasz.config.model import LakeConfig
 from kuvasz.lake.files import store_access
 from kuvasz.lake.files.data_file import file_io
-from kuvasz.lake.files.store_access import Lease, StoreAccess, lease_of
+from kuvasz.lake.files.store_access import Lease, LeaseFailures, StoreAccess, lease_of
 
 ITEMS, ORDERS = "s3://lake/wh/shop/items", "s3://lake/wh/shop/orders"
 FIXED = {"s3.endpoint": "http://localhost:9000", "client.region": "eu"}
@@ -77,6 +78,14 @@ def test_each_place_has_what_is_lent_for_its_table() -> None:
     assert dict(found) == FIXED
 
 
+@pytest.fixture(autouse=True)
+def failures(monkeypatch: pytest.MonkeyPatch) -> LeaseFailures:
+    """Those of a process of its own."""
+    found = LeaseFailures()
+    monkeypatch.setattr(store_access, "_FAILURES", found)
+    return found
+
+
 def test_what_is_due_is_renewed_before_it_is_used_or_sent() -> None:
     found = access()
     renewals = 0
@@ -101,6 +110,61 @@ def test_what_cannot_be_renewed_is_used_as_it_is() -> None:
 
     found = access()
     found.take(lease(ITEMS, "old", -1.0), renew)
+    assert found.at(ITEMS)["s3.session-token"] == "old"
+
+
+class Catalog:
+    """Counts how often it is asked, and lends nothing while it is dead; `seconds` is the clock of the process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.is_dead = True
+        self.seconds = 100.0
+        monkeypatch.setattr(store_access.time, "monotonic", lambda: self.seconds)
+
+    def renewer(self, found: StoreAccess, location: str) -> Callable[[], None]:
+        def renew() -> None:
+            self.asked += 1
+            if self.is_dead:
+                raise OSError("connection refused")
+            found.take(lease(location, "new"))
+
+        return renew
+
+
+def test_a_dead_catalog_is_asked_now_and_then_by_all_jobs_and_files_of_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = Catalog(monkeypatch)
+
+    def job() -> str:
+        """A job comes with an access of its own, and looks at many files."""
+        found = access()
+        found.take(lease(ITEMS, "old", -1.0), catalog.renewer(found, ITEMS))
+        pickle.dumps(found)
+        return {found.at(f"{ITEMS}/{file}")["s3.session-token"] for file in range(50)}.pop()
+
+    assert {job() for _ in range(10)} == {"old"}
+    assert catalog.asked == 1
+    for _ in range(60):
+        catalog.seconds += 1.0
+        job()
+    assert 7 <= catalog.asked <= 12, "after 1, 2, 4, 8 s, and then every 10"
+    catalog.is_dead = False
+    catalog.seconds += 10.0
+    assert job() == "new"
+    catalog.is_dead, asked = True, catalog.asked
+    job()
+    assert catalog.asked == asked + 1, "one that went well is not held against the next"
+
+
+def test_a_table_that_is_refused_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, found = Catalog(monkeypatch), access()
+    found.take(lease(ITEMS, "old", -1.0), catalog.renewer(found, ITEMS))
+    found.at(ITEMS)
+    catalog.is_dead = False
+    found.take(lease(ORDERS, "old", -1.0), catalog.renewer(found, ORDERS))
+    assert found.at(ORDERS)["s3.session-token"] == "new"
     assert found.at(ITEMS)["s3.session-token"] == "old"
 
 
