@@ -1,8 +1,8 @@
 """What a failure at a source means: the driver's errors become ours at this door.
 
-The rules go by SQLSTATE (manual, appendix A) and, where one state has several meanings or libpq gives none
-(a failed connection carries only text), by a part of the server's English message. What no rule knows is a
-`SourceError`: passing, to be tried again.
+The rules go by SQLSTATE (manual, appendix A); where one state has several meanings also by the name of the server's
+function; and where libpq gives neither (a failed connection carries only text) by a part of the English message, though
+a server may speak any language (`lc_messages`). What no rule knows is a `SourceError`: passing, to be tried again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,25 @@ class _Rule:
     hint: str
     states: frozenset[str] = frozenset()
     text: re.Pattern[str] | None = None
+    function: re.Pattern[str] | None = None  #: of the server, which says so whatever the text is
 
-    def fits(self, state: str | None, message: str) -> bool:
+    def fits(self, state: str | None, message: str, function: str) -> bool:
         if self.states and state not in self.states:
             return False
-        return self.text is None or self.text.search(message) is not None
+        if self.text is None and self.function is None:
+            return True
+        is_its = self.function is not None and self.function.fullmatch(function) is not None
+        return is_its or (self.text is not None and self.text.search(message) is not None)
 
 
-def _rule(kind: type[SourceError], hint: str, *states: str, text: str | None = None) -> _Rule:
-    pattern = None if text is None else re.compile(text, re.IGNORECASE)
-    return _Rule(kind=kind, hint=hint, states=frozenset(states), text=pattern)
+def _rule(
+    kind: type[SourceError], hint: str, *states: str, text: str | None = None, function: str | None = None
+) -> _Rule:
+    return _Rule(
+        kind=kind, hint=hint, states=frozenset(states),
+        text=None if text is None else re.compile(text, re.IGNORECASE),
+        function=None if function is None else re.compile(function),
+    )  # fmt: skip
 
 
 #: The first rule that fits decides.
@@ -59,13 +68,15 @@ _RULES = (
     _rule(SourceRefused, f"{WAL_LEVEL_SQL} then restart the server", text="requires wal_level|wal_level.*logical"),
     _rule(SlotLost, f"the missed changes are gone: {_START_OVER}",
           text=r"can no longer (get changes|access) (from )?replication slot|slot .* (was|has been) invalidated"),
-    _rule(SlotLost, f"the slot was dropped: {_START_OVER}",
-          text=r'replication slot "[^"]*" does not exist'),
+    _rule(SlotLost, f"the slot was dropped: {_START_OVER}", "42704", function=r"ReplicationSlot\w*"),
+    _rule(SlotLost, f"the slot was dropped: {_START_OVER}", text=r'replication slot "[^"]*" does not exist'),
+    _rule(SourceRefused, "the role needs: ALTER ROLE {role} REPLICATION;", "42501",
+          function="CheckSlotPermissions|check_permissions"),
     _rule(SourceRefused, "the role needs: ALTER ROLE {role} REPLICATION;",
           text="permission denied to (use replication slots|start WAL sender|create replication slot)"
                "|replication role|REPLICATION attribute"),
     _rule(SourceRefused, "raise it, then restart the server: " + MORE_SLOTS_SQL.format(slots="…"), "53400",
-          text="all replication slots are in use"),
+          text="all replication slots are in use", function=r"ReplicationSlot\w*"),
     _rule(SourceError, "wait for other replicas to go, or: " + MORE_SENDERS_SQL.format(senders="…"),
           text="max_wal_senders"),
     _rule(SourceError, "a pooler stands between: give the url of the server itself (transaction pooling cannot"
@@ -97,7 +108,14 @@ _RULES = (
 
 
 def of(
-    state: str | None, message: str, *, place: str, doing: str, mend: str | None = None, role: str = "…"
+    state: str | None,
+    message: str,
+    *,
+    place: str,
+    doing: str,
+    mend: str | None = None,
+    role: str = "…",
+    function: str | None = None,
 ) -> SourceError:
     """Return the error that a server's answer means.
 
@@ -108,11 +126,12 @@ def of(
         doing: What was tried, as in "cannot {doing}".
         mend: The SQL that lifts a refusal, where the caller knows it.
         role: The connection's role, for the hints that name it.
+        function: That of the server which says so, if it tells.
     """
     text = " ".join(message.split())
     told = f"{place}: cannot {doing}: {text}"
     for rule in _RULES:
-        if rule.fits(state, text):
+        if rule.fits(state, text, function or ""):
             hint = mend if mend is not None and rule.kind is SourceRefused else rule.hint.format(role=role)
             return rule.kind(told, hint=hint)
     return SourceError(told, hint=_RESTART_HINT)
@@ -124,7 +143,10 @@ def translated(place: str, doing: str, *, mend: str | None = None, role: str = "
     try:
         yield
     except psycopg.Error as error:
-        raise of(error.sqlstate, str(error), place=place, doing=doing, mend=mend, role=role) from error
+        function = error.diag.source_function
+        raise of(
+            error.sqlstate, str(error), place=place, doing=doing, mend=mend, role=role, function=function
+        ) from error
     except UnicodeDecodeError as error:
         # A server checks that itself before it sends it; what stands between may not.
         text = error.object.decode(errors="backslashreplace")[:100]

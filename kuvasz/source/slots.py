@@ -480,9 +480,12 @@ def _cancel(pgconn: pq.abc.PGconn) -> None:
 
 
 def _refusal(result: pq.abc.PGresult, conninfo: str, name: str, pgconn: pq.abc.PGconn) -> SourceError:
-    state = result.error_field(pq.DiagnosticField.SQLSTATE)
+    state, function = (
+        None if (field := result.error_field(field_of)) is None else field.decode(errors="replace")
+        for field_of in (pq.DiagnosticField.SQLSTATE, pq.DiagnosticField.SOURCE_FUNCTION)
+    )
     return failure.of(
-        None if state is None else state.decode(), result.get_error_message(), role=pgconn.user.decode(),
+        state, result.get_error_message(), role=pgconn.user.decode(), function=function,
         place=conninfos.location(conninfo), doing=f"create slot {name}",
     )  # fmt: skip
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
-from kuvasz.errors import SourceError, SourceRefused
-from kuvasz.source import conninfo, slots
+from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
+from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect
 from tests.support.postgres import Server, create_database
 from tests.support.waiting import wait_until
@@ -250,3 +252,29 @@ def test_a_server_tells_its_clock_and_what_it_had_by_then(source):
         clock = slots.describe(session, name_of(source)).clock
     assert at <= clock.at < at + 60
     assert clock.insert_lsn >= end
+
+
+def test_what_a_server_says_of_slots_is_known_in_any_language(translated: EmbeddedPostgres) -> None:
+    """Its words are for people; states and the names of its functions stay untranslated."""
+    database = create_database(translated)
+    database.execute("CREATE ROLE visitor LOGIN")
+    with conninfo.connect(database.url) as session:
+
+        def told(kind: type[SourceError], statement: str) -> str:
+            with pytest.raises(kind) as caught, failure.translated("p", "try"):
+                session.execute(statement)
+            assert not re.search("does not exist|in use|permission|must be", caught.value.message), "it is translated"
+            return caught.value.hint or ""
+
+        assert "the slot was dropped" in told(SlotLost, "SELECT pg_drop_replication_slot('nope')")
+        session.execute("SET ROLE visitor")
+        new = "SELECT pg_create_physical_replication_slot('s{}')"
+        assert "ALTER ROLE … REPLICATION" in told(SourceRefused, new.format(0))
+        session.execute("RESET ROLE")
+        count = session.execute("SHOW max_replication_slots").fetchone()
+        for number in range(int(count[0])):
+            session.execute(new.format(number))
+        assert "max_replication_slots" in told(SourceRefused, new.format("more"))
+        with pytest.raises(SourceRefused) as caught:
+            slots.create(conninfo.replication_conninfo(database.url), "one_more").__enter__()
+        assert "max_replication_slots" in (caught.value.hint or "")

@@ -344,7 +344,9 @@ class Connection:
         told = f"{errors.place_of(self._source)}: cannot {doing}: {_one_line(text)}"
         is_of_publication = _is_of_publication(result, self._publication)
         known = _known_refusal(state, text, told, self._source, self._slot, is_of_publication=is_of_publication)
-        return known or failure.of(state or None, text, place=errors.place_of(self._source), doing=doing)
+        function = _field(result, pq.DiagnosticField.SOURCE_FUNCTION)
+        place = errors.place_of(self._source)
+        return known or failure.of(state or None, text, place=place, doing=doing, function=function)
 
     def _broken(self, error: psycopg.Error | None) -> errors.SourceError:
         text = self._pgconn.get_error_message() if error is None else str(error)

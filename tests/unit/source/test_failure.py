@@ -51,6 +51,21 @@ def test_what_an_answer_means(state, message, kind, hint):
     assert hint in error.hint
 
 
+@pytest.mark.parametrize(
+    ("state", "function", "kind"),
+    [
+        ("42704", "ReplicationSlotAcquire", SlotLost),
+        ("42704", "transformColumnDef", SourceError),
+        ("53400", "ReplicationSlotCreate", SourceRefused),
+        ("53400", "InitWalSenderSlot", SourceError),
+        ("42501", "CheckSlotPermissions", SourceRefused),
+        ("55000", "ReplicationSlotAcquire", SourceError),  # of which state it says several things
+    ],
+)
+def test_the_function_that_says_it_is_known_in_any_language(state, function, kind):
+    assert type(failure.of(state, "Replikations-Slot", place="p", doing="d", function=function)) is kind
+
+
 def test_the_sql_that_the_caller_knows_replaces_the_hint_of_a_refusal_only():
     refused = failure.of("42501", "denied", place="p", doing="d", mend="GRANT …;")
     passing = failure.of("57P01", "gone", place="p", doing="d", mend="GRANT …;")
