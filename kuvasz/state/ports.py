@@ -15,8 +15,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+from kuvasz import lsn
 from kuvasz.model import Applied, SourcePosition
 
 #: A table and the source whose rows are meant: (target, source).
@@ -137,6 +138,24 @@ class KnownFile:
     named: tuple[int, ...] = ()  #: OIDs of the entries by which publications named it at the last look
     truncated: tuple[int, ...] = ()  #: transactions whose TRUNCATE of it the stream brought since
 
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Self:
+        """Return it from its JSON, which is its fields.
+
+        Raises:
+            ValueError: It is none.
+            KeyError: It is none.
+            TypeError: It is none.
+            AttributeError: It is none.
+        """
+        return cls(
+            file=int(found["file"]),
+            horizon=int(found["horizon"]),
+            toast=int(found.get("toast", 0)),
+            named=tuple(map(int, found.get("named", ()))),
+            truncated=tuple(map(int, found["truncated"])),
+        )
+
 
 class StoredFiles(Protocol):
     """The files of one source's tables, which may be written without WAL while they are published. Nothing raises.
@@ -166,6 +185,31 @@ class SourceRecord:
     proved_lsn: int = 0  #: up to which that server is known to have what the lake has, by its timeline
     witness: Applied = NONE  #: has to come again, for it proves that the server has what was copied
     looked_lsn: int = 0  #: up to which each table that streams is known to have missed nothing; 0: unknown
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Self:
+        """Return it from its JSON.
+
+        Raises:
+            ValueError: It is none.
+            KeyError: It is none.
+            TypeError: It is none.
+        """
+        return cls(
+            system_id=found["system_id"], timeline=int(found["timeline"]), history=int(found.get("history", 0)),
+            confirmed_lsn=lsn.parse(found["confirmed"]), started_us=int(found.get("started_us", 0)),
+            proved_lsn=lsn.parse(found.get("proved", "0/0")), witness=Applied(*map(int, found.get("witness", NONE))),
+            looked_lsn=lsn.parse(found.get("looked", "0/0")),
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "system_id": self.system_id, "timeline": self.timeline, "history": self.history,
+            "confirmed": lsn.render(self.confirmed_lsn), "started_us": self.started_us,
+            "proved": lsn.render(self.proved_lsn), "witness": list(self.witness),
+            "looked": lsn.render(self.looked_lsn),
+        }  # fmt: skip
 
 
 class StoredRecord(Protocol):

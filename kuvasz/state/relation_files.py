@@ -33,16 +33,7 @@ class RelationFiles(StoredFiles):
     def _load(self) -> dict[int, KnownFile]:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-            return {
-                int(oid): KnownFile(
-                    file=int(one["file"]),
-                    horizon=int(one["horizon"]),
-                    toast=int(one.get("toast", 0)),
-                    named=tuple(map(int, one.get("named", ()))),
-                    truncated=tuple(map(int, one["truncated"])),
-                )
-                for oid, one in found.items()
-            }  # fmt: skip
+            return {int(oid): KnownFile.of_json(one) for oid, one in found.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 

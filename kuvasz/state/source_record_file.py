@@ -9,16 +9,15 @@ that loses power does not. After such an end, or without the file, the confirmed
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 from pathlib import Path
 
 from typing_extensions import override
 
-from kuvasz import lsn
 from kuvasz.events import Event, EventLog
-from kuvasz.model import Applied
-from kuvasz.state.ports import NONE, SourceRecord, StoredRecord
+from kuvasz.state.ports import SourceRecord, StoredRecord
 
 _log = EventLog(__name__)
 
@@ -53,14 +52,8 @@ class SourceRecordFile(StoredRecord):
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             is_sound = found["is_closed"] or (bool(self._boot_id) and found["boot_id"] == self._boot_id)
-            return SourceRecord(
-                system_id=found["system_id"], timeline=int(found["timeline"]),
-                history=int(found.get("history", 0)),
-                confirmed_lsn=lsn.parse(found["confirmed"]) if is_sound else 0,
-                started_us=int(found.get("started_us", 0)), proved_lsn=lsn.parse(found.get("proved", "0/0")),
-                witness=Applied(*map(int, found.get("witness", NONE))),
-                looked_lsn=lsn.parse(found.get("looked", "0/0")),
-            )  # fmt: skip
+            standing = SourceRecord.of_json(found)
+            return standing if is_sound else dataclasses.replace(standing, confirmed_lsn=0)
         except (OSError, ValueError, KeyError, TypeError):
             return SourceRecord()
 
@@ -86,13 +79,7 @@ class SourceRecordFile(StoredRecord):
         self._descriptor = None
 
     def _write(self, *, is_closed: bool) -> None:
-        standing = self.standing
-        record = json.dumps({
-            "system_id": standing.system_id, "timeline": standing.timeline, "history": standing.history,
-            "confirmed": lsn.render(standing.confirmed_lsn), "boot_id": self._boot_id, "is_closed": is_closed,
-            "started_us": standing.started_us, "proved": lsn.render(standing.proved_lsn),
-            "witness": list(standing.witness), "looked": lsn.render(standing.looked_lsn),
-        })  # fmt: skip
+        record = json.dumps({**self.standing.as_json(), "boot_id": self._boot_id, "is_closed": is_closed})
         try:
             if self._descriptor is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
