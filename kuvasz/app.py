@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import os
 import time
 from collections.abc import Sequence
@@ -62,10 +63,11 @@ class App:
 
     Args:
         config: The whole configuration.
-        lake: Another lake than Iceberg, for tests.
+        lake: Another lake than Iceberg, or one that is prepared.
+        holds_lease: It is the one of its cluster that replicates, so whoever reads its slots is about to be gone.
     """
 
-    def __init__(self, config: Config, *, lake: Lake | None = None) -> None:
+    def __init__(self, config: Config, *, lake: Lake | None = None, holds_lease: bool = False) -> None:
         self.config = config
         state = state_of(config)
         self.lake: Lake = lake or IcebergLake(config, state.witness)
@@ -79,7 +81,8 @@ class App:
         mapped = config_sources.resolve(config)
         targets = Targets(mapped, config.pipeline.workers)
         self._workers = Workers(self._worker(number, targets) for number in range(config.pipeline.workers))
-        self._sources = Sources(mapped, self._shared(state, targets).among(len(mapped), config.pipeline))
+        shared = dataclasses.replace(self._shared(state, targets), holds_lease=holds_lease)
+        self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
 
     def _worker(self, number: int, targets: Targets) -> Worker:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,10 +29,12 @@ from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
-from kuvasz.state.store import state_of
+from kuvasz.state.store import cluster_member, state_of
 
 if TYPE_CHECKING:
     from kuvasz.admin.server import AdminServer
+    from kuvasz.app import App
+    from kuvasz.state.ports import ClusterMember
 
 app = typer.Typer(
     add_completion=False,
@@ -90,10 +92,14 @@ def run(
     hangup = _remembered_hangup()
     loaded = _loaded(context)
     log.set_up(log_format, loaded.secrets)
-    # Until the process has ended: a thread that outlives the event loop may still write.
-    state_of(loaded.config).own("replicates").take()
+    member = cluster_member(loaded.config, "replicates", _end_at_once)
+    if member is None:  # until the process has ended: a thread that outlives the event loop may still write
+        state_of(loaded.config).own("replicates").take()
+    else:
+        member.join()
     stack_file.listen(loaded.config.pipeline.state_folder)
-    raise typer.Exit(uvloop.run(_replicate(loaded, hangup, until_caught_up=until_caught_up, log_format=log_format)))
+    run = _Run(member, hangup, until_caught_up=until_caught_up, log_format=log_format)
+    raise typer.Exit(uvloop.run(run.replicate(loaded)))
 
 
 def _remembered_hangup() -> threading.Event:
@@ -103,23 +109,75 @@ def _remembered_hangup() -> threading.Event:
     return heard
 
 
-async def _replicate(loaded: Loaded, hangup: threading.Event, *, until_caught_up: bool, log_format: str) -> int:
-    from kuvasz.app import App
-    from kuvasz.console import show
-    from kuvasz.verbs.replicate import replicate
+def _end_at_once(why: str) -> None:
+    """End this process before anybody else may replicate: what it has in hand is not the lake's any more."""
+    print(f"error: the lease is lost: {why}", file=sys.stderr, flush=True)
+    os._exit(1)
 
-    application = App(loaded.config)
-    loop = asyncio.get_running_loop()
+
+class _Run:
+    """A process that replicates, or stands by until its turn comes.
+
+    Args:
+        member: Its place in its cluster; None if there is none.
+        hangup: Set by a SIGHUP that came early.
+        until_caught_up: See `kuvasz.app.App.run`.
+        log_format: As the option says.
+    """
+
+    def __init__(
+        self, member: ClusterMember | None, hangup: threading.Event, *, until_caught_up: bool, log_format: str
+    ) -> None:
+        self._member = member
+        self._hangup = hangup
+        self._until_caught_up = until_caught_up
+        self._log_format = log_format
+
+    async def replicate(self, loaded: Loaded) -> int:
+        """Replicate until told to stop; return the exit code."""
+        from kuvasz.app import App
+
+        if self._member is None:
+            return await self._run(loaded, App(loaded.config))
+        from kuvasz.verbs.cluster.standby import Standby, tell_map
+        from kuvasz.verbs.cluster.standby_server import serve
+        from kuvasz.verbs.replicate import are_seen_off
+
+        standby, stop = Standby(loaded, self._member), asyncio.Event()
+        try:
+            _on_end(stop.set)
+            async with serve(standby, loaded.config.server):
+                lake = await standby.wait(stop)
+            if lake is None:
+                return 0
+            application = App(standby.loaded.config, lake=lake, holds_lease=True)
+            telling = asyncio.create_task(tell_map(application, self._member), name="map of the cluster")
+            try:
+                return await self._run(standby.loaded, application)
+            finally:
+                telling.cancel()
+        finally:
+            if await asyncio.to_thread(are_seen_off):  # else the lease ends by itself
+                await asyncio.to_thread(self._member.leave)
+
+    async def _run(self, loaded: Loaded, application: App) -> int:
+        from kuvasz.console import show
+        from kuvasz.verbs.replicate import replicate
+
+        _on_end(application.stop)
+
+        def served(server: AdminServer) -> None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.live_map.signal)
+            if self._hangup.is_set():
+                server.live_map.signal()
+
+        async with show(application, is_live=log.is_live(self._log_format)):
+            return await replicate(loaded, application, until_caught_up=self._until_caught_up, on_served=served)
+
+
+def _on_end(stop: Callable[[], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, application.stop)
-
-    def served(server: AdminServer) -> None:
-        loop.add_signal_handler(signal.SIGHUP, server.live_map.signal)
-        if hangup.is_set():
-            server.live_map.signal()
-
-    async with show(application, is_live=log.is_live(log_format)):
-        return await replicate(loaded, application, until_caught_up=until_caught_up, on_served=served)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 @app.command("config")
@@ -495,6 +553,25 @@ def support(
     if made.is_under_way:  # Python waits for threads that wait for a server, however long
         sys.stdout.flush()
         os._exit(0)
+
+
+cluster = typer.Typer(help="The processes that have one map.", no_args_is_help=True)
+app.add_typer(cluster, name="cluster")
+
+
+@cluster.command("nodes")
+def nodes(
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """List the processes of the cluster: which one replicates, and which stand by."""
+    from kuvasz.verbs.cluster import nodes as verb
+
+    found = verb.run(_loaded(context, config, settings).config)
+    if as_json:
+        _print_json(verb.as_json(found))
+    else:
+        print(verb.render(found))
+    raise typer.Exit(verb.exit_code(found))
 
 
 @app.command("cleanup")

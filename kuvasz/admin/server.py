@@ -70,7 +70,7 @@ async def serve(
     await runner.setup()
     listening: asyncio.Server | None = None
     try:
-        listening = await _listen(runner, app.config.server, tls)
+        listening = await listen(runner, app.config.server, tls)
         server.url = _url(listening, "http" if tls is None else "https")
         with _announced(stored, ServerAddress(url=server.url, token=server.token)):
             async with _observing(server), _living(server.live_map), _renewing(tls):
@@ -157,7 +157,12 @@ class AdminServer:
         return application
 
 
-async def _listen(runner: web.AppRunner, config: ServerConfig, tls: Tls | None) -> asyncio.Server:
+async def listen(runner: web.AppRunner, config: ServerConfig, tls: Tls | None) -> asyncio.Server:
+    """Have an application answer where the configuration says.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
     assert runner.server is not None
     try:
         limited = ConnectionLimit(runner.server)

@@ -458,6 +458,22 @@ class MapConfig(Section):
     then."""
 
 
+class ClusterConfig(Section):
+    """Several processes with one map, of which one replicates and the others stand by to take over."""
+
+    coordinator: kinds.Url | None = None
+    """The url of a PostgreSQL database that says who replicates, and keeps what is remembered of sources and tables.
+    A schema `kuvasz` is made in it at the first start. Without one a process knows of no other."""
+
+    name: kinds.Text = "kuvasz"
+    """Tells clusters of one coordinator from each other. All processes of one have the same map, and a
+    `pipeline.state` of their own."""
+
+    lease: Annotated[kinds.Duration, kinds.durations("2s", "10m")] = 10.0
+    """A process that nobody has heard of for so long is taken for dead, and another one takes over. One that cannot
+    reach the coordinator for so long ends itself."""
+
+
 class UrlConfig(Section):
     """One source: a database of a group of equal ones."""
 
@@ -592,6 +608,9 @@ class Config(Section):
     map: Annotated[MapConfig, BeforeValidator(kinds.empty)] = Field(default_factory=MapConfig)
     """How this file itself is used while kuvasz runs."""
 
+    cluster: Annotated[ClusterConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ClusterConfig)
+    """Several processes with one map."""
+
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""
 
@@ -613,6 +632,7 @@ SECTIONS: dict[str, type[Section]] = {
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
     "map": MapConfig,
+    "cluster": ClusterConfig,
 }
 
 

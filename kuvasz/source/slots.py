@@ -62,6 +62,15 @@ FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a 
 ORDER BY blocker.pid
 """
 
+#: Manual, section 9.28.2, "Server Signaling Functions": a role may end sessions of its own.
+_END_READER = """
+SELECT pg_terminate_backend(a.pid, %s) FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = %s AND a.application_name = current_setting('application_name')
+"""
+
+#: Milliseconds for a walsender to end: it may be writing to a socket that nobody reads.
+_END_MS = 5000
+
 _COMMITTING = f"""
 SELECT a.pid, {_SESSION}, NULL
 FROM pg_stat_activity a WHERE a.backend_xid::text::bigint = ANY(%s) ORDER BY a.pid
@@ -336,6 +345,16 @@ def user(connection: psycopg.Connection[Any], pid: int) -> str:
     with failure.translated(place(connection), f"look at session {pid}"):
         row = connection.execute(statement, (pid,)).fetchone()
     return f"pid {pid} ({row[0]})" if row is not None and row[0] else f"pid {pid}"
+
+
+def end_reader(connection: psycopg.Connection[Any], name: str) -> None:
+    """End the walsender that reads a slot, if it was begun as this session was, and wait for its end.
+
+    Raises:
+        SourceError: The role may not, or the server failed.
+    """
+    with failure.translated(place(connection), f"end the session that reads slot {name}"):
+        connection.execute(_END_READER, (_END_MS, name))
 
 
 def exists(connection: psycopg.Connection[Any], name: str) -> bool:

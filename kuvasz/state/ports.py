@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from kuvasz import lsn
 from kuvasz.model import Applied, SourcePosition
@@ -101,6 +101,66 @@ class Witness(Protocol):
         """Return source -> the greatest position that `give_up` was told."""
 
 
+_NEVER: Final = FormerPosition(-1, 0)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class TableWitness:
+    """What is noted of one table, by source; what changes it says whether anything changed."""
+
+    positions: dict[str, int] = dataclasses.field(default_factory=dict)
+    given_up: dict[str, FormerPosition] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Self:
+        """Return the witness from its JSON.
+
+        Raises:
+            ValueError: The JSON is another one's; so for KeyError, TypeError and AttributeError.
+        """
+        return cls(
+            {source: lsn.parse(text) for source, text in found["positions"].items()},
+            {source: FormerPosition(int(history), lsn.parse(text))
+             for source, (history, text) in found.get("given_up", {}).items()},
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON of it."""
+        return {
+            "positions": {source: lsn.render(position) for source, position in self.positions.items()},
+            "given_up": {source: (given.history, lsn.render(given.lsn)) for source, given in self.given_up.items()},
+        }
+
+    def note(self, positions: Mapping[str, int]) -> bool:
+        """See `Witness.note`."""
+        is_new = any(self.positions.get(source) != position for source, position in positions.items())
+        if not is_new and self.given_up.keys().isdisjoint(positions):
+            return False
+        self.positions.update(positions)
+        self.given_up = {source: given for source, given in self.given_up.items() if source not in positions}
+        return True
+
+    def drop(self, source: str) -> bool:
+        """See `Witness.drop`."""
+        return self.positions.pop(source, None) is not None
+
+    def give_up(self, source: str, position: SourcePosition) -> bool:
+        """See `Witness.give_up`."""
+        given = FormerPosition(position.history, position.lsn)
+        if self.given_up.get(source, _NEVER) >= given:
+            return False
+        self.given_up[source] = given
+        return True
+
+    def expect(self, source: str, position: SourcePosition) -> bool:
+        """See `Witness.expect`."""
+        given = self.given_up.get(source)
+        if given is None or (below := given.below(position)) == given:
+            return False
+        self.given_up[source] = below
+        return True
+
+
 class StoredFeeds(Protocol):
     """Which targets each source fed when it was last begun with. Nothing raises.
 
@@ -140,13 +200,10 @@ class KnownFile:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
-        """Return it from its JSON, which is its fields.
+        """Return the file from its JSON, which are its fields.
 
         Raises:
-            ValueError: It is none.
-            KeyError: It is none.
-            TypeError: It is none.
-            AttributeError: It is none.
+            ValueError: The JSON is another one's; so for KeyError, TypeError and AttributeError.
         """
         return cls(
             file=int(found["file"]),
@@ -188,12 +245,10 @@ class SourceRecord:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
-        """Return it from its JSON.
+        """Return the record from its JSON.
 
         Raises:
-            ValueError: It is none.
-            KeyError: It is none.
-            TypeError: It is none.
+            ValueError: The JSON is another one's; so for KeyError and TypeError.
         """
         return cls(
             system_id=found["system_id"], timeline=int(found["timeline"]), history=int(found.get("history", 0)),
@@ -203,7 +258,7 @@ class SourceRecord:
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """Return its JSON."""
+        """Return the JSON of it."""
         return {
             "system_id": self.system_id, "timeline": self.timeline, "history": self.history,
             "confirmed": lsn.render(self.confirmed_lsn), "started_us": self.started_us,
@@ -262,6 +317,94 @@ class Ownership(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.give_back()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """A process of a cluster, as all of them see it."""
+
+    name: str
+    host: str
+    pid: int
+    version: str  #: of kuvasz
+    map_digest: str  #: of its map: alike for maps that say the same
+    since: float  #: unix seconds of its start
+    silent_s: float  #: seconds since it was heard of
+    is_holder: bool  #: it replicates
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Who holds the lease of a cluster, or held it last."""
+
+    node: str
+    does: str
+    map_digest: str
+    since: str  #: ISO 8601
+    is_late: bool  #: its lease has ended, and nobody has taken it yet
+
+
+class ClusterMember(Protocol):
+    """This process among those of its cluster: all of them have joined, and one holds the lease.
+
+    A holder that could not ask for more time is told before its lease ends.
+    """
+
+    @property
+    def node(self) -> str:
+        """This process's name."""
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the lease was taken from another process that left without a word."""
+
+    def join(self) -> None:
+        """Own this process's own state folder, and be seen by the others.
+
+        Raises:
+            StateTaken: Another process of this machine has that folder.
+            StateError: The folder cannot be written, or the coordinator does not answer.
+            ConfigError: The coordinator is a newer kuvasz's.
+        """
+
+    def take(self, does: str, map_digest: str) -> LeaseHolder | None:
+        """Take the lease, if it is free; return who holds it if not.
+
+        Args:
+            does: What for, for the others.
+            map_digest: What tells this process's map from others.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
+    def has_map(self, map_digest: str) -> None:
+        """Let the others know that this process has another map by now."""
+
+    def holder(self) -> LeaseHolder | None:
+        """Return who holds the lease, or left it without a word; None: nobody.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
+    def look(self) -> str:
+        """Say what the coordinator is like, in words; nothing is made there. Without having joined as well.
+
+        Raises:
+            StateError: The coordinator does not answer, or its role may not make the tables.
+            ConfigError: The coordinator is a newer kuvasz's.
+        """
+
+    def nodes(self) -> list[ClusterNode]:
+        """Return the processes that are there, or were not long ago; without having joined as well.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
+    def leave(self) -> None:
+        """Give the lease and the state folder back. Nothing raises: a lease ends by itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +481,22 @@ class StateStore(Protocol):
 
 
 __all__ = [
-    "FormerPosition", "KnownFile", "Note", "NoteStore", "Ownership", "ServerAddress", "SourceRecord", "StateStore",
-    "StoredAddress", "StoredFeeds", "StoredFiles", "StoredRecord", "TableKey", "Witness",
+    "ClusterMember",
+    "ClusterNode",
+    "FormerPosition",
+    "KnownFile",
+    "LeaseHolder",
+    "Note",
+    "NoteStore",
+    "Ownership",
+    "ServerAddress",
+    "SourceRecord",
+    "StateStore",
+    "StoredAddress",
+    "StoredFeeds",
+    "StoredFiles",
+    "StoredRecord",
+    "TableKey",
+    "TableWitness",
+    "Witness",
 ]  # fmt: skip

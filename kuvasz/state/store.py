@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from kuvasz.state.folder import StateFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kuvasz.config.model import Config
-    from kuvasz.state.ports import StateStore
+    from kuvasz.state.coordinator.store import CoordinatorStore
+    from kuvasz.state.ports import ClusterMember, StateStore
+
+#: By coordinator, name and folder: whoever writes names the lease that this process holds, so there is one store.
+_clusters: dict[tuple[str, str, str], CoordinatorStore] = {}
+_lock = threading.Lock()
 
 
 def state_of(config: Config) -> StateStore:
     """Return the store of what is remembered of sources and tables."""
-    return StateFolder(config.pipeline.state_folder)
+    return _cluster(config) or StateFolder(config.pipeline.state_folder)
 
 
-__all__ = ["state_of"]
+def cluster_member(config: Config, does: str, on_lost: Callable[[str], None]) -> ClusterMember | None:
+    """Return this process's place in its cluster; None if the map knows of none.
+
+    Args:
+        config: The configuration.
+        does: What it does, for the others.
+        on_lost: Told why the lease is lost, before anybody else can have it; from a thread of its own.
+    """
+    found = _cluster(config)
+    return None if found is None else found.member(does, on_lost)
+
+
+def _cluster(config: Config) -> CoordinatorStore | None:
+    cluster, folder = config.cluster, config.pipeline.state_folder
+    if cluster.coordinator is None:
+        return None
+    from kuvasz.state.coordinator.store import CoordinatorStore
+
+    key = cluster.coordinator.redacted(), cluster.name, str(folder)
+    with _lock:
+        if key not in _clusters:
+            _clusters[key] = CoordinatorStore(cluster.coordinator.get, cluster.name, folder, cluster.lease)
+        return _clusters[key]
+
+
+__all__ = ["cluster_member", "state_of"]

@@ -17,12 +17,12 @@ from typing_extensions import override
 
 from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
-from kuvasz.state.ports import FormerPosition, Witness
-from kuvasz.state.table_witness import TableWitness
+from kuvasz.state.ports import FormerPosition, TableWitness, Witness
 
 _log = EventLog(__name__)
 
 FOLDER = "positions"
+
 
 class WitnessFiles(Witness):
     """The files.

@@ -25,6 +25,7 @@ from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyl
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
+from kuvasz.verbs.cluster.coordinator import prove
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -43,6 +44,9 @@ _OF_LAKE = (
     Condition(name="catalog", needed="an answer", prove=lakeview.prove_catalog),
     Condition(name="warehouse", needed="writable", prove=lakeview.prove_warehouse),
 )
+
+#: Where there is a cluster.
+_COORDINATOR = Condition(name="coordinator", needed="an answer, and tables of kuvasz or room for them", prove=prove)
 
 #: Sources that are looked at side by side; each waits for its own server.
 THREADS = 16
@@ -310,7 +314,8 @@ def _without_members(source: Source, spec: SourceTableSpec) -> Finding:
 
 def of_machine(config: Config) -> list[Finding]:
     """Return what a start needs of the machine that it runs on."""
-    return [_prove(_MACHINE, one, config) for one in conditions.BEFORE_SPARK]
+    found = [_prove(_MACHINE, one, config) for one in conditions.BEFORE_SPARK]
+    return found if config.cluster.coordinator is None else [*found, _prove(_MACHINE, _COORDINATOR, config)]
 
 
 def _lake(config: Config) -> list[Finding]:

@@ -59,6 +59,9 @@ class Replicator:
 
     def __init__(self, config: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> None:
         self._loaded = load.load(Path(config), None, dict(settings or {}))
+        if self._loaded.config.cluster.coordinator is not None:
+            hint = "run `kuvasz --config …` for it: a process that loses its lease ends at once, and yours should not"
+            raise ConfigError("cluster.coordinator: a program of its own cannot be one of a cluster", hint=hint)
         self._app: App | None = None
         self._server: AdminServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -182,7 +185,7 @@ class Replicator:
             try:
                 self._exit_code = uvloop.run(self._replicate(until_caught_up=until_caught_up))
             finally:
-                if _are_seen_off():
+                if are_seen_off():
                     owner.give_back()
         except BaseException as error:  # noqa: BLE001 (whoever waits is told)
             self._error = error
@@ -210,7 +213,7 @@ class Replicator:
         return self._exit_code or 0
 
 
-def _are_seen_off() -> bool:
+def are_seen_off() -> bool:
     """Whether all threads have ended that may outlive the loop; if not, the process owns the state folder on."""
     deadline = time.monotonic() + _ENDING_S
     late = [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
@@ -248,4 +251,4 @@ async def replicate(
             raise ConfigError(f"{place}{error.message}", hint=error.hint) from error
 
 
-__all__ = ["Replicator", "replicate"]
+__all__ = ["Replicator", "are_seen_off", "replicate"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kuvasz.errors import StateTaken
 from kuvasz.model import Applied, SourcePosition
+from kuvasz.state.coordinator.store import CoordinatorStore
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
 from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, StateStore
@@ -27,14 +29,36 @@ class Place:
     """Where one process after another opens the store."""
 
     open: Callable[[], StateStore]
+    keeps_confirmed: bool = True  #: also of a process that was killed
+
+    def left(self, standing: SourceRecord) -> SourceRecord:
+        """What is found of a standing whose process was killed."""
+        return standing if self.keeps_confirmed else dataclasses.replace(standing, confirmed_lsn=0)
 
 
-@pytest.fixture(params=["folder", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    memory = MemoryState()
-    return {"folder": Place(open=lambda: StateFolder(tmp_path / "state")), "memory": Place(open=lambda: memory)}[
-        request.param
-    ]
+@pytest.fixture(params=["folder", "memory", pytest.param("coordinator", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "folder":
+        yield Place(open=lambda: StateFolder(tmp_path / "state"))
+    elif request.param == "memory":
+        memory = MemoryState()
+        yield Place(open=lambda: memory)
+    else:
+        url = request.getfixturevalue("database").url
+        with contextlib.ExitStack() as stack:
+
+            def opened() -> CoordinatorStore:
+                """Its process holds the lease, however many have done so in the same test."""
+                store = CoordinatorStore(lambda: url, "tests", tmp_path / "state", 10.0)
+                stack.callback(store._database.close)
+                store._lease.number = number
+                return store
+
+            number = 1
+            first = opened()
+            assert first._lease.take("tests", "") is None
+            assert first._lease.number == number
+            yield Place(open=opened, keeps_confirmed=False)
 
 
 def test_notes_are_found_by_the_next_process(place: Place) -> None:
@@ -139,7 +163,8 @@ def test_a_killed_process_leaves_what_it_was_about_to_confirm(place: Place) -> N
     record.confirming(KNOWN.confirmed_lsn + 5)
     record.confirming(7)  # never back
     expected = dataclasses.replace(KNOWN, confirmed_lsn=KNOWN.confirmed_lsn + 5)
-    assert record.standing == place.open().record("shop_eu").standing == expected
+    assert record.standing == expected
+    assert place.open().record("shop_eu").standing == place.left(expected)
     assert place.open().record("shop_us").standing == SourceRecord()
 
 
@@ -147,7 +172,7 @@ def test_a_standing_that_is_taken_over_may_lie_before_the_last(place: Place) -> 
     record = place.open().record("shop_eu")
     record.update(KNOWN)
     record.update(SourceRecord(system_id="72", confirmed_lsn=5))
-    assert place.open().record("shop_eu").standing == SourceRecord(system_id="72", confirmed_lsn=5)
+    assert place.open().record("shop_eu").standing == place.left(SourceRecord(system_id="72", confirmed_lsn=5))
 
 
 def test_a_record_that_was_closed_goes_on(place: Place) -> None:
@@ -160,7 +185,8 @@ def test_a_record_that_was_closed_goes_on(place: Place) -> None:
     found = place.open().record("shop_eu")
     assert found.standing == KNOWN
     found.confirming(KNOWN.confirmed_lsn + 1)
-    assert place.open().record("shop_eu").standing.confirmed_lsn == KNOWN.confirmed_lsn + 1
+    left = place.left(dataclasses.replace(KNOWN, confirmed_lsn=KNOWN.confirmed_lsn + 1))
+    assert place.open().record("shop_eu").standing == left
 
 
 def test_one_at_a_time_owns_the_store(place: Place) -> None:

@@ -30,10 +30,23 @@ def group() -> TyperGroup:
 
 def _lines() -> Iterator[str]:
     yield from _section("kuvasz", group())
-    for verb, command in group().commands.items():
-        assert isinstance(command, TyperCommand)
+    for verb, command in verbs().items():
         yield ""
         yield from _section(f"kuvasz {verb}", command)
+
+
+def verbs() -> dict[str, TyperCommand]:
+    """Return each verb's parser, also of one that has two words."""
+    found: dict[str, TyperCommand] = {}
+    for name, command in group().commands.items():
+        if isinstance(command, TyperGroup):
+            found |= {
+                f"{name} {second}": one for second, one in command.commands.items() if isinstance(one, TyperCommand)
+            }
+        else:
+            assert isinstance(command, TyperCommand)
+            found[name] = command
+    return found
 
 
 def _section(name: str, command: TyperGroup | TyperCommand) -> Iterator[str]:

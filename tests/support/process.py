@@ -44,6 +44,8 @@ class Process:
         pipeline: Options of the section ``pipeline`` that differ.
         maintenance: Options of the section ``maintenance`` that differ.
         address: Where it listens; by default nowhere.
+        cluster: The section ``cluster``.
+        lake_of: Another process, whose lake it has as well.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Process:
         pipeline: Mapping[str, object] | None = None,
         maintenance: Mapping[str, object] | None = None,
         address: str | None = None,
+        cluster: Mapping[str, object] | None = None,
+        lake_of: Process | None = None,
     ) -> None:
         self.folder = scratch.new_folder("kuvasz-process-")
         self.map = self.folder / "map.yaml"
@@ -61,6 +65,8 @@ class Process:
         self._pipeline = pipeline or {}
         self._maintenance = maintenance or {}
         self._address = address
+        self._cluster = cluster or {}
+        self._lake_folder = self.folder if lake_of is None else lake_of.folder
         self.write_map(databases)
         self.events: list[dict] = []  #: of the running, or last, process
         self.output: list[str] = []  #: lines that are no events
@@ -70,14 +76,15 @@ class Process:
     @property
     def pyiceberg(self) -> dict[str, str]:
         """Properties of the catalog for PyIceberg."""
-        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
+        folder = self._lake_folder
+        return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/wh"}
 
     def write_map(self, databases: Sequence[Mapping[str, object]]) -> None:
         """Replace the map; the next start reads it."""
         document = {
             "lake": {
-                "uri": f"jdbc:sqlite:{self.folder}/catalog.db",
-                "warehouse": str(self.folder / "wh"),
+                "uri": f"jdbc:sqlite:{self._lake_folder}/catalog.db",
+                "warehouse": str(self._lake_folder / "wh"),
                 "namespace": "shop",
                 **self._lake,
             },
@@ -85,6 +92,7 @@ class Process:
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **self._pipeline},
             "maintenance": self._maintenance,
             "server": {"address": self._address},
+            "cluster": self._cluster,
             "databases": list(databases),
         }
         self.map.write_text(json.dumps(document))

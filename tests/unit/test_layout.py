@@ -35,6 +35,16 @@ ELSEWHERE = {
     "lake/memory/source_notes.py": "contract/test_lake.py",
     "lake/memory/write_stage.py": "contract/test_lake.py",
     "lake/memory/commit_stage.py": "contract/test_lake.py",
+    # The coordinator: what it keeps is the port's contract, who may is asked of a real one.
+    **{f"state/coordinator/{name}.py": "contract/test_state.py" for name in (
+        "address_document", "documents", "feed_documents", "file_document", "note_documents", "record_document",
+        "witness_documents",
+    )},
+    **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
+        "database", "heartbeat", "lease", "member", "store",
+    )},
+    **{f"verbs/cluster/{name}.py": "acceptance/test_standby.py" for name in ("standby", "standby_server")},
+    "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
     # One query each, made into values field by field: only a server says whether it is right.
     "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/inventory.py": "integration/test_discover.py",

@@ -69,12 +69,23 @@ class IcebergLake(Lake):
         self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None
         self._commit_stage: CommitStage | None = None
+        self._is_warm = False
+
+    def warm_up(self) -> None:
+        """Start Spark, reach the catalog, prove that the warehouse can be written, and have all loaded and compiled.
+
+        No table is touched, so a process that stands by may do so. Once is enough.
+        """
+        if not self._is_warm:
+            self.engine.open()
+            self.engine.warm_up()
+            self._is_warm = True
 
     @override
     def open(self) -> None:
-        """Start Spark, reach the catalog, and prove that the warehouse can be written."""
+        """Warm up, unless that was done, and begin what goes on beside the stream."""
+        self.warm_up()
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
-        engine.open()
         self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
         tells = self.about.namespace is not None
         self._copy_commits = CopyCommits(tells=tells)
@@ -85,7 +96,6 @@ class IcebergLake(Lake):
             engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
             engine.access, pipeline.state_folder, tells=tells,
         )  # fmt: skip
-        engine.warm_up()
         self.about.start(tables.about)
         self.maintenance.start()
 

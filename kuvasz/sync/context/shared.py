@@ -54,6 +54,7 @@ class Shared:
     lot: ParkingLogs
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
+    holds_lease: bool = False  #: of its cluster: no other process may read a slot of the map
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
     def among(self, sources: int, pipeline: PipelineConfig) -> Shared:

@@ -77,6 +77,11 @@ class Slot:
         known = self._known()
         needed = [(spec, position) for spec, position, is_needed in known if is_needed]
         state = slots.describe(connection, self.name)
+        if state is not None and state.active_pid is not None and self._context.shared.holds_lease:
+            # The one before was killed, or sleeps: its server may not notice for a minute.
+            _log.tell(Event.READER_ENDED, source=self._source, pid=state.active_pid)
+            slots.end_reader(connection, self.name)
+            state = slots.describe(connection, self.name)
         server = self._server(connection, state, facts)
         error = self._replaced(known, server)
         self.is_replaced = error is not None

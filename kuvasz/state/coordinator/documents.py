@@ -1,0 +1,85 @@
+"""What a cluster remembers, as named documents of JSON: read by anybody, written by who holds the lease."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kuvasz.errors import StateTaken
+from kuvasz.state.coordinator.database import CoordinatorDatabase
+from kuvasz.state.coordinator.lease import ClusterLease
+
+#: Shared with who takes the lease over: it has changed hands before this, or only after it.
+_HELD = "SELECT FROM kuvasz.lease WHERE cluster = %s AND number = %s FOR SHARE"
+
+_PUT = """
+INSERT INTO kuvasz.document AS kept (cluster, kind, name, content) VALUES (%s, %s, %s, %s)
+ON CONFLICT (cluster, kind, name) DO UPDATE SET content = excluded.content
+"""
+_DROP = "DELETE FROM kuvasz.document WHERE cluster = %s AND kind = %s AND name = %s"
+
+
+class Documents:
+    """The documents of one kind.
+
+    Args:
+        database: Where they are.
+        cluster: Whose they are.
+        lease: What a write names.
+        kind: Their kind.
+    """
+
+    def __init__(self, database: CoordinatorDatabase, cluster: str, lease: ClusterLease, kind: str) -> None:
+        self._database = database
+        self._cluster = cluster
+        self._lease = lease
+        self._kind = kind
+
+    @property
+    def place(self) -> str:
+        """Where they are, for people."""
+        return f"{self._database.place}, {self._kind}"
+
+    def all(self) -> dict[str, Any]:
+        """Return all by name.
+
+        Raises:
+            StateError: They cannot be read.
+        """
+        query = "SELECT name, content FROM kuvasz.document WHERE cluster = %s AND kind = %s"
+        with self._database.session(f"read the {self._kind}") as session:
+            return {str(name): found for name, found in session.execute(query, (self._cluster, self._kind))}
+
+    def get(self, name: str) -> Any:  # noqa: ANN401 (JSON)
+        """Return one; None if there is none.
+
+        Raises:
+            StateError: It cannot be read.
+        """
+        query = "SELECT content FROM kuvasz.document WHERE cluster = %s AND kind = %s AND name = %s"
+        with self._database.session(f"read the {self._kind}") as session:
+            found = session.execute(query, (self._cluster, self._kind, name)).fetchone()
+        return None if found is None else found[0]
+
+    def put(self, documents: Mapping[str, Any]) -> None:
+        """Keep documents in place of those of the same names, all or none; None takes one away.
+
+        Raises:
+            StateTaken: The lease is somebody else's by now.
+            StateError: They cannot be written.
+        """
+        with self._database.session(f"write the {self._kind}") as session, session.transaction():
+            if session.execute(_HELD, (self._cluster, self._lease.number)).fetchone() is None:
+                raise StateTaken(
+                    f"{self.place}: another process replicates by now",
+                    hint="`kuvasz cluster nodes` says which; this one ends, or has to be stopped",
+                )
+            for name, content in documents.items():
+                if content is None:
+                    session.execute(_DROP, (self._cluster, self._kind, name))
+                else:
+                    session.execute(_PUT, (self._cluster, self._kind, name, json.dumps(content)))
+
+
+__all__ = ["Documents"]

@@ -1,0 +1,54 @@
+"""Which targets each source fed, and by which sid, a document each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+
+from typing_extensions import override
+
+from kuvasz.errors import StateError
+from kuvasz.events import Event, EventLog
+from kuvasz.state.coordinator.documents import Documents
+from kuvasz.state.ports import StoredFeeds
+
+_log = EventLog(__name__)
+
+
+class FeedDocuments(StoredFeeds):
+    """The feeds.
+
+    Args:
+        feeds: Where the targets of feeders are.
+        sids: Where the sids of sources are.
+    """
+
+    def __init__(self, feeds: Documents, sids: Documents) -> None:
+        self._feeds = feeds
+        self._sids = sids
+
+    @override
+    def known(self) -> Mapping[str, frozenset[str]]:
+        """See `StoredFeeds.known`; of a coordinator that does not answer nothing is."""
+        with contextlib.suppress(StateError, TypeError):
+            return {feeder: frozenset(targets) for feeder, targets in self._feeds.all().items()}
+        return {}
+
+    @override
+    def sids(self) -> Mapping[str, str | None]:
+        """See `StoredFeeds.sids`."""
+        with contextlib.suppress(StateError, TypeError, KeyError):
+            return {source: found["sid"] for source, found in self._sids.all().items()}
+        return {}
+
+    @override
+    def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
+        """See `StoredFeeds.keep`."""
+        try:
+            self._feeds.put({feeder: sorted(targets) for feeder, targets in feeds.items()})
+            self._sids.put({source: {"sid": sid} for source, sid in (sids or {}).items()})
+        except StateError as error:
+            _log.tell(Event.FEEDS_FAILED, file=self._feeds.place, error=str(error))
+
+
+__all__ = ["FeedDocuments"]

@@ -1,0 +1,140 @@
+"""The state store of a cluster: what is remembered lies in the coordinator, and the next process finds it there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from typing_extensions import override
+
+from kuvasz.state.coordinator.address_document import AddressDocument
+from kuvasz.state.coordinator.database import CoordinatorDatabase
+from kuvasz.state.coordinator.documents import Documents
+from kuvasz.state.coordinator.feed_documents import FeedDocuments
+from kuvasz.state.coordinator.file_document import FileDocument
+from kuvasz.state.coordinator.heartbeat import Heartbeat
+from kuvasz.state.coordinator.lease import ClusterLease
+from kuvasz.state.coordinator.member import ClusterOwnership, CoordinatedMember
+from kuvasz.state.coordinator.note_documents import NoteDocuments
+from kuvasz.state.coordinator.record_document import RecordDocument
+from kuvasz.state.coordinator.witness_documents import WitnessDocuments
+from kuvasz.state.folder_lock import FolderLock
+from kuvasz.state.ports import StateStore
+
+#: In the state folder: the name of who had it last. While its lock is held no other process goes by it.
+FILE: Final = "node"
+
+#: Of a lease: seconds that an answer of the coordinator may take.
+_ANSWER: Final = 0.25
+
+
+class CoordinatorStore(StateStore):
+    """The store.
+
+    Args:
+        url: The coordinator's url as it is now.
+        cluster: The cluster's name.
+        folder: This process's own state folder: its lock, and what can be made again.
+        lease_s: For how long the lease is taken.
+    """
+
+    def __init__(self, url: Callable[[], str], cluster: str, folder: Path, lease_s: float) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._database = CoordinatorDatabase(url, _ANSWER * lease_s)
+        self._lease = ClusterLease(self._database, cluster, _node(folder), socket.gethostname(), os.getpid(), lease_s)
+        self._notes = NoteDocuments(self._documents("notes"))
+        self._witness = WitnessDocuments(self._documents("positions"), lambda: self._lease.number)
+        self._feeds = FeedDocuments(self._documents("feeds"), self._documents("sids"))
+        self._address = AddressDocument(self._documents("address"))
+
+    def _documents(self, kind: str) -> Documents:
+        return Documents(self._database, self._cluster, self._lease, kind)
+
+    @property
+    @override
+    def place(self) -> str:
+        """The coordinator."""
+        return f"{self._database.place}, cluster {self._cluster}"
+
+    @property
+    @override
+    def is_there(self) -> bool:
+        """See `StateStore.is_there`."""
+        with self._database.session("look for a cluster") as session:
+            query = "SELECT FROM kuvasz.lease WHERE cluster = %s"
+            return session.execute(query, (self._cluster,)).fetchone() is not None
+
+    @property
+    @override
+    def notes(self) -> NoteDocuments:
+        """See `StateStore.notes`."""
+        return self._notes
+
+    @property
+    @override
+    def witness(self) -> WitnessDocuments:
+        """See `StateStore.witness`."""
+        return self._witness
+
+    @property
+    @override
+    def feeds(self) -> FeedDocuments:
+        """See `StateStore.feeds`."""
+        return self._feeds
+
+    @property
+    @override
+    def address(self) -> AddressDocument:
+        """See `StateStore.address`."""
+        return self._address
+
+    @override
+    def record(self, source: str) -> RecordDocument:
+        """See `StateStore.record`."""
+        return RecordDocument(self._documents("records"), source)
+
+    @override
+    def files(self, source: str) -> FileDocument:
+        """See `StateStore.files`."""
+        return FileDocument(self._documents("files"), source)
+
+    @override
+    def own(self, does: str) -> ClusterOwnership:
+        """See `StateStore.own`."""
+        return ClusterOwnership(self.member(does, lambda _: None), does, self._cluster)
+
+    def member(self, does: str, on_lost: Callable[[str], None]) -> CoordinatedMember:
+        """Return this process's place in the cluster, which it is yet to take.
+
+        Args:
+            does: What it does with its state folder, for whoever finds that taken.
+            on_lost: Told why the lease is lost, before anybody else can have it; from a thread of its own.
+        """
+        heartbeat = Heartbeat(self._database, self._lease, on_lost)
+        return CoordinatedMember(self._database, self._lease, FolderLock(self._folder, does), heartbeat)
+
+
+def _node(folder: Path) -> str:
+    """Return the name of who has a state folder: `host-` and eight digits, another one on another machine."""
+    file, host = folder / FILE, socket.gethostname()
+    try:
+        found = file.read_text(encoding="utf-8").strip()
+        if found.startswith(f"{host}-"):
+            return found
+    except (OSError, ValueError):
+        pass
+    name = f"{host}-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(name, encoding="utf-8")
+    except OSError:
+        pass  # the lock on the folder says why
+    return name
+
+
+__all__ = ["FILE", "CoordinatorStore"]

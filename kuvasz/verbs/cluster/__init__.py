@@ -1,0 +1,1 @@
+"""Several processes with one map: what one of them does until its turn comes, and who they are."""

@@ -1,0 +1,65 @@
+"""What a process that stands by answers over HTTP: that it lives, is ready, and who replicates."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from kuvasz.admin import door
+from kuvasz.admin.server import listen
+from kuvasz.admin.tls import Tls
+from kuvasz.events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kuvasz.config.model import ServerConfig
+    from kuvasz.verbs.cluster.standby import Standby
+
+_log = EventLog(__name__)
+
+
+@contextlib.asynccontextmanager
+async def serve(standby: Standby, config: ServerConfig) -> AsyncIterator[None]:
+    """Answer while the body runs, unless `server.address` is null.
+
+    Raises:
+        ConfigError: The address cannot be listened on, or the certificate not be used.
+    """
+    if config.address is None or config.host is None:
+        yield
+        return
+    application = web.Application(middlewares=[door.only_for([*config.hosts, config.host])])
+
+    async def lives(_: web.Request) -> web.Response:
+        return web.json_response({"ok": True})
+
+    async def status(_: web.Request) -> web.Response:
+        return web.json_response(_status(standby))
+
+    application.add_routes([web.get("/livez", lives), web.get("/readyz", lives), web.get("/status", status)])
+    runner = web.AppRunner(application, access_log=None, **door.LIMITS)
+    await runner.setup()
+    listening = None
+    try:
+        listening = await listen(runner, config, None if config.tls is None else Tls(config.tls))
+        yield
+    finally:
+        if listening is not None:
+            listening.close()
+        await runner.cleanup()
+
+
+def _status(standby: Standby) -> dict[str, Any]:
+    holder = standby.holder
+    return {
+        "phase": "standing by",
+        "node": standby.node,
+        "holder": None if holder is None else {"node": holder.node, "since": holder.since},
+        "has_other_map": standby.differs,
+    }
+
+
+__all__ = ["serve"]

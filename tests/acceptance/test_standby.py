@@ -1,0 +1,183 @@
+"""Two processes with one map: one replicates, the other one takes over when it ends, dies or sleeps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from kuvasz.demo.postgres import EmbeddedPostgres
+from tests.support.lake import group
+from tests.support.load import TABLES, Load, fill_tables
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.process import Process
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
+
+LEASE_S = 5
+
+
+@pytest.fixture
+def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
+    database = create_database(postgres18)
+    yield database
+    drop_database(database)
+
+
+class Cluster:
+    """Two processes."""
+
+    def __init__(
+        self, sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]
+    ) -> None:
+        cluster = {"coordinator": coordinator.url, "lease": f"{LEASE_S}s"}
+        self.coordinator = coordinator
+        self.sources = sources
+        self.groups = group(sources, dict.fromkeys(TABLES))
+        self.first = new_process(self.groups, cluster=cluster)
+        self.second = new_process(self.groups, cluster=cluster, lake_of=self.first)
+        for database in sources.values():
+            fill_tables(database)
+
+    def start(self) -> None:
+        """Start both, the first one first."""
+        self.first.start()
+        self.first.wait_event("lease_taken")
+        self.second.start()
+        self.second.wait_event("standing_by")
+        self.first.wait_confirmed(*self.sources.values())
+
+    def assert_equal(self) -> None:
+        for table in TABLES:
+            rows = [source_rows(database.url, table, sid=sid) for sid, database in self.sources.items()]
+            self.first.assert_equal(table, *rows)
+
+
+@pytest.fixture
+def cluster(two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]) -> Cluster:
+    return Cluster(two_sources, coordinator, new_process)
+
+
+def taken_over_s(cluster: Cluster, begin: float) -> float:
+    """Wait until the second process has brought all there is; return the seconds since then."""
+    cluster.second.wait_event("lease_taken")
+    taken = time.monotonic() - begin
+    for database in cluster.sources.values():
+        cluster.second.wait_confirmed(database)
+    print(f"lease {taken:.1f} s, all visible {time.monotonic() - begin:.1f} s")
+    return time.monotonic() - begin
+
+
+def test_a_standby_takes_over_from_one_that_was_killed(cluster: Cluster) -> None:
+    cluster.start()
+    with Load(cluster.sources["eu"], 1), Load(cluster.sources["us"], 2):
+        cluster.first.wait_event("committed", len(cluster.first.found("committed")) + 5)
+        begin = time.monotonic()
+        cluster.first.kill()
+        taken_over_s(cluster, begin)
+        assert cluster.second.found("lease_taken", was_killed=True)
+        assert not cluster.second.found("copied"), "nothing is copied again"
+        nodes = json.loads(cluster.second.run("cluster", "nodes", "--json").stdout)["nodes"]
+        assert {(node["pid"], node["replicates"]) for node in nodes} == {
+            (cluster.first.pid, False), (cluster.second.pid, True),
+        }  # fmt: skip
+        # And back, in order: nobody waits for a lease to end.
+        cluster.first.start()
+        cluster.first.wait_event("standing_by")
+        cluster.second.begin_stop()
+        cluster.first.wait_event("lease_taken", was_killed=False)
+        assert cluster.second.wait() == 0, cluster.second.report()
+    cluster.first.wait_confirmed(*cluster.sources.values())
+    cluster.assert_equal()
+
+
+def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> None:
+    """All of it sleeps, JVM and workers, as a machine does that is paused: its sockets stay open."""
+    cluster.start()
+    with Load(cluster.sources["eu"], 3), Load(cluster.sources["us"], 4):
+        cluster.first.wait_event("committed", len(cluster.first.found("committed")) + 5)
+        begin = time.monotonic()
+        os.killpg(cluster.first.pid, signal.SIGSTOP)
+        taken_over_s(cluster, begin)
+        assert cluster.second.found("reader_ended"), "its server would have kept the slot for it"
+        while time.monotonic() < begin + 3 * LEASE_S:
+            time.sleep(0.1)
+        os.killpg(cluster.first.pid, signal.SIGCONT)
+        assert cluster.first.wait() == 1, cluster.first.report()
+        assert any("the lease is lost" in line for line in cluster.first.output), cluster.first.report()
+        cluster.second.wait_confirmed(*cluster.sources.values())
+    cluster.second.wait_confirmed(*cluster.sources.values())
+    cluster.assert_equal()
+
+
+def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
+    cluster.start()
+    with Load(cluster.sources["eu"], 5):
+        with away(cluster.coordinator):
+            assert cluster.first.wait() == 1, cluster.first.report()
+            assert cluster.first.found("lease_lost")
+            cluster.second.wait_event("coordinator_silent")
+            assert not cluster.second.found("lease_taken")
+        cluster.second.wait_event("lease_taken")
+        cluster.second.wait_confirmed(*cluster.sources.values())
+    cluster.second.wait_confirmed(*cluster.sources.values())
+    cluster.assert_equal()
+
+
+def test_what_a_person_wants_outlives_the_process_that_was_told(cluster: Cluster) -> None:
+    """A paused table stays paused; what was parked of it lay on the other machine, and that is told."""
+    cluster.start()
+    first, second = cluster.first, cluster.second
+    first.kill()
+    second.wait_event("lease_taken")
+    second.begin_stop()
+    assert second.wait() == 0, second.report()
+    paused = second.run("pause", "--table", "docs")
+    assert paused.returncode == 0, paused.stderr
+    first.start()
+    first.wait_event("lease_taken")
+    second.start()
+    second.wait_event("standing_by")
+    with Load(cluster.sources["eu"], 6), Load(cluster.sources["us"], 7):
+        first.wait_event("parked", 2)
+        first.wait_event("committed", 5)
+    first.wait_until(first.parked, "changes of the paused table are parked")
+    first.kill()
+    second.wait_event("lease_taken")
+    second.wait_until(
+        lambda: any("parked" in str(event) for event in second.found("table_failed")), "the loss is told"
+    )
+
+
+def test_another_map_takes_nothing_over_from_one_that_lives(cluster: Cluster) -> None:
+    first, second = cluster.first, cluster.second
+    first.start()
+    first.wait_event("lease_taken")
+    (groups,) = cluster.groups
+    second.write_map([{**groups, "tables": {"items": None}}])
+    second.start()
+    second.wait_event("map_differs")
+    first.kill()
+    time.sleep(2 * LEASE_S)
+    assert not second.found("lease_taken"), second.report()
+    second.write_map(cluster.groups)
+    second.wait_event("lease_taken")
+    second.wait_confirmed(*cluster.sources.values())
+    cluster.assert_equal()
+
+
+@contextlib.contextmanager
+def away(database: Database) -> Iterator[None]:
+    """The coordinator refuses whoever comes, and ends those who are there."""
+    with psycopg.connect(database.server.url(), autocommit=True) as session:
+        session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS false')
+        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,))
+        yield
+        session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS true')

@@ -1,0 +1,223 @@
+"""The lease of a cluster on a real coordinator: who holds it, who is refused, and who is told in time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kuvasz.errors import ConfigError, StateError, StateTaken
+from kuvasz.state.coordinator.database import VERSION, CoordinatorDatabase
+from kuvasz.state.coordinator.lease import clock_s
+from kuvasz.state.coordinator.member import CoordinatedMember
+from kuvasz.state.coordinator.store import FILE, CoordinatorStore
+from kuvasz.state.ports import Note
+from tests.support.postgres import Database
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+KEY = ("shop.items", "shop_eu")
+
+
+class Node:
+    """A process of the cluster."""
+
+    def __init__(self, url: str, folder: Path, lease_s: float) -> None:
+        self.store = CoordinatorStore(lambda: url, "tests", folder, lease_s)
+        self.lost: list[tuple[str, float]] = []  #: why, and how long before the lease's end
+        self.member: CoordinatedMember = self.store.member("tests", self._lose)
+
+    def _lose(self, why: str) -> None:
+        self.lost.append((why, self.store._lease.ends_at - clock_s()))
+
+    def take(self) -> bool:
+        return self.member.take("replicates", "map") is None
+
+    def sleep(self) -> None:
+        """Neither renew nor notice anything any more, as a process that is stopped."""
+        self.member._heartbeat._stop.set()
+
+
+@pytest.fixture
+def node(database: Database, tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str, lease_s: float = 30.0) -> Node:
+            made = Node(database.url, tmp_path / name, lease_s)
+            stack.callback(made.member.leave)
+            made.member.join()
+            return made
+
+        yield make
+
+
+def test_one_holds_the_lease_until_it_gives_it_back(node: Callable[..., Node]) -> None:
+    one, two = node("one"), node("two")
+    assert one.take()
+    holder = two.member.take("replicates", "map")
+    assert holder is not None
+    assert (holder.node, holder.does, holder.is_late) == (one.member.node, "replicates", False)
+    wait_until(lambda: len(two.member.nodes()) == 2, "both are seen")
+    assert {found.name: found.is_holder for found in two.member.nodes()} == {
+        one.member.node: True, two.member.node: False,
+    }  # fmt: skip
+    one.member.leave()
+    assert two.take()
+    assert not two.member.was_killed
+    assert [found.name for found in two.member.nodes()] == [two.member.node]
+
+
+def test_what_is_renewed_stays_and_what_is_not_is_taken_over(node: Callable[..., Node]) -> None:
+    one, two = node("one", 2.0), node("two", 2.0)
+    assert one.take()
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        assert not two.take()
+        time.sleep(0.1)
+    one.sleep()
+    wait_until(two.take, "the lease ends by itself")
+    assert two.member.was_killed
+    assert not one.lost, "it sleeps"
+
+
+def test_who_slept_through_its_lease_writes_nothing(node: Callable[..., Node]) -> None:
+    one, two = node("one", 2.0), node("two", 2.0)
+    assert one.take()
+    one.store.notes.put({KEY: Note(paused_at=1.0)})
+    one.sleep()
+    wait_until(two.take, "the lease ends by itself")
+    two.store.witness.note("shop.items", {"eu": 20})
+    with pytest.raises(StateTaken, match="another process replicates by now"):
+        one.store.notes.put({KEY: Note()})
+    one.store.witness.note("shop.items", {"eu": 10})
+    assert two.store.notes.all() == {KEY: Note(paused_at=1.0)}
+    assert two.store.witness.known("shop.items") == {"eu": 20}
+
+
+def test_nothing_is_written_without_a_lease(node: Callable[..., Node]) -> None:
+    with pytest.raises(StateTaken):
+        node("one").store.notes.put({KEY: Note(paused_at=1.0)})
+
+
+def test_who_takes_over_reads_what_the_other_one_wrote_last(node: Callable[..., Node]) -> None:
+    one, two = node("one"), node("two")
+    assert two.store.witness.known("shop.items") == {}, "looked at while it stood by"
+    assert one.take()
+    one.store.witness.note("shop.items", {"eu": 10})
+    one.member.leave()
+    assert two.take()
+    assert two.store.witness.known("shop.items") == {"eu": 10}
+
+
+def test_a_process_that_starts_again_need_not_wait_for_its_own_lease(
+    database: Database, tmp_path: Path, node: Callable[..., Node]
+) -> None:
+    one = node("one")
+    assert one.take()
+    one.sleep()
+    one.member._folder.give_back()  # as its end does
+    again = node("one")
+    assert again.member.node == one.member.node
+    assert again.take()
+    assert not again.member.was_killed, "itself was"
+    (tmp_path / "one" / FILE).write_text("elsewhere-12345678")
+    moved = CoordinatorStore(lambda: database.url, "tests", tmp_path / "one", 30.0)
+    assert moved._lease.node != one.member.node, "the folder of another machine"
+
+
+def test_a_holder_is_told_before_its_lease_ends_where_the_coordinator_is_silent(
+    database: Database, node: Callable[..., Node]
+) -> None:
+    one = node("one", 2.0)
+    assert one.take()
+    away(database)
+    wait_until(lambda: one.lost, "it is told")
+    ((why, left_s),) = one.lost
+    assert (why, left_s > 0) == ("it could not be renewed in time", True)
+    with pytest.raises(StateError, match=r"the coordinator .*: cannot take the lease"):
+        one.take()
+
+
+def test_a_holder_is_told_when_somebody_else_has_it(database: Database, node: Callable[..., Node]) -> None:
+    one = node("one", 2.0)
+    assert one.take()
+    database.execute("UPDATE kuvasz.lease SET owner = 'another', number = number + 1")
+    wait_until(lambda: one.lost, "it is told")
+    assert one.lost[0][0] == "another process has taken it"
+
+
+def test_first_starts_at_once_make_the_tables_once(database: Database) -> None:
+    ready, count = threading.Barrier(8), 8
+
+    def make() -> None:
+        found = CoordinatorDatabase(lambda: database.url, 10.0)
+        ready.wait()
+        with found.session("look") as session:
+            assert session.execute("SELECT count(*) FROM kuvasz.lease").fetchone() == (0,)
+        found.close()
+
+    with ThreadPoolExecutor(count) as threads:
+        for made in [threads.submit(make) for _ in range(count)]:
+            made.result()
+    assert database.execute("SELECT version FROM kuvasz.version") == [(VERSION,)]
+
+
+def test_tables_of_a_newer_kuvasz_are_left_alone(database: Database, node: Callable[..., Node]) -> None:
+    node("one")
+    database.execute("UPDATE kuvasz.version SET version = version + 1")
+    found = CoordinatorDatabase(lambda: database.url, 10.0)
+    with (
+        pytest.raises(
+            ConfigError, match=r"cluster\.coordinator: its tables are of version 2, and this kuvasz knows 1"
+        ),
+        found.session("look"),
+    ):
+        pass
+    found.close()
+
+
+def test_a_verb_owns_what_is_remembered_only_while_nobody_replicates(
+    node: Callable[..., Node], tmp_path: Path
+) -> None:
+    one, two = node("one"), node("two")
+    assert one.take()
+    two.member._heartbeat.stop()
+    two.member._folder.give_back()
+    with pytest.raises(StateTaken, match=r"the cluster tests is in use: \S+ replicates since "):
+        two.store.own("notes a pause in it").take()
+    one.member.leave()
+    with two.store.own("notes a pause in it"):
+        two.store.notes.put({KEY: Note(paused_at=1.0)})
+    assert one.take()
+    assert one.store.notes.all() == {KEY: Note(paused_at=1.0)}
+
+
+def away(database: Database) -> None:
+    """Have the coordinator refuse whoever comes, and end those who are there."""
+    with psycopg.connect(database.server.url(), autocommit=True) as session:
+        session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS false')
+        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,))
+
+
+def test_check_looks_at_the_coordinator_and_makes_nothing(database: Database, tmp_path: Path) -> None:
+    looks = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0).member("looks", lambda _: None)
+    assert looks.look() == "no tables yet"
+    assert database.execute("SELECT to_regnamespace('kuvasz')") == [(None,)]
+    database.execute("CREATE ROLE nobody_here LOGIN")
+    try:
+        weak = database.url.replace("postgres:", "nobody_here:", 1).replace("postgres@", "nobody_here@", 1)
+        with pytest.raises(StateError, match="cannot make the schema kuvasz: its role may not"):
+            CoordinatorStore(lambda: weak, "tests", tmp_path / "weak", 30.0).member("looks", lambda _: None).look()
+    finally:
+        database.execute("DROP ROLE nobody_here")
+    with looks._database.session("make them"):
+        pass
+    assert looks.look() == f"tables of version {VERSION}"
+    looks._database.close()

@@ -1,0 +1,46 @@
+"""The list of processes of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config import load
+from kuvasz.errors import ConfigError
+from kuvasz.state.ports import ClusterNode
+from kuvasz.verbs.cluster import nodes
+
+HOLDER = ClusterNode(
+    name="one-1", host="one", pid=5, version="0.1.0", map_digest="a", since=0.0, silent_s=1.2, is_holder=True
+)
+STANDBY = ClusterNode(
+    name="two-2", host="two", pid=6, version="0.1.0", map_digest="b", since=60.0, silent_s=0.4, is_holder=False
+)
+
+
+def test_they_are_listed_with_what_they_do() -> None:
+    *_, first, second = nodes.render([HOLDER, STANDBY]).splitlines()
+    assert "one-1" in first
+    assert "replicates" in first
+    assert "1970-01-01T00:00:00+00:00" in first
+    assert "stands by" in second
+    assert "b (another one)" in second
+    assert "another" not in first
+
+
+def test_json_has_what_the_table_has() -> None:
+    first, second = nodes.as_json([HOLDER, STANDBY])["nodes"]
+    assert (first["name"], first["replicates"], first["silent_s"]) == ("one-1", True, 1.2)
+    assert (second["map"], second["replicates"]) == ("b", False)
+
+
+def test_it_fails_where_nobody_replicates() -> None:
+    assert (nodes.exit_code([HOLDER, STANDBY]), nodes.exit_code([STANDBY]), nodes.exit_code([])) == (0, 1, 1)
+
+
+def test_a_map_without_a_coordinator_has_no_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text("- database: shop\n  urls: [{url: postgresql://h/d}]\n  tables: {t: }\n")
+    with pytest.raises(ConfigError, match="there is one process alone"):
+        nodes.run(load.load(file).config)
