@@ -49,7 +49,7 @@ _NO_LIMIT = 1 << 62
 
 _IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END, _IS_FINISH = b"R", b"S", b"T", b"E", b"F"
 
-_Buffer: TypeAlias = bytes | bytearray | memoryview
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class ParkingLog(TableLog):
@@ -143,7 +143,7 @@ class ParkingLog(TableLog):
         """See `TableLog.append`. The disk has it when this returns."""
         whole, begun = separate(changes, self.last_lsn, is_open=is_open)
         has_ended = 0 < self._open_lsn < through
-        buffers: list[_Buffer] = []
+        buffers: list[Buffer] = []
         if whole or has_ended:
             self._render(whole, through, buffers, is_open=False)
         whole_bytes, relation_count = sum(map(len, buffers)), len(self._relations)
@@ -194,10 +194,8 @@ class ParkingLog(TableLog):
     @override
     def finish(self) -> None:
         """See `TableLog.finish`. The disk has it when this returns."""
-        mark: list[_Buffer] = []
-        _add(mark, _IS_FINISH)
         try:
-            os.pwrite(self._descriptor, b"".join(mark), self._size)
+            os.pwrite(self._descriptor, finish_mark(), self._size)
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._failed(error) from error
@@ -212,7 +210,7 @@ class ParkingLog(TableLog):
 
     # Writing
 
-    def _render(self, changes: Sequence[Change], through: int, into: list[_Buffer], *, is_open: bool) -> None:
+    def _render(self, changes: Sequence[Change], through: int, into: list[Buffer], *, is_open: bool) -> None:
         for change in changes:
             number = self._relations.find(change.relation)
             if number is None:
@@ -228,7 +226,7 @@ class ParkingLog(TableLog):
                 _add(into, _IS_SEGMENT, _SEGMENT.pack(*facts), *(array.tobytes() for array in arrays), change.data)
         _add(into, _IS_END, _END.pack(through, is_open))
 
-    def _write(self, buffers: Sequence[_Buffer]) -> None:
+    def _write(self, buffers: Sequence[Buffer]) -> None:
         failpoints.hit("before_park", OSError)
         self.is_finished = False
         # What is before this group is on the disk; later nothing may be missing of it.
@@ -333,6 +331,13 @@ class ParkingLog(TableLog):
         )
 
 
+def finish_mark() -> bytes:
+    """Return the record that says that everything before it is in the lake."""
+    mark: list[Buffer] = []
+    _add(mark, _IS_FINISH)
+    return b"".join(mark)
+
+
 def is_begun(path: Path) -> bool:
     """Whether anything can be in a log: it is there, and longer than what is written as it is made."""
     try:
@@ -353,7 +358,7 @@ def remove(path: Path) -> None:
         raise StateError(f"{path} cannot be removed: {(error.strerror or str(error)).lower()}") from error
 
 
-def _add(into: list[_Buffer], kind: bytes, *parts: _Buffer) -> None:
+def _add(into: list[Buffer], kind: bytes, *parts: Buffer) -> None:
     checksum = zlib.crc32(kind)
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -377,4 +382,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["ParkingLog", "is_begun", "remove"]
+__all__ = ["Buffer", "ParkingLog", "finish_mark", "is_begun", "remove"]

@@ -32,14 +32,14 @@ class LogFolder(LogStore):
     @override
     def create(self, target: str, source: str) -> ParkingLog:
         """See `LogStore.create`."""
-        made = ParkingLog(self._path(target, source), source)
+        made = self.log(target, source)
         made.create(uuid.uuid4().hex)
         return made
 
     @override
     def load(self, target: str, source: str, log_id: str) -> ParkingLog:
         """See `LogStore.load`."""
-        found = ParkingLog(self._path(target, source), source)
+        found = self.log(target, source)
         try:
             found.load()
             if found.id != log_id:
@@ -52,10 +52,19 @@ class LogFolder(LogStore):
     @override
     def unfinished_lsn(self, target: str, source: str) -> int:
         """See `LogStore.unfinished_lsn`."""
-        path = self._path(target, source)
-        if not log.is_begun(path):
-            return 0
-        found = ParkingLog(path, source)
+        return self.unfinished_of(target, source) if log.is_begun(self.path(target, source)) else 0
+
+    def log(self, target: str, source: str) -> ParkingLog:
+        """Return the log of a table, which is yet to be made or found."""
+        return ParkingLog(self.path(target, source), source)
+
+    def unfinished_of(self, target: str, source: str) -> int:
+        """Return `TableLog.last_lsn` of a log that is there; 0 if it is finished.
+
+        Raises:
+            LogDamaged: It is not whole.
+        """
+        found = self.log(target, source)
         try:
             found.load()
             return 0 if found.is_finished else found.last_lsn
@@ -65,9 +74,10 @@ class LogFolder(LogStore):
     @override
     def remove(self, target: str, source: str) -> None:
         """See `LogStore.remove`."""
-        log.remove(self._path(target, source))
+        log.remove(self.path(target, source))
 
-    def _path(self, target: str, source: str) -> Path:
+    def path(self, target: str, source: str) -> Path:
+        """Return where the file of a table's log is."""
         readable = urllib.parse.quote(target, safe="")[:_NAME_BYTES]
         digest = hashlib.sha256(target.encode()).hexdigest()[:12]
         return self._folder / source / f"{readable}-{digest}.log"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz.parking.log_folder import LogFolder
+from kuvasz.state.store import shared_pieces
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -13,7 +14,12 @@ if TYPE_CHECKING:
 
 def logs_of(config: Config) -> LogStore:
     """Return the store of parked changes."""
-    return LogFolder(config.pipeline.state_folder)
+    folder, pieces = config.pipeline.state_folder, shared_pieces(config)
+    if pieces is None:
+        return LogFolder(folder)
+    from kuvasz.parking.coordinated_logs import CoordinatedLogs
+
+    return CoordinatedLogs(folder, pieces)
 
 
 __all__ = ["logs_of"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kuvasz.config.model import Config
+    from kuvasz.state.coordinator.pieces import SharedPieces
     from kuvasz.state.coordinator.store import CoordinatorStore
     from kuvasz.state.ports import ClusterMember, StateStore
 
@@ -36,6 +37,12 @@ def cluster_member(config: Config, does: str, on_lost: Callable[[str], None]) ->
     return None if found is None else found.member(does, on_lost)
 
 
+def shared_pieces(config: Config) -> SharedPieces | None:
+    """Return the files that the processes of a cluster share; None if the map knows of none."""
+    found = _cluster(config)
+    return None if found is None else found.pieces
+
+
 def _cluster(config: Config) -> CoordinatorStore | None:
     cluster, folder = config.cluster, config.pipeline.state_folder
     if cluster.coordinator is None:
@@ -49,4 +56,4 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "state_of"]
+__all__ = ["cluster_member", "shared_pieces", "state_of"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kuvasz.model import TableName
+from kuvasz.parking.coordinated_logs import CoordinatedLogs
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.memory import MemoryLogs
 from kuvasz.parking.ports import LogDamaged, LogStore, TableLog
 from kuvasz.route.parts import Change
+from kuvasz.state.coordinator.store import CoordinatorStore
 from tests.support.changes import Sender, again, insert, relation
 from tests.support.parked import facts, rows
 
@@ -26,6 +30,7 @@ class Place:
     """Where one process after another opens the store."""
 
     open: Callable[[], LogStore]
+    elsewhere: Callable[[], LogStore] | None = None  #: the same for a process of another machine
 
     def create(self) -> TableLog:
         return self.open().create(T, S)
@@ -33,13 +38,25 @@ class Place:
     def load(self, log: TableLog) -> TableLog:
         """Return the same log in the next process."""
         log.close()
-        return self.open().load(T, S, log.id)
+        return (self.elsewhere or self.open)().load(T, S, log.id)
 
 
-@pytest.fixture(params=["folder", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    memory = MemoryLogs()
-    return {"folder": Place(open=lambda: LogFolder(tmp_path)), "memory": Place(open=lambda: memory)}[request.param]
+@pytest.fixture(params=["folder", "memory", pytest.param("coordinator", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "folder":
+        yield Place(open=lambda: LogFolder(tmp_path))
+    elif request.param == "memory":
+        memory = MemoryLogs()
+        yield Place(open=lambda: memory)
+    else:
+        url, machines = request.getfixturevalue("database").url, itertools.count()
+        store = CoordinatorStore(lambda: url, "tests", tmp_path / "state", 30.0)
+        assert store._lease.take("tests", "") is None
+        yield Place(
+            open=lambda: CoordinatedLogs(tmp_path / "here", store.pieces),
+            elsewhere=lambda: CoordinatedLogs(tmp_path / f"machine {next(machines)}", store.pieces),
+        )
+        store._database.close()
 
 
 def append(log: TableLog, changes: list[Change], through: int, *, is_open: bool = False) -> None:
@@ -95,7 +112,7 @@ def test_what_is_removed_is_gone(place: Place) -> None:
     assert not log.is_there
     with pytest.raises(LogDamaged) as told:
         place.load(log)
-    assert str(told.value) == f"{log.place} is gone"
+    assert re.sub("machine 0", "here", str(told.value)) == f"{log.place} is gone"
     place.open().remove(T, S)
 
 

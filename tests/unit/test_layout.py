@@ -43,6 +43,9 @@ ELSEWHERE = {
     **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
         "database", "heartbeat", "lease", "member", "store",
     )},
+    "state/coordinator/pieces.py": "contract/test_parking_logs.py",
+    "parking/coordinated_log.py": "contract/test_parking_logs.py",
+    "parking/coordinated_logs.py": "contract/test_parking_logs.py",
     **{f"verbs/cluster/{name}.py": "acceptance/test_standby.py" for name in ("standby", "standby_server")},
     "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
     # One query each, made into values field by field: only a server says whether it is right.

@@ -55,6 +55,13 @@ CREATE TABLE kuvasz.document (
     content json NOT NULL,
     PRIMARY KEY (cluster, kind, name)
 );
+CREATE TABLE kuvasz.piece (
+    cluster text NOT NULL,
+    file text NOT NULL,
+    at bigint NOT NULL,           -- offset of its first byte in the file
+    data bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (cluster, file, at)
+);
 """
 
 

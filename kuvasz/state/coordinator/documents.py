@@ -6,12 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kuvasz.errors import StateTaken
 from kuvasz.state.coordinator.database import CoordinatorDatabase
 from kuvasz.state.coordinator.lease import ClusterLease
-
-#: Shared with who takes the lease over: it has changed hands before this, or only after it.
-_HELD = "SELECT FROM kuvasz.lease WHERE cluster = %s AND number = %s FOR SHARE"
 
 _PUT = """
 INSERT INTO kuvasz.document AS kept (cluster, kind, name, content) VALUES (%s, %s, %s, %s)
@@ -70,11 +66,7 @@ class Documents:
             StateError: They cannot be written.
         """
         with self._database.session(f"write the {self._kind}") as session, session.transaction():
-            if session.execute(_HELD, (self._cluster, self._lease.number)).fetchone() is None:
-                raise StateTaken(
-                    f"{self.place}: another process replicates by now",
-                    hint="`kuvasz cluster nodes` says which; this one ends, or has to be stopped",
-                )
+            self._lease.prove(session)
             for name, content in documents.items():
                 if content is None:
                     session.execute(_DROP, (self._cluster, self._kind, name))

@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from kuvasz import __version__
+from kuvasz.errors import StateTaken
 from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
 from kuvasz.state.ports import ClusterNode, LeaseHolder
 
@@ -28,6 +29,8 @@ RETURNING number
 _HOLDER = """
 SELECT owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL
 """
+#: Shared with who takes the lease over: it has changed hands before this, or only after it.
+_HELD = "SELECT FROM kuvasz.lease WHERE cluster = %s AND number = %s FOR SHARE"
 _RENEW = """
 UPDATE kuvasz.lease SET until = clock_timestamp() + %s, map = %s
 WHERE cluster = %s AND number = %s AND owner = %s RETURNING 1
@@ -97,6 +100,19 @@ class ClusterLease:
         self.number, self.is_held, self.ends_at = taken[0], True, begin + self.lease_s
         self.was_killed = before is not None and before.node != self.node
         return None
+
+    def prove(self, session: Session) -> None:
+        """Make sure that this node holds the lease for as long as the session's transaction goes on.
+
+        Raises:
+            StateTaken: It is somebody else's by now.
+            psycopg.Error: The coordinator does not answer.
+        """
+        if session.execute(_HELD, (self.cluster, self.number)).fetchone() is None:
+            raise StateTaken(
+                f"{self._database.place}, cluster {self.cluster}: another process replicates by now",
+                hint="`kuvasz cluster nodes` says which; this one ends, or has to be stopped",
+            )
 
     def holder(self) -> LeaseHolder | None:
         """Return who holds the lease, or held it last and left without a word; None: nobody.

@@ -20,6 +20,7 @@ from kuvasz.state.coordinator.heartbeat import Heartbeat
 from kuvasz.state.coordinator.lease import ClusterLease
 from kuvasz.state.coordinator.member import ClusterOwnership, CoordinatedMember
 from kuvasz.state.coordinator.note_documents import NoteDocuments
+from kuvasz.state.coordinator.pieces import SharedPieces
 from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.folder_lock import FolderLock
@@ -102,6 +103,11 @@ class CoordinatorStore(StateStore):
     def files(self, source: str) -> FileDocument:
         """See `StateStore.files`."""
         return FileDocument(self._documents("files"), source)
+
+    @property
+    def pieces(self) -> SharedPieces:
+        """The files that the processes share."""
+        return SharedPieces(self._database, self._cluster, self._lease)
 
     @override
     def own(self, does: str) -> ClusterOwnership:

@@ -1,0 +1,58 @@
+"""The parking logs of a cluster: files of this process, and the same bytes at the coordinator for the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from kuvasz.errors import StateError
+from kuvasz.parking.coordinated_log import CoordinatedLog
+from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.ports import LogDamaged
+
+if TYPE_CHECKING:
+    from kuvasz.state.coordinator.pieces import SharedPieces
+
+
+class CoordinatedLogs(LogFolder):
+    """The logs.
+
+    Args:
+        folder: The state folder of this process.
+        pieces: What the processes share.
+    """
+
+    def __init__(self, folder: Path, pieces: SharedPieces) -> None:
+        super().__init__(folder)
+        self._pieces = pieces
+
+    @override
+    def log(self, target: str, source: str) -> CoordinatedLog:
+        """Return the log of a table, which is yet to be made or found."""
+        return CoordinatedLog(self.path(target, source), source, self._pieces, _name(target, source))
+
+    @override
+    def unfinished_lsn(self, target: str, source: str) -> int:
+        """See `LogStore.unfinished_lsn`."""
+        try:
+            if not self._pieces.size(_name(target, source)):
+                return 0
+        except StateError as error:
+            raise LogDamaged(error.message) from error
+        return self.unfinished_of(target, source)
+
+    @override
+    def remove(self, target: str, source: str) -> None:
+        """See `LogStore.remove`."""
+        self._pieces.remove(_name(target, source))
+        super().remove(target, source)
+
+
+def _name(target: str, source: str) -> str:
+    return json.dumps(("parked", source, target))
+
+
+__all__ = ["CoordinatedLogs"]
