@@ -40,6 +40,7 @@ class Event(enum.Enum):
     MAP_IN_USE = "map_in_use", INFO, "the new map is in use"
     STANDING_BY = "standing_by", INFO, "another process replicates: this one stands by"
     LEASE_TAKEN = "lease_taken", INFO, "this process replicates from now on"
+    STATE_ADOPTED = "state_adopted", INFO, "what was remembered before is in the coordinator now"
     LEASE_UNRENEWED = "lease_unrenewed", WARNING, "the lease could not be renewed"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"
     MAP_DIFFERS = "map_differs", WARNING, "the process that replicates has another map: this one takes nothing over"

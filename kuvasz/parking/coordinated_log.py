@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
 
 
+#: Bytes that are brought at a time.
+_PIECE = 4 << 20
+
+
 class CoordinatedLog(ParkingLog):
     """The log.
 
@@ -48,6 +52,9 @@ class CoordinatedLog(ParkingLog):
     @override
     def load(self) -> None:
         """See `ParkingLog.load`: what others may have written counts, not what is left of this machine's file."""
+        if self._is_from_before():
+            super().load()
+            return
         try:
             private_folder.make_state(self._path.parent)
             self._path.unlink(missing_ok=True)
@@ -60,6 +67,20 @@ class CoordinatedLog(ParkingLog):
         except (OSError, StateError) as error:
             raise LogDamaged(f"{self._path} cannot be had from the coordinator: {error}") from error
         super().load()
+
+    def _is_from_before(self) -> bool:
+        """Bring a log of before the cluster, and say whether there was one; whether it is the table's its id says."""
+        try:
+            if self._pieces.size(self._name) or not self._path.exists():
+                return False
+            begin = 0
+            with self._path.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    self._pieces.put(self._name, begin, piece)
+                    begin += len(piece)
+        except (OSError, StateError) as error:
+            raise LogDamaged(f"{self._path} cannot be brought to the coordinator: {error}") from error
+        return True
 
     @override
     def finish(self) -> None:

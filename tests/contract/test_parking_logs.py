@@ -19,6 +19,7 @@ from kuvasz.route.parts import Change
 from kuvasz.state.coordinator.store import CoordinatorStore
 from tests.support.changes import Sender, again, insert, relation
 from tests.support.parked import facts, rows
+from tests.support.postgres import Database
 
 T, S = "shop.items", "eu"
 OTHER = relation(table=TableName(schema="public", name="part"), oid=7)
@@ -217,3 +218,18 @@ def test_without_room_nothing_is_added_and_parts_are_gone(place: Place) -> None:
     assert not log.append([eu.segment([(lsn, [insert(3)])])], lsn + 8, is_open=False, most_bytes=size + 1)
     assert log.size == size
     assert rows(place.load(log).read(0, ROOM)) == [facts(whole)]
+
+
+@pytest.mark.postgres
+def test_a_log_of_before_the_cluster_is_shared_from_then_on(database: Database, tmp_path: Path) -> None:
+    before, eu = LogFolder(tmp_path / "here").create(T, S), Sender()
+    append(before, [eu.one(insert(1))], 1108)
+    before.close()
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0)
+    assert store._lease.take("tests", "") is None
+    found = CoordinatedLogs(tmp_path / "here", store.pieces).load(T, S, before.id)
+    append(found, [eu.one(insert(2))], 1208)
+    found.close()
+    again = CoordinatedLogs(tmp_path / "elsewhere", store.pieces).load(T, S, before.id)
+    assert len(again.read(0, ROOM)) == 2
+    store._database.close()

@@ -13,11 +13,14 @@ import psycopg
 import pytest
 
 from kuvasz.errors import ConfigError, StateError, StateTaken
+from kuvasz.model import SourcePosition
+from kuvasz.state.coordinator.adoption import ASIDE
 from kuvasz.state.coordinator.database import VERSION, CoordinatorDatabase
 from kuvasz.state.coordinator.lease import clock_s
 from kuvasz.state.coordinator.member import CoordinatedMember
 from kuvasz.state.coordinator.store import FILE, CoordinatorStore
-from kuvasz.state.ports import Note
+from kuvasz.state.folder import StateFolder
+from kuvasz.state.ports import KnownFile, Note, SourceRecord
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -221,3 +224,33 @@ def test_check_looks_at_the_coordinator_and_makes_nothing(database: Database, tm
         pass
     assert looks.look() == f"tables of version {VERSION}"
     looks._database.close()
+
+
+def test_what_was_remembered_before_the_cluster_is_brought_once(
+    database: Database, tmp_path: Path, node: Callable[..., Node]
+) -> None:
+    before = StateFolder(tmp_path / "one")
+    before.notes.put({KEY: Note(paused_at=1.0)})
+    before.feeds.keep({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    before.witness.note("shop.items", {"shop_eu": 10})
+    before.witness.give_up("shop.others", "shop_eu", SourcePosition(lsn=7, history=1))
+    record = before.record("shop_eu")
+    record.update(SourceRecord(system_id="71", confirmed_lsn=5))
+    record.close()
+    before.files("shop_eu").put({5: KnownFile(file=5, horizon=100)})
+    one, two = node("one"), node("two")
+    StateFolder(tmp_path / "two").notes.put({KEY: Note(paused_at=2.0)})
+    assert one.take()
+    one.member.leave()
+    assert two.take()
+    store = two.store
+    assert store.notes.all() == {KEY: Note(paused_at=1.0)}, "the second one's are those of nobody"
+    assert (store.feeds.known(), store.feeds.sids()) == ({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    assert store.witness.known("shop.items") == {"shop_eu": 10}
+    assert store.witness.given_up("shop.others") == {"shop_eu": (1, 7)}
+    assert store.record("shop_eu").standing == SourceRecord(system_id="71", confirmed_lsn=5)
+    assert store.files("shop_eu").all() == {5: KnownFile(file=5, horizon=100)}
+    assert sorted(file.name for file in (tmp_path / "one" / ASIDE).iterdir()) == [
+        "feeds.json", "files", "positions", "sources", "tables.json",
+    ]  # fmt: skip
+    assert StateFolder(tmp_path / "one").notes.all() == {}

@@ -41,7 +41,7 @@ ELSEWHERE = {
         "witness_documents",
     )},
     **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
-        "database", "heartbeat", "lease", "member", "store",
+        "adoption", "database", "heartbeat", "lease", "member", "store",
     )},
     "state/coordinator/pieces.py": "contract/test_parking_logs.py",
     "parking/coordinated_log.py": "contract/test_parking_logs.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Final
 
 from typing_extensions import override
@@ -28,15 +29,22 @@ class CoordinatedMember(ClusterMember):
         lease: The cluster's lease.
         folder: The lock on this process's own state folder.
         heartbeat: Says that it lives.
+        on_taken: Called when this process has the lease.
     """
 
     def __init__(
-        self, database: CoordinatorDatabase, lease: ClusterLease, folder: FolderLock, heartbeat: Heartbeat
+        self,
+        database: CoordinatorDatabase,
+        lease: ClusterLease,
+        folder: FolderLock,
+        heartbeat: Heartbeat,
+        on_taken: Callable[[], None],
     ) -> None:
         self._database = database
         self._lease = lease
         self._folder = folder
         self._heartbeat = heartbeat
+        self._on_taken = on_taken
 
     @property
     @override
@@ -65,7 +73,10 @@ class CoordinatedMember(ClusterMember):
     def take(self, does: str, map_digest: str) -> LeaseHolder | None:
         """See `ClusterMember.take`."""
         self._heartbeat.map_digest = map_digest
-        return self._lease.take(does, map_digest)
+        holder = self._lease.take(does, map_digest)
+        if holder is None:
+            self._on_taken()
+        return holder
 
     @override
     def has_map(self, map_digest: str) -> None:

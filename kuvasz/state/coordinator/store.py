@@ -12,6 +12,7 @@ from typing import Final
 from typing_extensions import override
 
 from kuvasz.state.coordinator.address_document import AddressDocument
+from kuvasz.state.coordinator.adoption import adopt
 from kuvasz.state.coordinator.database import CoordinatorDatabase
 from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.coordinator.feed_documents import FeedDocuments
@@ -122,7 +123,15 @@ class CoordinatorStore(StateStore):
             on_lost: Told why the lease is lost, before anybody else can have it; from a thread of its own.
         """
         heartbeat = Heartbeat(self._database, self._lease, on_lost)
-        return CoordinatedMember(self._database, self._lease, FolderLock(self._folder, does), heartbeat)
+        lock = FolderLock(self._folder, does)
+        return CoordinatedMember(self._database, self._lease, lock, heartbeat, self._adopt)
+
+    def _adopt(self) -> None:
+        """Bring what this process remembers of before, unless one of the cluster did so; after a kill again."""
+        adopted = self._documents("adopted")
+        if adopted.get("state") is None:
+            adopt(self._folder, self)
+            adopted.put({"state": {"by": self._lease.node}})
 
 
 def _node(folder: Path) -> str:
