@@ -1,8 +1,8 @@
 """What a failure at a source means: the driver's errors become ours at this door.
 
 The rules go by SQLSTATE (manual, appendix A); where one state has several meanings also by the name of the server's
-function; and where libpq gives neither (a failed connection carries only text) by a part of the English message, though
-a server may speak any language (`lc_messages`). What no rule knows is a `SourceError`: passing, to be tried again.
+function; and where libpq gives neither (a failed connection carries only text) by a part of the English message,
+though a server may speak any language (`lc_messages`). What no rule knows is a `SourceError`, to be tried again.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def of(
         doing: What was tried, as in "cannot {doing}".
         mend: The SQL that lifts a refusal, where the caller knows it.
         role: The connection's role, for the hints that name it.
-        function: That of the server which says so, if it tells.
+        function: The server's function that says so, if it tells.
     """
     text = " ".join(message.split())
     told = f"{place}: cannot {doing}: {text}"
