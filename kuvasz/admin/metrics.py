@@ -32,6 +32,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 #: Every metric that is not counted between scrapes: name -> help.
 HELP = {
     "kuvasz_build_info": "Always 1; its labels say which kuvasz and Python run.",
+    "kuvasz_replicates": "1 for the process that replicates, 0 for one that stands by for it.",
     "kuvasz_lag_seconds": "How old the lake is as a copy of the source: 0 when nothing is known to be missing.",
     "kuvasz_lag_bytes": "WAL of the source, as it was last asked, whose changes are not in the lake yet.",
     "kuvasz_freshness_timestamp_seconds": "Unix time up to which all commits of the source are in the lake.",
@@ -92,9 +93,19 @@ class Metrics:
         return _of_tables(("table",), groups, view)
 
 
-def _of_process(snapshot: Snapshot) -> Iterator[str]:
+def of_standby() -> bytes:
+    """Return the page of a process that stands by."""
+    return "".join([_build(), _gauge("kuvasz_replicates", (), [((), 0)])]).encode()
+
+
+def _build() -> str:
     versions = (__version__, platform.python_version())
-    yield _gauge("kuvasz_build_info", ("version", "python"), [(versions, 1)])
+    return _gauge("kuvasz_build_info", ("version", "python"), [(versions, 1)])
+
+
+def _of_process(snapshot: Snapshot) -> Iterator[str]:
+    yield _build()
+    yield _gauge("kuvasz_replicates", (), [((), 1)])
     yield _counter("kuvasz_commit_conflicts", (), [((), snapshot.view.commit_conflicts)])
     yield _gauge("kuvasz_waiting_bytes", (), [((), snapshot.view.waiting_bytes)])
     yield _gauge("kuvasz_memory_limit_bytes", (), [((), snapshot.memory_bytes)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -189,3 +190,35 @@ def away(database: Database) -> Iterator[None]:
         session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,))
         yield
         session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS true')
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_turns_at_random_moments(cluster: Cluster) -> None:
+    """Whoever replicates is killed, put to sleep or stopped, again and again, and comes back to stand by."""
+    seed = int(os.environ.get("SEED") or random.randrange(1 << 30))  # noqa: S311
+    print(f"seed {seed}")
+    dice = random.Random(seed)  # noqa: S311
+    cluster.start()
+    holder, other = cluster.first, cluster.second
+    with Load(cluster.sources["eu"], seed), Load(cluster.sources["us"], seed + 1):
+        for _ in range(int(os.environ.get("TURNS") or 6)):
+            time.sleep(dice.uniform(0, 6))
+            how = dice.choice(["kill", "sleep", "stop"])
+            print(how, flush=True)
+            if how == "kill":
+                holder.kill()
+            elif how == "sleep":
+                os.killpg(holder.pid, signal.SIGSTOP)
+            else:
+                holder.begin_stop()
+            other.wait_event("lease_taken")
+            time.sleep(dice.uniform(0, 4))
+            if how == "sleep":
+                os.killpg(holder.pid, signal.SIGCONT)
+            assert how == "kill" or holder.wait() == (1 if how == "sleep" else 0), holder.report()
+            holder.start()
+            holder.wait_event("standing_by")
+            holder, other = other, holder
+    holder.wait_confirmed(*cluster.sources.values())
+    cluster.assert_equal()

@@ -46,7 +46,7 @@ ELSEWHERE = {
     "state/coordinator/pieces.py": "contract/test_parking_logs.py",
     "parking/coordinated_log.py": "contract/test_parking_logs.py",
     "parking/coordinated_logs.py": "contract/test_parking_logs.py",
-    **{f"verbs/cluster/{name}.py": "acceptance/test_standby.py" for name in ("standby", "standby_server")},
+    "verbs/cluster/standby.py": "acceptance/test_standby.py",
     "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
     # One query each, made into values field by field: only a server says whether it is right.
     "source/commit_status.py": "integration/test_slots.py",

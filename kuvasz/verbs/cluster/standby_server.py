@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import door
+from kuvasz.admin import door, metrics
 from kuvasz.admin.server import listen
 from kuvasz.admin.tls import Tls
 from kuvasz.events import EventLog
@@ -39,7 +39,11 @@ async def serve(standby: Standby, config: ServerConfig) -> AsyncIterator[None]:
     async def status(_: web.Request) -> web.Response:
         return web.json_response(_status(standby))
 
-    application.add_routes([web.get("/livez", lives), web.get("/readyz", lives), web.get("/status", status)])
+    async def measured(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.of_standby(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    answers = {"/livez": lives, "/readyz": lives, "/status": status, "/metrics": measured}
+    application.add_routes([web.get(path, answer) for path, answer in answers.items()])
     runner = web.AppRunner(application, access_log=None, **door.LIMITS)
     await runner.setup()
     listening = None

@@ -114,9 +114,13 @@ def test_helm_finds_nothing_to_say(file: Path) -> None:
     [
         ((), "there is no map: helm install … --set-file map=map.yaml, or existingMap"),
         (("--set", "map=a", "--set", "existingMap=b"), "give map or existingMap, not both"),
+        (
+            ("--set", "existingMap=b", "--set", "standbys=1", "--set", "persistence.existingClaim=c"),
+            "standbys want volumes of their own",
+        ),
         (("--set", "existingMap=b", "--set", "persistance.size=1Gi"), "persistance"),
     ],
-    ids=["no map", "two maps", "misspelt"],
+    ids=["no map", "two maps", "one volume", "misspelt"],
 )
 def test_a_release_that_would_not_start_is_refused(arguments: tuple[str, ...], fault: str) -> None:
     done = template(*arguments)

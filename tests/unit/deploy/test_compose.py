@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from kuvasz.config import load, sources
+from kuvasz.config import environment, load, sources
 from kuvasz.lake.java import jars
 
 FOLDER = Path(__file__).parents[3] / "deploy"
@@ -120,3 +120,21 @@ def test_prometheus_and_grafana_find_what_is_mounted() -> None:
     assert provider["options"]["path"] in places
     (datasource,) = parsed("compose/grafana/datasources.yaml")["datasources"]
     assert re.fullmatch(r"http://(\w+):9090", datasource["url"])[1] in SERVICES
+
+
+def test_a_standby_is_the_same_with_a_folder_of_its_own() -> None:
+    text = (FOLDER / "compose.standby.yaml").read_text("utf-8").replace("!override ", "")
+    found = YAML(typ="safe", pure=True).load(text)
+    standby, first = found["services"]["standby"], found["services"]["kuvasz"]
+    assert standby["extends"] == {"file": "compose.yaml", "service": "kuvasz"}
+    assert standby["environment"] == first["environment"]
+    known = environment.options()
+    assert all(name in known for name in standby["environment"])
+    host = re.search(r"@(\w+)/", standby["environment"]["KUVASZ_CLUSTER__COORDINATOR"])
+    assert host is not None
+    assert host[1] in SERVICES
+    places = {mount.split(":")[1]: mount.split(":")[0] for mount in KUVASZ["volumes"]}
+    own = {mount.split(":")[1]: mount.split(":")[0] for mount in standby["volumes"]}
+    assert own.keys() == {place for place, what in places.items() if not what.startswith(".")}
+    assert set(own.values()) == found["volumes"].keys()
+    assert not set(own.values()) & set(places.values())
