@@ -62,7 +62,8 @@ class Selection:
 
     def has(self, state: TableState, sid: str | None) -> bool:
         """Whether a table of a source with this sid is meant."""
-        is_source = self.sid is None or self.sid in {sid, state.database}
+        tenant = names.tenant_of(names.member_of(state.source))
+        is_source = self.sid is None or self.sid in {sid if tenant is None else tenant, state.database}
         called = names.called(state.target, state.table) | names.called(state.target, state.mapped)
         return is_source and (self.table is None or self.table in called)
 

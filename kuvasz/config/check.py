@@ -74,7 +74,7 @@ def problems(config: Config) -> list[Problem]:
         found.append(Problem(path=("databases",), message="must name at least one database"))
     for number, group in enumerate(config.databases):
         path: Path = ("databases", number)
-        found += [*_tables(group, path), *_urls(group, path)]
+        found += [*_tables(group, path), *_urls(group, path), *_tenants(group, path)]
     found += [*_objects(config), *_masks(config)]
     return [*found, *_targets(config)]
 
@@ -247,7 +247,7 @@ def _masks(config: Config) -> Iterator[Problem]:
                 if method is Mask.REDACT and column in (table.key or ()):
                     message = "is part of the key, of which redact would make one row of all: hmac keeps them apart"
                     yield Problem(path=path, message=message)
-                if column == _SID and any(url.sid is not None for url in group.urls):
+                if column == _SID and any((url.sid or url.schemas) is not None for url in group.urls):
                     yield Problem(path=path, message="is kuvasz's own column, which tells sources apart", is_key=True)
 
 
@@ -268,6 +268,34 @@ def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=(*place, "url"), message=message)
         sids.setdefault(url.sid or "", number)
         urls.setdefault(url.url.get(), number)
+
+
+def _tenants(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+    """What does not go together with a schema per tenant."""
+    schemas = next((url.schemas for url in group.urls if url.schemas is not None), None)
+    if schemas is None:
+        return
+    for key, table in group.tables.items():
+        place = (*path, "tables", key)
+        if _has_schema(key):
+            message = (
+                f"names a schema, and a url takes those like {schemas}: write the table's name alone, or give tables"
+                " of one schema a group of their own"
+            )
+            yield Problem(path=place, message=message, is_key=True)
+        if table.partitions_regex is not None:
+            message = "cannot be given together with schemas of a url: a sid has one table of a target"
+            yield Problem(path=(*place, "partitions_regex"), message=message, is_key=True)
+        if table.partition_removed is PartitionRemoved.DELETE:
+            message = "must be keep with schemas of a url: the rows of a schema that is dropped stay"
+            yield Problem(path=(*place, "partition_removed"), message=message)
+
+
+def _has_schema(key: str) -> bool:
+    try:
+        return len(names.split_name(key)) > 1
+    except ValueError:  # `_tables` has told
+        return False
 
 
 def _objects(config: Config) -> Iterator[Problem]:
@@ -370,6 +398,8 @@ def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem
     for feed in feeds:
         for entry, url in enumerate(feed.group.urls):
             path: Path = ("databases", feed.number, "urls", entry)
+            if url.schemas is not None:  # what they capture is known when they are looked at
+                continue
             if url.sid is None:
                 message = f"a sid is needed, because the target {identifier} is fed by other databases too"
                 yield Problem(path=path, message=message, is_key=True)

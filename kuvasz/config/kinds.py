@@ -114,6 +114,14 @@ def _regex(value: str) -> str:
     return value
 
 
+def _tenants(value: str) -> str:
+    groups = re.compile(_regex(value)).groups
+    if groups != 1:
+        msg = f"has {groups} parts in parentheses, and needs one for the sid: 'tenant_(.+)'; (?:…) is not counted"
+        raise ValueError(msg)
+    return value
+
+
 def decimal_type(text: str) -> tuple[int, int]:
     """Return precision and scale of ``decimal(p,s)``.
 
@@ -355,6 +363,7 @@ Size: TypeAlias = Annotated[
     WithJsonSchema({"type": ["string", "integer"], "examples": ["512kB", "64MB", "1GB"]}),
 ]
 Regex: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_regex)]
+Tenants: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_tenants)]
 DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
 LakeType: TypeAlias = Annotated[str, AfterValidator(_lake_type)]
 Partition: TypeAlias = Annotated[str, AfterValidator(_partition)]

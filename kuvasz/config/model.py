@@ -484,6 +484,10 @@ class UrlConfig(Section):
     """The source's id in the column `sid` of its targets. Needed as soon as a target has several sources; it is
     part of the rows' key and of the slot's name, so it must not change later."""
 
+    schemas: kinds.Tenants | None = None
+    """A schema per tenant: every schema whose whole name matches is taken, also one that appears later, with the same
+    tables. The part in parentheses is the `sid` of its rows; that of the url is in the slot's name alone then."""
+
 
 class TableConfig(Section):
     """What becomes of one source table.

@@ -12,8 +12,11 @@ DEFAULT_SCHEMA = "public"
 #: What every object that kuvasz makes at a source begins with.
 PREFIX = "kuvasz_"
 
-#: Stands for all members of a source; a member's own is an OID.
+#: Stands for all members of a source; a member's own is an OID, with the tenant behind it where it is a tenant's.
 MEMBERS = "*"
+
+#: Between the OID of a tenant's table and the tenant.
+_OF_TENANT = "@"
 
 #: PostgreSQL's NAMEDATALEN - 1 (manual, section 4.1.1 "Identifiers and Key Words").
 MAX_NAME_BYTES = 63
@@ -125,6 +128,22 @@ def source_of(name: str) -> str:
 def member_of(name: str) -> str:
     """Return which of several tables `member_name` was made for; empty for a source's own name."""
     return name.partition("/")[2]
+
+
+def tenant_member(oid: int, tenant: str) -> str:
+    """Return which of the tables of all tenants one is: its rows are of both, the table and the tenant."""
+    return f"{oid}{_OF_TENANT}{tenant}"
+
+
+def oid_of(member: str) -> int:
+    """Return the OID of a member; 0 without one."""
+    return int(member.partition(_OF_TENANT)[0] or 0)
+
+
+def tenant_of(member: str) -> str | None:
+    """Return the tenant of a member: the sid of its rows; None if it is no tenant's."""
+    _, is_tenant, tenant = member.partition(_OF_TENANT)
+    return tenant if is_tenant else None
 
 
 def feeder_of(name: str) -> str:

@@ -26,8 +26,9 @@ class SourceTableSpec:
         namespace: The namespace of the target; dots separate its levels.
         target: The target's name within its namespace.
         has_sid: The target has a column ``sid`` that is part of its key.
-        member: Which of the tables of a collapse it is: its OID, that outlives a new name. Empty for any other entry,
-            and for that of the collapse itself.
+        member: Which of the tables of a collapse it is: its OID, that outlives a new name, and the tenant whose it is
+            where `schemas` takes it in. Empty for any other entry, and for that of the collapse itself.
+        schemas: `UrlConfig.schemas` of its source: it stands for the table of its name in each of these schemas.
     """
 
     table: TableName
@@ -36,6 +37,7 @@ class SourceTableSpec:
     target: str
     has_sid: bool
     member: str = ""
+    schemas: str | None = None
 
     @property
     def identifier(self) -> str:
@@ -50,18 +52,42 @@ class SourceTableSpec:
     @property
     def is_collapse(self) -> bool:
         """Whether it stands for tables that are found at the source, and is none itself."""
-        return self.config.partitions_regex is not None and not self.member
+        is_of_many = self.config.partitions_regex is not None or self.schemas is not None
+        return is_of_many and not self.member
+
+    @property
+    def oid(self) -> int:
+        """The OID of a member; 0 of any other entry."""
+        return names.oid_of(self.member)
+
+    @property
+    def tenant(self) -> str | None:
+        """The sid of the rows of a member that `schemas` takes in; None of any other entry."""
+        return names.tenant_of(self.member)
 
     def of_member(self, table: TableName, oid: int) -> SourceTableSpec:
         """Return the entry of a table that the collapse takes in."""
-        return dataclasses.replace(self, table=table, member=str(oid))
+        tenant = self._tenant_in(table.schema)
+        member = str(oid) if tenant is None else names.tenant_member(oid, tenant)
+        return dataclasses.replace(self, table=table, member=member)
+
+    def member_of(self, table: TableName, oid: int) -> str:
+        """Return which member a table is that goes to this entry; empty if it is none."""
+        return self.of_member(table, oid).member if self.is_collapse else self.member
 
     def collapses(self, table: TableName) -> bool:
-        """Say whether `partitions_regex` takes this table in."""
-        regex = self.config.partitions_regex
-        if regex is None or self.member or table.schema != self.table.schema:
+        """Say whether `partitions_regex` takes this table in, or `schemas` does."""
+        if not self.is_collapse:
             return False
-        return bool(re.fullmatch(regex, table.name))
+        if self.schemas is not None:
+            return table.name == self.table.name and self._tenant_in(table.schema) is not None
+        regex = self.config.partitions_regex or ""
+        return table.schema == self.table.schema and bool(re.fullmatch(regex, table.name))
+
+    def _tenant_in(self, schema: str) -> str | None:
+        """Return what `schemas` captures of the name of a schema; None if it does not take that in."""
+        found = None if self.schemas is None else re.fullmatch(self.schemas, schema)
+        return (found[1] or None) if found is not None else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +97,8 @@ class Source:
     Attributes:
         name: What kuvasz calls it: its slot's name without ``kuvasz_``.
         database: The group's name in the map.
-        sid: What identifies its rows in targets with several sources; None if it is the only one.
+        sid: What identifies its rows in targets with several sources; None if it is the only one. With `schemas` in
+            the names of slot and publication alone: what they capture identifies the rows.
         url: Where it is; hides its password.
         tables: In the map's order.
         on_slot_lost: What to do without a slot.
@@ -96,7 +123,7 @@ class Source:
     def find(self, table: TableName) -> SourceTableSpec | None:
         """Return the entry that a source table belongs to: its own, else the first whose regex takes it in."""
         for spec in self.tables:
-            if spec.table == table:
+            if spec.table == table and spec.schemas is None:
                 return spec
         return next((spec for spec in self.tables if spec.collapses(table)), None)
 
@@ -129,14 +156,14 @@ def resolve(config: Config) -> tuple[Source, ...]:
     """Return every source of the map with its tables, in the map's order."""
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
-        tables = tuple(_spec(config.lake, key, table, with_sid) for key, table in group.tables.items())
+        tables = [_spec(config.lake, key, table, with_sid) for key, table in group.tables.items()]
         found += [
             Source(
                 name=names.source_name(group.database, url.sid),
                 database=group.database,
                 sid=url.sid,
                 url=url.url,
-                tables=tables,
+                tables=tuple(dataclasses.replace(spec, schemas=url.schemas) for spec in tables),
                 on_slot_lost=group.on_slot_lost,
             )
             for url in group.urls
@@ -194,7 +221,7 @@ def target_name(lake: LakeConfig, key: str, table: TableConfig) -> tuple[str, st
 def _targets_with_sid(config: Config) -> frozenset[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for group in config.databases:
-        if len(group.urls) > 1 or any(url.sid is not None for url in group.urls):
+        if len(group.urls) > 1 or any(url.sid is not None or url.schemas is not None for url in group.urls):
             found |= _targets_of(config.lake, group)
     return frozenset(found)
 

@@ -77,7 +77,8 @@ class Stream:
                     self._shared.states.go_on(spec.identifier, self._source_tables.name(spec), self._epoch + 1)
             elif self._source_tables.state(spec) is State.COPYING:  # its copy ended with the connection
                 self._source_tables.set(spec, State.NEW)
-            await self._shared.settle(spec.identifier)
+        for target in sorted({spec.identifier for spec in self._source_tables.source.tables}):
+            await self._shared.settle(target)
 
     def begin(self, spec: SourceTableSpec, *, is_streamed: bool) -> None:
         """Let a table follow the stream that is about to begin, or hold the source if it is needed later.

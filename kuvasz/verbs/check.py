@@ -305,10 +305,11 @@ def _renamed(source: Source, mapped: SourceTableSpec, now: SourceTableSpec) -> F
 
 
 def _without_members(source: Source, spec: SourceTableSpec) -> Finding:
+    option, whose = ("`partitions_regex`", "tables") if spec.schemas is None else ("`schemas`", "schemas")
     return Finding(
         source=source.object_name, check="members", value="no table yet", ok=False, severity=Severity.ADVICE,
-        needed=f"names like {spec.config.partitions_regex}", table=spec.table,
-        fix="compare `partitions_regex` with the tables' names; one that appears later is taken in",
+        needed=f"{whose} like {spec.schemas or spec.config.partitions_regex}", table=spec.table,
+        fix=f"compare {option} with the {whose}' names; one that appears later is taken in",
     )  # fmt: skip
 
 

@@ -72,19 +72,27 @@ def reports(
                 verifications[source.name] = Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress)
             found += [
                 verifications[source.name].run(one, why_not.get((source.name, str(one.table)), ""))
-                for one in _members(source, spec)
+                for one in _members(source, spec, sid)
             ]
+        if sid is not None and not found:
+            raise ConfigError(f"--sid {sid}: no schema is that of this tenant", hint="`kuvasz plan` lists the tables")
         return found if sid is not None else found + _strays(config, lake, chosen)
 
 
 def _strays(config: Config, lake: ReadOnlyLake, chosen: Sequence[tuple[Source, SourceTableSpec]]) -> list[Report]:
     """Return a report for each table that has rows of no source."""
     sids: dict[str, dict[str, str | None]] = {}
+    of_tenants: set[str] = set()
     for source in config_sources.resolve(config):
         for spec in source.tables:
             sids.setdefault(spec.identifier, {})[source.name] = source.sid
+            of_tenants |= {spec.identifier} if spec.schemas is not None else set()
     found = []
     for target in {spec.identifier: target_of(spec) for _, spec in chosen}.values():
+        if (
+            target.name in of_tenants
+        ):  # the rows of a tenant that is gone stay, and nothing tells strange ones from them
+            continue
         try:
             count = lake.strays(target, sids[target.name])
         except KuvaszError:  # its sources' reports say so
@@ -111,8 +119,10 @@ def _not_following(config: Config) -> dict[tuple[str, str], str]:
     }
 
 
-def _members(source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
+def _members(source: Source, spec: SourceTableSpec, sid: str | None = None) -> list[SourceTableSpec]:
     """Return the tables that a collapse takes in, each to be compared by itself; any other table as it is.
+
+    With a sid, and where each has one of its own, it is that one's.
 
     A source that cannot be asked is not there for the comparison either, which says so.
     """
@@ -123,12 +133,18 @@ def _members(source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
             found = members.found(source, connection)
     except SourceError:
         return [spec]
-    return [one for one in found.tables if one.member and one.identifier == spec.identifier]
+    mine = [one for one in found.tables if one.member and one.identifier == spec.identifier]
+    is_all = sid is None or sid == source.name or spec.schemas is None
+    return [one for one in mine if is_all or one.tenant == sid]
 
 
 def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[Source, SourceTableSpec]]:
     every = [(source, spec) for source in config_sources.resolve(config) for spec in source.tables]
-    mine = [(source, spec) for source, spec in every if sid is None or sid in {source.sid, source.name}]
+    mine = [
+        (source, spec)
+        for source, spec in every
+        if sid is None or sid == source.name or spec.schemas is not None or sid == source.sid
+    ]  # which tenants there are is found out at the source
     if not mine:
         known = sorted({source.sid or source.name for source, _ in every})
         raise ConfigError(f"--sid {sid}: the map has no such source", hint=f"it has {', '.join(known) or 'none'}")

@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from kuvasz.config import names
 from kuvasz.errors import TableError, place_of
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.digest import Buckets, bucket_count
@@ -78,7 +77,7 @@ def lake_files(files: FileTable, source: str, sid: str | None, *, has_sid: bool)
     """Return the data files of a table that hold rows of one source, or of one of its tables, as they are now."""
     found: list[LakeFile] = []
     age: dict[int, tuple[int, str]] = {}
-    mine = names.member_of(source)
+    mine = member.of(source)
     for entry in files:
         if mine and member.in_path(entry.path) != mine:
             continue

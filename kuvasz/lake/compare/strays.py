@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from kuvasz.config import names
 from kuvasz.lake.executors.comparison_tasks import LakeFile
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import slim_worker
@@ -34,7 +33,7 @@ def count(jobs: Jobs, table: LakeTable, sids: frozenset[str | None]) -> int:
     Raises:
         LakeError: A file could not be read.
     """
-    members = {names.member_of(source) for source in table.positions}
+    members = {member.of(source) for source in table.positions}
     total = 0
     mixed: list[LakeFile] = []
     for entry in table.index.files:

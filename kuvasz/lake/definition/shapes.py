@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from kuvasz.config import names
 from kuvasz.errors import SchemaError, resync_of
 from kuvasz.lake.format import member, planning
 from kuvasz.lake.format.binding import NO_FIELDS, bind
@@ -120,7 +119,7 @@ class Shapes:
         fields = NO_FIELDS if known is None else known.fields
         target, view = self.target_of(feed.source), self.view(feed, relation)
         live = frozenset() if known is None else frozenset(column.field for column in known.live.values())
-        seed = member.seed(table.seed, names.member_of(feed.source))
+        seed = member.seed(table.seed, member.of(feed.source))
         left = {} if known is None else known.left
         defaulted = frozenset() if known is None else known.defaulted
         bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)

@@ -4,6 +4,9 @@ The rows have no column that says so, and need none: kuvasz writes each member's
 files' names say whose they are. Keys are hashed with a seed of the member's own, so one member's changes never meet
 another's rows: a row may move between two of them in one transaction, in whatever order its parts are applied, and a
 TRUNCATE or another copy takes the files of one member alone.
+
+The tables of tenants (`schemas`) need none of that: their rows have a sid, and are kept apart as those of sources
+are.
 """
 
 from __future__ import annotations
@@ -19,9 +22,15 @@ PREFIX = "kvsz-"
 _OF_MEMBER = re.compile(r"/kvsz-m([0-9]+)-[^/]*$")
 
 
-def prefix(source: str) -> str:
-    """Return what the names of data files with a source's rows begin with; see `names.member_name`."""
+def of(source: str) -> str:
+    """Return which member's rows those of a source are, see `names.member_name`; empty if a sid tells them apart."""
     member = names.member_of(source)
+    return member if names.tenant_of(member) is None else ""
+
+
+def prefix(source: str) -> str:
+    """Return what the names of data files with a source's rows begin with."""
+    member = of(source)
     return f"{PREFIX}m{member}-" if member else PREFIX
 
 

@@ -55,7 +55,7 @@ class MemoryTable:
         """Return how a relation's columns meet the table's fields."""
         found = self._shapes.get((feed.source, relation))
         if found is None:
-            seed = member.seed(self._seed, names.member_of(feed.source))
+            seed = member.seed(self._seed, member.of(feed.source))
             target = self._targets.get(feed.source, self.target)
             bound = bind(target, self.schema, self._key, seed, feed, typed(target, relation))
             found = veil.unveil(bound, relation, target.name)
@@ -93,7 +93,7 @@ class MemoryTable:
     def sid(self, feed: Feed) -> str | None:
         """Return what tells the rows of a feed from those of others."""
         sid = feed.sid if self.target.has_sid else None
-        which = names.member_of(feed.source)
+        which = member.of(feed.source)
         return names.member_name(sid or "", which) if which else sid
 
     def add_columns(self, relation: Relation) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kuvasz.config import names
 from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.data_file import rows_of
 from kuvasz.lake.format import member
@@ -122,7 +121,7 @@ class SourceFiles:
         return is_same and self._is_of_member(path, source)
 
     def _is_of_member(self, path: str, source: str) -> bool:
-        return not self._definition.target.has_members or member.in_path(path) == names.member_of(source)
+        return not self._definition.target.has_members or member.in_path(path) == member.of(source)
 
     def conclude(self, source: str, changeset: Changeset, reserved: Iterable[int] = ()) -> None:
         """Take the parts of a transaction that is now whole into a commit; `reserved` as for `truncate`."""

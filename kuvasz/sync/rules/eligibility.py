@@ -34,7 +34,7 @@ def why_unfit(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | None:
         spec: What the map says of the table.
         table: As the catalog describes it; None if there is no such table.
     """
-    if table is None or (spec.member and spec.member != str(table.relation.oid)):
+    if table is None or (spec.member and spec.oid != table.relation.oid):
         return Unfit(why="there is no such table", hint=names.missing(spec.table))
     if table.why_unsupported:
         hint = "take it out of the map"

@@ -51,8 +51,13 @@ def feeders(
 
 
 def rows_of(source: Source) -> set[tuple[str, str | None]]:
-    """Return which rows a source feeds: those of its sid in each target, or all of them where there is none."""
-    return {(spec.identifier, source.sid if spec.has_sid else None) for spec in source.tables}
+    """Return which rows a source feeds: those of its sid in each target, or all of them where there is none.
+
+    Which sids the schemas of a source have is not known here: those may be any.
+    """
+    return {
+        (spec.identifier, source.sid if spec.has_sid and spec.schemas is None else None) for spec in source.tables
+    }
 
 
 def _robbed(

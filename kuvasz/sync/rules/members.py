@@ -37,7 +37,11 @@ def found(
     collapses = [spec for spec in source.tables if spec.is_collapse]
     if not collapses:
         return source
-    return expanded(source, members.load(connection, {spec.table.schema for spec in collapses}), others)
+    if any(spec.schemas is not None for spec in collapses):  # then all of them are of such schemas
+        candidates = members.named(connection, {spec.table.name for spec in collapses})
+    else:
+        candidates = members.load(connection, {spec.table.schema for spec in collapses})
+    return expanded(source, candidates, others)
 
 
 def expanded(source: Source, candidates: Iterable[members.Candidate], others: Collection[int] = ()) -> Source:

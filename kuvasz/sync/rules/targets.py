@@ -45,11 +45,14 @@ class SourceRoutes:
         if before not in {None, oid} and self.is_bound(spec, before):  # else another entry has it by now
             del self._by_oid[before]
 
-    def unbind(self, target: str, oid: int) -> None:
-        """See `Targets.unbind`."""
+    def unbind(self, target: str, member: str) -> bool:
+        """See `Targets.unbind`; returns whether it was bound."""
+        oid = names.oid_of(member)
         bound = self._by_oid.get(oid)
-        if bound is not None and bound.member and bound.identifier == target:
+        is_bound = bound is not None and bound.member == member and bound.identifier == target
+        if is_bound:
             del self._by_oid[oid]
+        return is_bound
 
     def is_bound(self, spec: SourceTableSpec, oid: int) -> bool:
         """See `Targets.is_bound`."""
@@ -78,14 +81,22 @@ class Targets:
 
     def __init__(self, sources: Iterable[Source], workers: int) -> None:
         self._workers = workers
-        self._of = {source.name: SourceRoutes(source) for source in sources}
+        self._of: dict[str, SourceRoutes] = {}
+        self._owners: dict[tuple[str, str], str] = {}  # (target, sid) -> source
+        for source in sources:
+            self.replace(source.name, source)
 
     def replace(self, name: str, source: Source | None) -> None:
         """Go by another entry of the map for a source, or by none; what was learned of its tables is forgotten."""
+        for rows in [rows for rows, owner in tuple(self._owners.items()) if owner == name]:
+            self._owners.pop(rows, None)
         if source is None:
             self._of.pop(name, None)
-        else:
-            self._of[name] = SourceRoutes(source)
+            return
+        self._of[name] = SourceRoutes(source)
+        for spec in source.tables:
+            if spec.has_sid and spec.schemas is None and source.sid is not None:
+                self.own(name, spec.identifier, source.sid)
 
     def bind(self, source: str, spec: SourceTableSpec, oid: int) -> None:
         """Have the changes of the table with this OID go to an entry's target, whatever the table is called.
@@ -98,9 +109,15 @@ class Targets:
         """Do the same, unless another entry has the table: of two targets that have had its rows, one follows."""
         self._of[source].claim(spec, oid)
 
-    def unbind(self, source: str, target: str, oid: int) -> None:
+    def unbind(self, source: str, target: str, member: str) -> None:
         """Let go of a member: its changes go to the target as long as its name is taken in, and no longer."""
-        self._of[source].unbind(target, oid)
+        tenant = names.tenant_of(member)
+        if self._of[source].unbind(target, member) and self._owners.get((target, tenant or "")) == source:
+            self._owners.pop((target, tenant or ""), None)
+
+    def own(self, source: str, target: str, sid: str) -> str:
+        """Return the source whose rows those of a sid are: the first that asks, for as long as it has them."""
+        return self._owners.setdefault((target, sid), source)
 
     def is_bound(self, source: str, spec: SourceTableSpec, oid: int) -> bool:
         """Whether the changes of the table with this OID go to an entry's target."""
@@ -114,8 +131,7 @@ class Targets:
         spec = self._spec(source, relation)
         if spec is None:
             return None
-        is_one_of_many = spec.is_collapse or spec.member
-        return spec.identifier, names.member_name(source, str(relation.oid) if is_one_of_many else "")
+        return spec.identifier, names.member_name(source, spec.member_of(relation.table, relation.oid))
 
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
@@ -204,4 +220,5 @@ def redacted_key(spec: SourceTableSpec, relation: Relation) -> str:
 
 def feed_of(source: Source, spec: SourceTableSpec) -> Feed:
     """Return the feed of a map entry."""
-    return Feed(target=spec.identifier, source=source.name_of(spec), sid=source.sid, table=spec.table)
+    sid = source.sid if spec.tenant is None else spec.tenant
+    return Feed(target=spec.identifier, source=source.name_of(spec), sid=sid, table=spec.table)

@@ -35,6 +35,7 @@ from kuvasz.sync.rules.targets import feed_of
 from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.sync.watch.member_watch import MemberWatch
+from kuvasz.sync.watch.namesakes import Namesakes
 from kuvasz.sync.watch.schema_watch import tell
 
 _log = EventLog(__name__)
@@ -68,6 +69,7 @@ class Preparation:
         self._members = members
         self._logs = logs
         self._resets = resets
+        self._namesakes = Namesakes(context)
         # By `SourceTableSpec.key`.
         self.unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
         self._unprepared: set[str] = set()  #: those that the lake would not take: what it has of them is unknown
@@ -134,6 +136,7 @@ class Preparation:
         self._note_misfit(spec, found.get(spec.table))
         try:
             table = eligibility.checked(self._map.name, spec, found.get(spec.table))
+            self._namesakes.refuse(spec)
         except TableError as error:
             self._check_map(spec, error)
             self.unfit.add(spec.key)

@@ -51,7 +51,7 @@ class LastLooks:
         source = self._source_tables.source
         if source is not self._known:  # not at each message, for there may be thousands of tables
             self._specs = {spec.table: spec for spec in source.tables if not spec.member and not spec.is_collapse}
-            self._members = {int(spec.member): spec for spec in source.tables if spec.member}
+            self._members = {spec.oid: spec for spec in source.tables if spec.member}
             self._known = source
 
     def get(self, oid: int) -> Look | None:

@@ -37,6 +37,7 @@ class MemberWatch:
         self._routes = context.shared.routes
         self._source_tables = context.source_tables
         self._gone: set[tuple[str, str]] = set()  # (target, name)
+        self._due: list[str] = []  # `SourceTableSpec.key` of who came and is to be taken up
         self._collapsed = {spec.identifier for spec in self._map.tables if spec.is_collapse}
         #: targets of which the catalog has yet to say whose rows they have: without a member nobody loads them
         self._unasked = set(self._collapsed)
@@ -68,7 +69,7 @@ class MemberWatch:
         return {columns.oid for columns in known if columns is not None} - {0}
 
     def _take(self, before: Source, now: Source) -> None:
-        """Take over what a look has shown. Whoever is new is taken up at once; at a start all tables are."""
+        """Take over what a look has shown. Whoever is new is taken up by `forget_gone`; at a start all tables are."""
         seen = members.compare(before, now)
         for spec in seen.came:
             self._states.add(spec.identifier, now.name_of(spec), str(spec.table))
@@ -82,27 +83,32 @@ class MemberWatch:
         if self._context.current.is_there:
             for spec in (*seen.came, *(spec for _, spec in seen.renamed)):
                 self._tell(Event.MEMBER_ADDED, spec)
-                self._context.requests.send(spec.key)
+                self._due.append(spec.key)
         for spec in seen.left:
             self._tell(Event.MEMBER_GONE, spec)
             self._gone.add((spec.identifier, now.name_of(spec)))
             self._unasked.add(spec.identifier)
 
     def forget_gone(self) -> None:
-        """Let go of who is gone. Should one come back, it has missed changes: it has no position, and is copied."""
+        """Let go of who is gone, then have those taken up who came: of one sid, they replace rows of who is gone.
+
+        Should one come back, it has missed changes: it has no position, and is copied.
+        """
         now = self._source_tables.source
         mine = {(spec.identifier, now.name_of(spec)) for spec in now.tables}
         for target, name in self._gone:
-            self._routes.unbind(now.name, target, int(names.member_of(name)))
+            self._routes.unbind(now.name, target, names.member_of(name))
             self._states.remove(target, name)
             self._progress.release(name, target)  # each time: what was under way may have held again
         for target in self._collapsed:
             for name in self._names(target, now):
                 if (target, name) not in mine:
-                    self._routes.unbind(now.name, target, int(names.member_of(name)))
+                    self._routes.unbind(now.name, target, names.member_of(name))
                     self._context.settle(target)  # else what is under way would be refused, and the target stop
                     self._lake.forget(target, name, is_gone=True)
             self._unasked.discard(target)
+        while self._due:
+            self._context.requests.send(self._due.pop(0))
 
     def _names(self, target: str, now: Source) -> list[str]:
         known = self._lake.recorded(target) if target in self._unasked else self._lake.positions(target)
@@ -114,6 +120,8 @@ class MemberWatch:
         Raises:
             SchemaError: The lake has the rows of an earlier table of that name, or those of another source's members.
         """
+        if spec.tenant is not None:
+            return  # another copy replaces the rows of a sid, whichever table they are of
         now = self._source_tables.source
         self._refuse_beside_others(spec, now)
         known = members.remembered(self._lake.notes.partitions(spec.identifier, now.name) or ())

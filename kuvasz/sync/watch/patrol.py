@@ -110,7 +110,7 @@ class Patrol:
         is_streaming = self._source_tables.is_streaming(spec)
         table, oid = round_.found.get(spec.table), round_.oids.get(spec.key, 0)
         if spec.member:
-            oid = int(spec.member)
+            oid = spec.oid
             if table is None or table.relation.oid != oid:
                 return False  # who looks for members sees it go
         try:

@@ -29,6 +29,16 @@ def test_a_table_is_meant_by_what_people_call_it(table: str | None, sid: str | N
     assert Selection.of(body).has(ITEMS, "eu") is is_meant
 
 
+@pytest.mark.parametrize(
+    ("table", "sid", "is_meant"),
+    [(None, "acme", True), ("items", "acme", True), ("tenant_acme.items", None, True), (None, "shop", True),
+     ("items", None, True), (None, "beta", False), (None, "16401", False), (None, "label", False)],
+)  # fmt: skip
+def test_a_tenants_table_is_meant_by_the_tenant(table: str | None, sid: str | None, is_meant: bool) -> None:
+    state = TableState(target="shop.items", source="shop/16401@acme", table="tenant_acme.items")
+    assert Selection(table=table, sid=sid).has(state, "label") is is_meant
+
+
 def test_a_selection_describes_itself() -> None:
     assert Selection(table="items", sid="eu").describe() == "table 'items' of source 'eu'"
     assert Selection(table=None, sid="eu").describe() == "source 'eu'"

@@ -208,3 +208,32 @@ def test_no_target_stands_among_the_tables_about_the_lake(tmp_path: Path) -> Non
     text = SHOP.replace("orders:", "orders: {target: _Kuvasz.commits}", 1)
     found = refusal(tmp_path, f"lake: {{about: _kuvasz}}\n{text}")
     assert found.endswith("the target _Kuvasz.commits is in the namespace of `lake.about`: choose another one"), found
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ("crm.t: ", "\"crm.t\": names a schema, and a url takes those like t_(.+): write the table's name alone,"
+         " or give tables of one schema a group of their own"),
+        ("t: {partitions_regex: 't_.*'}",
+         "t.partitions_regex: cannot be given together with schemas of a url: a sid has one table of a target"),
+        ("t: {partition_removed: delete}",
+         "t.partition_removed: must be keep with schemas of a url: the rows of a schema that is dropped stay"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_with_a_schema_per_tenant(tmp_path: Path, tables: str, message: str) -> None:
+    text = groups(("a", "{url: 'postgresql://c/x', schemas: 't_(.+)'}", tables))
+    assert refusal(tmp_path, text).endswith(f"databases[0].tables.{message}")
+
+
+@pytest.mark.parametrize(("schemas", "parts"), [("tenant_.*", 0), ("(a|b)_(.+)", 2), ("(?:a|b)_.+", 0)])
+def test_schemas_capture_one_sid(tmp_path: Path, schemas: str, parts: int) -> None:
+    text = groups(("a", f"{{url: 'postgresql://c/x', schemas: '{schemas}'}}", "t: "))
+    assert f"schemas: has {parts} parts in parentheses, and needs one for the sid" in refusal(tmp_path, text)
+
+
+def test_tenants_stand_beside_sources_with_a_sid(tmp_path: Path) -> None:
+    tenants = "{url: 'postgresql://c/x', schemas: 't_(.+)'}"
+    assert not faults(tmp_path, groups(("a", tenants, "t: "), ("b", A, "t: ")))
+    assert not faults(tmp_path, groups(("a", f"{A}, {tenants.replace('schemas', 'sid: c, schemas')}", "t: ")))
+    assert "a sid is needed" in refusal(tmp_path, groups(("a", f"{A}, {tenants}", "t: ")))

@@ -156,6 +156,7 @@ RESOLVED = {
     ("DatabaseConfig", "tables"): "config/sources.py",
     ("UrlConfig", "url"): "config/sources.py",
     ("UrlConfig", "sid"): "config/sources.py",
+    ("UrlConfig", "schemas"): "config/sources.py",
     ("DatabaseConfig", "database"): "config/sources.py",
     ("DatabaseConfig", "on_slot_lost"): "config/sources.py",
     ("TableConfig", "target"): "config/sources.py",

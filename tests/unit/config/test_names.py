@@ -94,6 +94,16 @@ def test_a_table_that_is_missing_under_a_pattern_is_told_that_names_are_literal(
     )
 
 
+def test_a_tenants_table_is_a_member_with_the_tenant_behind_its_oid() -> None:
+    for tenant in ("acme", "7", "a/b@c"):
+        member = names.tenant_member(16401, tenant)
+        name = names.member_name("shop", member)
+        assert (names.source_of(name), names.member_of(name)) == ("shop", member)
+        assert (names.oid_of(member), names.tenant_of(member)) == (16401, tenant)
+        assert names.feeder_of(name) == "shop/*"
+    assert (names.oid_of("16401"), names.tenant_of("16401"), names.oid_of("")) == (16401, None, 0)
+
+
 def test_members_of_a_source_are_fed_by_its_collapses() -> None:
     assert [names.feeder_of(name) for name in ("shop_eu", "shop_eu/16401", "shop_eu/*")] == [
         "shop_eu", "shop_eu/*", "shop_eu/*",

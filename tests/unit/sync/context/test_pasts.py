@@ -27,6 +27,7 @@ KEEPS = {
     "Parking": "times of this machine",
     "PartitionMessages": "which OIDs are partitions, asked anew at each look: what is told of others asks for a look",
     "PartitionNotes": "which OIDs the lake knows, as it was stored last",
+    "Namesakes": "which tables have which sid now",
     "Preparation": "which tables cannot follow, asked anew at each start",
     "Publications": "by which rows tables are published, asked anew at each start",
     "Requests": "tables that are due",
@@ -34,6 +35,7 @@ KEEPS = {
     "SourceRoutes": "which OIDs go to which targets, bound anew at each start",
     "SourceTables": "names of tables, asked anew at each start",
     "Sources": "errors",
+    "Targets": "whose rows those of a sid are, asked anew at each start",
     "Troubles": "what was said",
 }
 

@@ -85,3 +85,29 @@ def test_names_are_remembered() -> None:
     known = {"1": "public.events 1", "2": "public.events_2"}
     assert members.remembered(members.rendered(known)) == known
     assert members.remembered(()) == {}
+
+
+def test_the_tables_of_each_schema_are_members_with_its_tenant(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text("""
+    databases:
+    - {database: shop, urls: [{url: postgresql:///x, schemas: "(?:tenant|t)_(.*)"}], tables: {items: , people: }}
+    """)
+    source = config_sources.resolve(load(file, {}).config)[0]
+    there = [
+        candidate(1, "items", schema="tenant_a"), candidate(2, "people", schema="t_b"), candidate(3, "items"),
+        candidate(4, "others", schema="tenant_a"), candidate(5, "items", schema="my_tenant_a"),
+        candidate(6, "items", schema="tenant_"), candidate(7, "items", schema="t_A/@1"),
+    ]  # fmt: skip
+    before = members.expanded(source, there)
+    assert tables(before) == [
+        ("tenant_a.items", "kuvasz.items", "shop/1@a"),
+        ("t_A/@1.items", "kuvasz.items", "shop/7@A/@1"),
+        ("t_b.people", "kuvasz.people", "shop/2@b"),
+    ]
+    assert [(spec.oid, spec.tenant) for spec in before.tables] == [(1, "a"), (7, "A/@1"), (2, "b")]
+    # Another name of the schema is another sid, and so another member.
+    found = members.compare(before, members.expanded(source, [candidate(1, "items", schema="tenant_c"), *there[1:]]))
+    assert [spec.member for spec in found.left] == ["1@a"]
+    assert [spec.member for spec in found.came] == ["1@c"]
+    assert not found.renamed

@@ -74,12 +74,43 @@ def test_a_member_is_known_by_its_oid(tmp_path: Path) -> None:
     spec = sources[0].tables[0].of_member(found.table, 7)
     targets.bind(eu, spec, 7)
     assert targets.find(eu, away) == ("shop.items", f"{eu}/7"), "it may be back before anybody looks"
-    targets.unbind(eu, "shop.others", 7)
+    targets.unbind(eu, "shop.others", "7")
     assert targets.worker(eu, away) == worker_of("shop.items", 4)
-    targets.unbind(eu, "shop.items", 7)
+    targets.unbind(eu, "shop.items", "7")
     assert targets.find(eu, away) is None
     assert target_of(spec).has_members
     assert feed_of(sources[0], spec) == Feed(target="shop.items", source=f"{eu}/7", sid="eu", table=found.table)
+
+
+def test_a_tenants_table_is_known_by_both_and_has_the_tenants_sid(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text("""
+    databases:
+    - {database: shop, urls: [{url: postgresql:///a, schemas: "tenant_(.+)"}], tables: {items: {target: shop.items}}}
+    - {database: store, urls: [{url: postgresql:///b, sid: eu}], tables: {items: {target: shop.items}}}
+    """)
+    shop, store = config_sources.resolve(load(file, {}).config)
+    targets = Targets((shop, store), 4)
+    found = relation(oid=7, table=TableName(schema="tenant_acme", name="items"))
+    assert targets.find("shop", found) == ("shop.items", "shop/7@acme")
+    assert targets.find("shop", relation(oid=8, table=TableName(schema="public", name="items"))) is None
+    assert targets.find("shop", relation(oid=8, table=TableName(schema="tenant_acme", name="others"))) is None
+    spec = shop.tables[0].of_member(found.table, 7)
+    assert feed_of(shop, spec) == Feed(target="shop.items", source="shop/7@acme", sid="acme", table=found.table)
+    assert (target_of(spec).has_sid, target_of(spec).has_members) == (True, False)
+    targets.bind("shop", spec, 7)
+    renamed = dataclasses.replace(found, table=TableName(schema="tenant_new", name="items"))
+    assert targets.find("shop", renamed) == ("shop.items", "shop/7@acme"), "until somebody looks"
+    assert targets.own("shop", "shop.items", "eu") == "store_eu"
+    assert targets.own("shop", "shop.items", "acme") == "shop"
+    assert targets.own("store_eu", "shop.items", "acme") == "shop"
+    targets.unbind("shop", "shop.items", "7@new")
+    assert targets.own("store_eu", "shop.items", "acme") == "shop"
+    targets.unbind("shop", "shop.items", "7@acme")
+    assert targets.own("store_eu", "shop.items", "acme") == "store_eu"
+    assert targets.find("shop", renamed) == ("shop.items", "shop/7@new")
+    targets.replace("store_eu", None)
+    assert targets.own("shop", "shop.items", "eu") == "shop"
 
 
 def test_a_table_is_known_by_its_oid_once_it_is_bound(sources: list[config_sources.Source]) -> None:
@@ -140,8 +171,10 @@ def test_columns_are_taken_or_left_out(
 
 
 def test_names_that_are_swapped_leave_no_table_without_its_rows() -> None:
-    specs = {name: SimpleNamespace(identifier=f"shop.{name}", is_collapse=False, member="") for name in "ab"}
-    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name))
+    specs = {
+        name: SimpleNamespace(identifier=f"shop.{name}", member="", member_of=lambda table, oid: "") for name in "ab"
+    }
+    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name), tables=())
     targets = Targets([source], 1)
     for name, oid in (("a", 1), ("b", 2), ("a", 2), ("b", 1)):
         targets.bind("shop", specs[name], oid)  # type: ignore[arg-type]
@@ -154,8 +187,10 @@ def test_names_that_are_swapped_leave_no_table_without_its_rows() -> None:
 
 
 def test_of_two_targets_that_have_had_a_tables_rows_one_follows_it() -> None:
-    specs = {name: SimpleNamespace(identifier=f"shop.{name}", is_collapse=False, member="") for name in "ab"}
-    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name))
+    specs = {
+        name: SimpleNamespace(identifier=f"shop.{name}", member="", member_of=lambda table, oid: "") for name in "ab"
+    }
+    source: Any = SimpleNamespace(name="shop", find=lambda table: specs.get(table.name), tables=())
     targets = Targets([source], 1)
 
     def follower() -> str | None:

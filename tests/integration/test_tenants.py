@@ -1,0 +1,336 @@
+"""`schemas`: a schema per tenant, whose tables are one target each, with the tenant as the sid of its rows."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from kuvasz.admin.commands import Selection
+from kuvasz.state.tables import State
+from kuvasz.sync import watches
+from kuvasz.verbs import check, plan, verify
+from tests.support import oracle
+from tests.support.lake import LakeFolder, Pipeline
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+ITEMS = "CREATE TABLE {}.items (id bigint PRIMARY KEY, kind text, n int, big text)"
+SCHEMAS = "tenant_(.+)"
+
+
+def run(database: Database, *statements: str) -> None:
+    """In one transaction."""
+    with database.connect() as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+def tenant(database: Database, schema: str, rows: range, *more: str) -> None:
+    """Create a schema with its tables and some rows."""
+    fill = f"""INSERT INTO {schema}.items SELECT i, 'kind ' || i % 7, i, repeat(md5(i::text), 3)
+        FROM generate_series({rows.start}, {rows.stop - 1}) i"""
+    run(database, f"CREATE SCHEMA {schema}", ITEMS.format(schema), fill,
+        f"CREATE TABLE {schema}.people (id int PRIMARY KEY, name text)",
+        f"INSERT INTO {schema}.people VALUES (1, '{schema}')", *more)  # fmt: skip
+
+
+def mapped(database: Database, tables: dict[str, Any] | None = None, schemas: str = SCHEMAS) -> list[dict]:
+    """The groups of a map."""
+    urls = [{"url": database.url, "schemas": schemas}]
+    return [{"database": "shop", "urls": urls, "tables": tables or {"items": None, "people": None}}]
+
+
+def every(database: Database, table: str, sids: Iterable[str]) -> oracle.Rows:
+    first, *others = (source_rows(database.url, f"tenant_{sid}.{table}", sid=sid) for sid in sids)
+    for more in others:
+        first = first + more
+    return first
+
+
+def check_equal(
+    pipeline: Pipeline, database: Database, *sids: str, tables: Iterable[str] = ("items", "people")
+) -> None:
+    pipeline.wait_applied(database)
+    for table in tables:
+        pipeline.assert_equal(table, every(database, table, sids), key=("sid", "id"))
+
+
+def of_sid(pipeline: Pipeline, table: str, sid: str) -> oracle.Rows:
+    """The rows of one sid in the lake."""
+    lake = pipeline.folder
+    found = oracle.lake_rows_pyiceberg(lake.pyiceberg, f"shop.{table}", catalog=lake.catalog)
+    place = found.columns.index("sid")
+    mine = {row: count for row, count in found.rows.items() if row[place] == sid}
+    columns = [*(name for name in found.columns if name != "sid"), "sid"]
+    return oracle.Rows(columns=found.columns, rows=collections.Counter(mine)).select(columns)
+
+
+def states(pipeline: Pipeline) -> dict[str, State]:
+    """Name at the source -> state."""
+    return {state.table: state.state for state in pipeline.app.states.snapshot()}
+
+
+def tell(pipeline: Pipeline, verb: str, table: str | None, sid: str) -> list[str]:
+    """Give a command as the HTTP server does; return the tables that it is for."""
+    wanted = Selection(table=table, sid=sid)
+    app = pipeline.app
+    found = [one for one in app.states.snapshot() if wanted.has(one, app.sync(one.source).source.sid)]
+
+    async def command() -> None:
+        for one in found:
+            getattr(app.sync(one.source).commands, verb)(one.key)
+
+    pipeline.call(command())
+    return [one.table for one in found]
+
+
+def wait_confirmable(pipeline: Pipeline, database: Database, *sources: str) -> None:
+    """Wait until nothing of what is committed now is held up."""
+    ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    of = pipeline.app.progress.confirmable
+    wait_until(lambda: all(of(source) >= now for source in sources), "nothing is held up")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "_PARTITIONS_S", 0.1)
+
+
+def wait_for(pipeline: Pipeline, count: int) -> None:
+    wait_until(lambda: len(states(pipeline)) == count, lambda: f"{count} tables are known: {states(pipeline)}")
+    pipeline.wait_streaming()
+
+
+def test_tenants_are_copied_and_followed(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    for sid, rows in (("acme", range(50)), ("beta", range(80)), ("77", range(20))):
+        tenant(database, f"tenant_{sid}", rows)
+    run(database, "CREATE TABLE public.items (id bigint PRIMARY KEY, odd xml)", "CREATE SCHEMA staging",
+        ITEMS.format("staging"), "CREATE SCHEMA tenant_", ITEMS.format("tenant_"))  # fmt: skip
+    config = lake_folder.config(mapped(database))
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_for(pipeline, 6)
+        check_equal(pipeline, database, "acme", "beta", "77")
+        # One key in all of them, in one transaction; a row that moves; rows with a large value that is not sent.
+        run(database, "UPDATE tenant_acme.items SET n = -1 WHERE id % 2 = 0",
+            "DELETE FROM tenant_beta.items WHERE id = 1", "UPDATE tenant_beta.items SET n = 9 WHERE id = 2",
+            "INSERT INTO tenant_77.items VALUES (1000, 'new', 1)",
+            "INSERT INTO tenant_acme.items VALUES (1000, 'newer', 2)",
+            "UPDATE tenant_77.people SET id = 5")  # fmt: skip
+        check_equal(pipeline, database, "acme", "beta", "77")
+        assert pipeline.app.lake.maintenance.run("shop.items", full=True).rewrites > 0
+        check_equal(pipeline, database, "acme", "beta", "77")
+        run(database, "TRUNCATE tenant_beta.items", "INSERT INTO tenant_beta.items VALUES (3, 'after', 1)",
+            "UPDATE tenant_acme.items SET kind = 'k' WHERE id < 10")  # fmt: skip
+        check_equal(pipeline, database, "acme", "beta", "77")
+        assert database.execute("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()") == [
+            (1,)
+        ]
+        assert database.execute("SELECT count(*) FROM pg_publication_tables") == [(6,)]
+    # While nobody looks: changes, a newcomer, and one that goes.
+    run(database, "UPDATE tenant_acme.items SET n = n + 1", "DROP SCHEMA tenant_77 CASCADE")
+    tenant(database, "tenant_late", range(30))
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_for(pipeline, 6)
+        pipeline.wait_applied(database)
+        left = of_sid(pipeline, "items", "77")
+        assert len(left) == 21, "the rows of a schema that is gone stay"
+        assert pipeline.app.sync("shop").source.tables[0].tenant == "acme"
+        run(database, "UPDATE tenant_late.items SET n = 7", "DELETE FROM tenant_acme.items WHERE id = 3")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", every(database, "items", ("acme", "beta", "late")) + left, key=("sid", "id"))
+
+
+def test_schemas_come_go_and_are_renamed(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    tenant(database, "tenant_a", range(20))
+    with Pipeline(lake_folder.config(mapped(database)), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        tenant(database, "tenant_b", range(30))
+        run(database, "UPDATE tenant_b.items SET n = n + 1", "UPDATE tenant_a.items SET n = 3")
+        wait_for(pipeline, 4)
+        run(database, "UPDATE tenant_b.items SET n = 5 WHERE id < 9", "DELETE FROM tenant_b.people")
+        check_equal(pipeline, database, "a", "b")
+        # Another name is another sid: the rows of the earlier one stay, as those of a schema that is dropped do.
+        run(database, "ALTER SCHEMA tenant_b RENAME TO tenant_c")
+        wait_until(
+            lambda: "tenant_c.items" in states(pipeline) and "tenant_b.items" not in states(pipeline), "renamed"
+        )
+        wait_for(pipeline, 4)
+        run(database, "UPDATE tenant_c.items SET n = 6 WHERE id = 1", "INSERT INTO tenant_c.people VALUES (2, 'c')")
+        pipeline.wait_applied(database)
+        earlier = of_sid(pipeline, "items", "b")
+        assert len(earlier) == 30
+        pipeline.assert_equal("items", every(database, "items", "ac") + earlier, key=("sid", "id"))
+        # Dropped and created again, it is copied in the place of what it was; so is one that comes back.
+        run(database, "DROP SCHEMA tenant_c CASCADE")
+        tenant(database, "tenant_c", range(100, 110))
+        tenant(database, "tenant_b", range(5))
+        wait_for(pipeline, 6)
+        run(database, "UPDATE tenant_c.items SET n = 8", "UPDATE tenant_b.items SET n = 8")
+        check_equal(pipeline, database, "a", "b", "c")
+        # A table that a tenant does not have yet, and one that moves to another tenant.
+        run(database, "CREATE SCHEMA tenant_d", "ALTER TABLE tenant_c.people SET SCHEMA tenant_d")
+        wait_until(lambda: "tenant_d.people" in states(pipeline), "moved")
+        wait_for(pipeline, 6)
+        run(database, "INSERT INTO tenant_d.people VALUES (3, 'd')")
+        pipeline.wait_applied(database)
+        found = of_sid(pipeline, "people", "d")
+        assert found.rows == source_rows(database.url, "tenant_d.people", sid="d").select(found.columns).rows
+
+
+def test_sids_that_collide_are_refused(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    tenant(database, "tenant_a", range(20))
+    tenant(database, "tenant_eu", range(7))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the other source', 1)")
+    plain = [{"database": "store", "urls": [{"url": database.url, "sid": "eu"}], "tables": {"items": None}}]
+    config = lake_folder.config([*mapped(database, {"items": None}, "(?:tenant|t)_(.+)"), *plain])
+    errors = (
+        "source shop, table tenant_eu.items: its rows would have the sid 'eu' in shop.items, as those of source"
+        " store_eu have",
+        "source shop, table t_a.items: its rows would have the sid 'a' in shop.items, as those of tenant_a.items"
+        " have",
+    )
+
+    def are_right(pipeline: Pipeline) -> bool:
+        found = states(pipeline)
+        return [found.get(name) for name in ("tenant_a.items", "tenant_eu.items", "public.items", "t_a.items")] == [
+            State.STREAMING, State.ERROR, State.STREAMING, State.ERROR,
+        ]  # fmt: skip
+
+    for is_again in (False, True):
+        with Pipeline(config, lake_folder) as pipeline:
+            if not is_again:
+                wait_until(lambda: "tenant_eu.items" in states(pipeline), "it is known")
+                run(database, "CREATE SCHEMA t_a", ITEMS.format("t_a"))
+            wait_until(lambda: are_right(pipeline), lambda: f"refused: {states(pipeline)} {pipeline.errors()}")
+            told = "".join(pipeline.errors())
+            assert all(error in told for error in errors), told
+            run(database, "INSERT INTO t_a.items VALUES (1, 'no', 1) ON CONFLICT (id) DO NOTHING",
+                "UPDATE tenant_a.items SET n = n + 1", "UPDATE tenant_eu.items SET n = 0",
+                "UPDATE public.items SET n = n + 1")  # fmt: skip
+            wait_confirmable(pipeline, database, "shop", "store_eu")
+            expected = every(database, "items", "a") + source_rows(database.url, "public.items", sid="eu")
+            pipeline.assert_equal("items", expected, key=("sid", "id"))
+            if is_again:  # whoever was first is gone: the other one has the sid
+                run(database, "DROP SCHEMA tenant_a CASCADE")
+                wait_until(lambda: "tenant_a.items" not in states(pipeline), "it is gone")
+                tell(pipeline, "retry", "t_a.items", "a")
+                wait_until(lambda: states(pipeline)["t_a.items"] is State.STREAMING, "it is taken")
+                expected = source_rows(database.url, "t_a.items", sid="a") + source_rows(
+                    database.url, "public.items", sid="eu"
+                )
+                pipeline.assert_equal("items", expected, key=("sid", "id"))
+
+
+def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    for sid in "abc":
+        tenant(database, f"tenant_{sid}", range(30))
+    config = lake_folder.config(mapped(database))
+    (planned,) = plan.plans(config)
+    assert [(one.table, one.action) for one in planned.tables] == [
+        (f"tenant_{sid}.{table}", "copy") for table in ("items", "people") for sid in "abc"
+    ]
+    assert not [one for one in check.findings(config) if not one.ok and one.is_blocking and one.check != "tried"]
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_for(pipeline, 6)
+        assert tell(pipeline, "pause", "items", "b") == ["tenant_b.items"]
+        run(
+            database,
+            *(f"UPDATE tenant_{sid}.{table} SET id = id + 1000" for sid in "abc" for table in ("items", "people")),
+        )
+        wait_until(
+            lambda: (
+                of_sid(pipeline, "people", "b").rows == source_rows(database.url, "tenant_b.people", sid="b").rows
+            ),
+            "its other table goes on",
+        )
+        wait_until(lambda: min(row[0] for row in of_sid(pipeline, "items", "c").rows) == 1000, "so do the others")
+        assert {row[0] for row in of_sid(pipeline, "items", "b").rows} == set(range(30))
+        assert tell(pipeline, "resume", "items", "b") == ["tenant_b.items"]
+        pipeline.wait_streaming()
+        check_equal(pipeline, database, "a", "b", "c")
+        # Rows that someone takes away are found, and mended, with the tenant they are of.
+        lake_folder.session.sql(f"DELETE FROM {lake_folder.catalog}.shop.items WHERE id = 1001 AND sid = 'c'")
+        lake_folder.session.sql(f"DELETE FROM {lake_folder.catalog}.shop.items WHERE id = 1002 AND sid = 'a'")
+        found = verify.reports(config, session=lake_folder.session, sid="c", is_fixing=True)
+        assert [(one.table, one.missing, one.mended, one.error) for one in found] == [
+            ("tenant_c.items", 1, 1, ""), ("tenant_c.people", 0, 0, "")
+        ]  # fmt: skip
+        assert sorted(tell(pipeline, "resync", None, "a")) == ["tenant_a.items", "tenant_a.people"]
+        wait_until(
+            lambda: all(one.copies == 2 for one in pipeline.app.states.snapshot() if "tenant_a" in one.table), "a"
+        )
+        pipeline.wait_streaming()
+        check_equal(pipeline, database, "a", "b", "c")
+        found = verify.reports(config, session=lake_folder.session)
+        assert [(one.table, one.differences, one.error) for one in found] == [
+            (f"tenant_{sid}.{table}", 0, "") for table in ("items", "people") for sid in "abc"
+        ]
+    (planned,) = plan.plans(config)
+    assert {one.action for one in planned.tables} == {"follow"}
+    assert not planned.is_due
+
+
+def test_every_type_and_another_start(database: Database, lake_folder: LakeFolder, quick: None) -> None:
+    types = ("append", "changelog", "history")
+    for sid in "abc":
+        tables = (f"CREATE TABLE tenant_{sid}.{name} (id int PRIMARY KEY, n int, big text)" for name in types)
+        rows = (f"INSERT INTO tenant_{sid}.{name} SELECT i, i, 'b' FROM generate_series(1, 9) i" for name in types)
+        tenant(database, f"tenant_{sid}", range(3), *tables, *rows)
+    config = lake_folder.config(mapped(database, {name: {"type": name} for name in types}))
+
+    def current(table: str) -> list[tuple]:
+        where = "kvsz_end > TIMESTAMP '9000-01-01 00:00:00'" if table == "history" else "true"
+        newest = {"append": "max(n)", "changelog": "max_by(n, struct(_lsn, _ordinal))", "history": "max(n)"}[table]
+        text = f"SELECT sid, id, {newest} FROM {lake_folder.catalog}.shop.{table} WHERE {where} GROUP BY sid, id"
+        lake_folder.session.sql(f"REFRESH TABLE {lake_folder.catalog}.shop.{table}")
+        return sorted(tuple(row) for row in lake_folder.session.sql(text).collect())
+
+    def expected(table: str) -> list[tuple]:
+        return sorted(
+            (sid, *row) for sid in "abc" for row in database.execute(f"SELECT id, n FROM tenant_{sid}.{table}")
+        )
+
+    for is_again in (False, True):
+        with Pipeline(config, lake_folder) as pipeline:
+            wait_for(pipeline, 9)
+            change = [
+                f"UPDATE tenant_{sid}.{name} SET n = n + id WHERE id < {ord(sid) - 93}"
+                for sid in "abc"
+                for name in types
+            ]
+            run(database, *change)
+            run(database, *change)
+            pipeline.wait_applied(database)
+            assert [current(name) for name in types] == [expected(name) for name in types]
+            if is_again:
+                run(database, "TRUNCATE tenant_b.history")
+                run(database, "INSERT INTO tenant_b.history VALUES (1, 5)", "UPDATE tenant_a.history SET n = 0")
+                pipeline.wait_applied(database)
+                assert current("history") == expected("history")
+
+
+@pytest.mark.timeout(600)
+def test_killed_in_the_copies(database: Database, new_process: Callable[..., Process]) -> None:
+    for sid in "abcd":
+        tenant(database, f"tenant_{sid}", range(50))
+    process = new_process(mapped(database))
+    process.start(failpoints="copy_range_done:kill:4")
+    process.wait_killed()
+    run(database, *(f"UPDATE tenant_{sid}.items SET n = -1 WHERE id % 3 = 0" for sid in "abcd"),
+        "DELETE FROM tenant_b.items WHERE id = 7")  # fmt: skip
+    process.start(failpoints="after_commit:kill:2")
+    process.wait_event("copied")
+    tenant(database, "tenant_e", range(9), "UPDATE tenant_c.items SET n = -2 WHERE id < 9")
+    run(database, "UPDATE tenant_e.items SET n = 4", "UPDATE tenant_a.people SET name = 'x'")
+    process.wait_killed()
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    process.assert_equal("items", every(database, "items", "abcde"))
+    process.assert_equal("people", every(database, "people", "abcde"))
