@@ -324,7 +324,15 @@ class Lake(Protocol):
         """
         return ()
 
-    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+    def prepare(
+        self,
+        target: Target,
+        feed: Feed,
+        relation: Relation,
+        *,
+        is_streaming: bool = False,
+        since: float | None = None,
+    ) -> Sequence[str]:
         """Create the target, or make it follow what changed at the source; see docs/schema-changes.md.
 
         The source's position is dropped if only another copy makes the target's rows right: something changed at the
@@ -336,6 +344,8 @@ class Lake(Protocol):
             feed: The source table.
             relation: As its catalog shows it now.
             is_streaming: Its changes are being applied: whatever needs a copy is not done.
+            since: When whoever prepares many tables began, in monotonic seconds: what the lake's table showed from
+                then on will do. None: it is looked at now.
 
         Returns:
             What changed and what was done about it, in words.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -162,7 +163,8 @@ class SourceSetup:
         self._context.caveats.tell(found)
         usable = [(spec, table) for spec in tables if (table := self._preparation.usable(spec, found)) is not None]
         self._source_tables.tables = {spec.key: table for spec, table in usable}
-        prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at)]
+        since = time.monotonic()
+        prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at, since)]
         self._looks.begin(prepared, seen_at)
         return usable, prepared
 

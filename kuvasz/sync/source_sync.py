@@ -11,6 +11,7 @@ are begun and ended.
 from __future__ import annotations
 
 import asyncio
+import collections
 import random
 import time
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ _log = EventLog(__name__)
 
 #: Between looks at what a person wants while a source waits for that.
 _WAIT_S = 0.2
+
+#: Tenants whose tables are copied side by side at the first start: each has a session at the source's server.
+_TENANTS = 8
 
 
 class SourceSync:
@@ -234,19 +238,32 @@ class SourceSync:
     ) -> list[SourceTableSpec]:
         """Copy tables with the snapshot of the slot that was created just now.
 
+        One after another, but several tenants side by side, as sources are: those of one target share commits.
+
         Returns:
             Those that somebody has locked: they are copied beside the stream.
         """
-        locked = []
-        with snapshot:
-            for spec in new:
-                try:
+        locked: list[SourceTableSpec] = []
+        of_tenant: dict[str | None, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        turns = asyncio.Semaphore(_TENANTS)
+
+        async def copy(spec: SourceTableSpec) -> None:
+            try:
+                async with of_tenant[spec.tenant]:
                     await self._parts.copies.first(spec, snapshot, system_id)
-                except SourceLocked as error:
-                    name = self._source_tables.name(spec)
-                    _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
-                    self._source_tables.set(spec, State.NEW)
-                    locked.append(spec)
+            except SourceLocked as error:
+                name = self._source_tables.name(spec)
+                _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
+                self._source_tables.set(spec, State.NEW)
+                locked.append(spec)
+            finally:
+                turns.release()
+
+        with snapshot:
+            async with asyncio.TaskGroup() as tasks:
+                for spec in new:
+                    await turns.acquire()
+                    tasks.create_task(copy(spec), name=f"copy {spec.table}")
         return locked
 
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:

@@ -135,9 +135,17 @@ class IcebergLake(Lake):
         return self._tables[name]
 
     @override
-    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+    def prepare(
+        self,
+        target: Target,
+        feed: Feed,
+        relation: Relation,
+        *,
+        is_streaming: bool = False,
+        since: float | None = None,
+    ) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
-        asked_at = time.monotonic()
+        asked_at = time.monotonic() if since is None else since
         table = self._tables.prepare(target, feed, relation)
         if not is_streaming and table.columns.fits(target, feed, relation):
             return ()

@@ -109,7 +109,15 @@ class MemoryLake(Lake):
     # Tables
 
     @override
-    def prepare(self, target: Target, feed: Feed, relation: Relation, *, is_streaming: bool = False) -> Sequence[str]:
+    def prepare(
+        self,
+        target: Target,
+        feed: Feed,
+        relation: Relation,
+        *,
+        is_streaming: bool = False,
+        since: float | None = None,
+    ) -> Sequence[str]:
         """See `kuvasz.ports.Lake.prepare`."""
         if target.type is TableType.HISTORY:
             raise SchemaError(f"{place_of(table=target.name)}: the lake in memory keeps no history")

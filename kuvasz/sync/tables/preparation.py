@@ -157,13 +157,14 @@ class Preparation:
         else:
             self._source_tables.misfits.pop(spec.key, None)
 
-    def prepare(self, spec: SourceTableSpec, table: SourceTable, at: int) -> bool:
+    def prepare(self, spec: SourceTableSpec, table: SourceTable, at: int, since: float | None = None) -> bool:
         """Have the lake ready for a usable table; returns whether it is, else the table is in error.
 
         Args:
             spec: What the map says of the table.
             table: As it was seen.
             at: LSN at which it was.
+            since: When the first of many tables was prepared; see `kuvasz.ports.Lake.prepare`.
 
         Raises:
             MapMismatch: An option of the map does not fit, at the first start.
@@ -175,10 +176,10 @@ class Preparation:
             if source_tables.look(spec).is_resync_due and not source_tables.is_paused(spec):
                 self._forget(spec, table)
             try:
-                self._follow(spec, table, at)
+                self._follow(spec, table, at, since)
             except LakeRewound as error:
                 self._mend_rewound(spec, error)
-                self._follow(spec, table, at)
+                self._follow(spec, table, at, since)
             self._take_over(spec, table, before)
             self._admit(spec)
         except (TableError, TableStuck) as error:
@@ -218,10 +219,11 @@ class Preparation:
             self._troubles.miss_rows(other)
         self._context.shared.routes.bind(self._map.name, spec, table.relation.oid)
 
-    def _follow(self, spec: SourceTableSpec, table: SourceTable, at: int) -> None:
+    def _follow(self, spec: SourceTableSpec, table: SourceTable, at: int, since: float | None) -> None:
         """Have the lake follow a table, and tell what was done about it, and why it is copied again if so."""
         has_rows = self._source_tables.position(spec) is not None
-        done = self._lake.prepare(self._approvals.target_of(spec), feed_of(self._map, spec), table.relation)
+        target = self._approvals.target_of(spec)
+        done = self._lake.prepare(target, feed_of(self._map, spec), table.relation, since=since)
         if has_rows and self._source_tables.position(spec) is None:
             self._source_tables.note(spec, why_copy=done[-1])
         tell(self._map, spec, done, at)
