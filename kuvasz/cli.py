@@ -151,6 +151,8 @@ class _Run:
             if lake is None:
                 return 0
             application = App(standby.loaded.config, lake=lake, holds_lease=True)
+            if stop.is_set():  # told when it was not there yet
+                application.stop()
             telling = asyncio.create_task(tell_map(application, self._member), name="map of the cluster")
             try:
                 return await self._run(standby.loaded, application)

@@ -22,7 +22,7 @@ from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
 
-LEASE_S = 5
+LEASE_S = 8
 
 
 @pytest.fixture

@@ -78,9 +78,9 @@ def test_one_holds_the_lease_until_it_gives_it_back(node: Callable[..., Node]) -
 
 
 def test_what_is_renewed_stays_and_what_is_not_is_taken_over(node: Callable[..., Node]) -> None:
-    one, two = node("one", 2.0), node("two", 2.0)
+    one, two = node("one", 4.0), node("two", 4.0)
     assert one.take()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 6
     while time.monotonic() < end:
         assert not two.take()
         time.sleep(0.1)
@@ -138,7 +138,7 @@ def test_a_process_that_starts_again_need_not_wait_for_its_own_lease(
 def test_a_holder_is_told_before_its_lease_ends_where_the_coordinator_is_silent(
     database: Database, node: Callable[..., Node]
 ) -> None:
-    one = node("one", 2.0)
+    one = node("one", 5.0)
     assert one.take()
     away(database)
     wait_until(lambda: one.lost, "it is told")

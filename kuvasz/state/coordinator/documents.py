@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from kuvasz.state.coordinator.database import CoordinatorDatabase
-from kuvasz.state.coordinator.lease import ClusterLease
+from kuvasz.state.coordinator.lease import HELD, ClusterLease
 
-_PUT = """
-INSERT INTO kuvasz.document AS kept (cluster, kind, name, content) VALUES (%s, %s, %s, %s)
-ON CONFLICT (cluster, kind, name) DO UPDATE SET content = excluded.content
+#: One statement, for each is a round trip: nothing is done unless the lease is held.
+_PUT = f"""
+WITH held AS ({HELD.replace("SELECT FROM", "SELECT 1 FROM")}), dropped AS (
+    DELETE FROM kuvasz.document USING held
+    WHERE cluster = %(cluster)s AND kind = %(kind)s AND name = ANY(%(dropped)s)
+), kept AS (
+    INSERT INTO kuvasz.document (cluster, kind, name, content)
+    SELECT %(cluster)s, %(kind)s, given.name, given.content::json
+    FROM unnest(%(names)s::text[], %(contents)s::text[]) AS given (name, content), held
+    ON CONFLICT (cluster, kind, name) DO UPDATE SET content = excluded.content
+)
+SELECT count(*) FROM held
 """
-_DROP = "DELETE FROM kuvasz.document WHERE cluster = %s AND kind = %s AND name = %s"
 
 
 class Documents:
@@ -65,13 +73,14 @@ class Documents:
             StateTaken: The lease is somebody else's by now.
             StateError: They cannot be written.
         """
-        with self._database.session(f"write the {self._kind}") as session, session.transaction():
-            self._lease.prove(session)
-            for name, content in documents.items():
-                if content is None:
-                    session.execute(_DROP, (self._cluster, self._kind, name))
-                else:
-                    session.execute(_PUT, (self._cluster, self._kind, name, json.dumps(content)))
+        kept = {name: json.dumps(content) for name, content in documents.items() if content is not None}
+        given = {
+            **self._lease.claim, "kind": self._kind, "names": list(kept), "contents": list(kept.values()),
+            "dropped": [name for name in documents if name not in kept],
+        }  # fmt: skip
+        with self._database.session(f"write the {self._kind}") as session:
+            if session.execute(_PUT, given).fetchone() != (1,):
+                raise self._lease.lost()
 
 
 __all__ = ["Documents"]

@@ -22,7 +22,7 @@ _log = EventLog(__name__)
 
 #: Of a lease: how often it is renewed, and how long before its end a holder stops that could not renew it.
 _RENEWALS: Final = 5
-_MARGIN: Final = 0.1
+_MARGIN: Final = 0.2
 
 _LOOK_S: Final = 0.1
 

@@ -7,7 +7,9 @@ sleeps, from before it asked for more time, so it never believes in the lease fo
 from __future__ import annotations
 
 import datetime
+import functools
 import time
+from collections.abc import Callable
 from typing import Final
 
 from kuvasz import __version__
@@ -30,7 +32,8 @@ _HOLDER = """
 SELECT owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL
 """
 #: Shared with who takes the lease over: it has changed hands before this, or only after it.
-_HELD = "SELECT FROM kuvasz.lease WHERE cluster = %s AND number = %s FOR SHARE"
+#: The owner as well: a coordinator that was restored gives numbers away once more.
+HELD = "SELECT FROM kuvasz.lease WHERE cluster = %(cluster)s AND number = %(number)s AND owner = %(node)s FOR SHARE"
 _RENEW = """
 UPDATE kuvasz.lease SET until = clock_timestamp() + %s, map = %s
 WHERE cluster = %s AND number = %s AND owner = %s RETURNING 1
@@ -62,18 +65,24 @@ class ClusterLease:
     Args:
         database: Where it is.
         cluster: Which cluster's.
-        node: This node's name, which no other process has while this one lives.
+        node: Returns this node's name, which no other process has while this one lives.
         host: This machine's name.
         pid: This process.
         lease_s: For how long it is taken.
     """
 
     def __init__(
-        self, database: CoordinatorDatabase, cluster: str, node: str, host: str, pid: int, lease_s: float
+        self,
+        database: CoordinatorDatabase,
+        cluster: str,
+        node: Callable[[], str],
+        host: str,
+        pid: int,
+        lease_s: float,
     ) -> None:
         self._database = database
         self.cluster = cluster
-        self.node = node
+        self._node = node
         self._host = host
         self._pid = pid
         self.lease_s = lease_s
@@ -81,6 +90,11 @@ class ClusterLease:
         self.is_held = False
         self.was_killed = False  #: the one before left without a word
         self.ends_at = 0.0  #: by `clock_s`
+
+    @functools.cached_property
+    def node(self) -> str:
+        """This node's name, which is made where it is needed: who only looks leaves no trace."""
+        return self._node()
 
     def take(self, does: str, map_digest: str) -> LeaseHolder | None:
         """Take the lease if it is free; return who holds it if not.
@@ -108,11 +122,20 @@ class ClusterLease:
             StateTaken: It is somebody else's by now.
             psycopg.Error: The coordinator does not answer.
         """
-        if session.execute(_HELD, (self.cluster, self.number)).fetchone() is None:
-            raise StateTaken(
-                f"{self._database.place}, cluster {self.cluster}: another process replicates by now",
-                hint="`kuvasz cluster nodes` says which; this one ends, or has to be stopped",
-            )
+        if session.execute(HELD, self.claim).fetchone() is None:
+            raise self.lost()
+
+    @property
+    def claim(self) -> dict[str, object]:
+        """Return what `HELD` asks for."""
+        return {"cluster": self.cluster, "number": self.number, "node": self.node}
+
+    def lost(self) -> StateTaken:
+        """Return the error of who has the lease no more."""
+        return StateTaken(
+            f"{self._database.place}, cluster {self.cluster}: another process replicates by now",
+            hint="`kuvasz cluster nodes` says which; this one ends, or has to be stopped",
+        )
 
     def holder(self) -> LeaseHolder | None:
         """Return who holds the lease, or held it last and left without a word; None: nobody.
@@ -198,4 +221,4 @@ def _interval(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
-__all__ = ["ClusterLease", "clock_s"]
+__all__ = ["HELD", "ClusterLease", "clock_s"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import uuid
@@ -48,7 +49,9 @@ class CoordinatorStore(StateStore):
         self._cluster = cluster
         self._folder = folder
         self._database = CoordinatorDatabase(url, _ANSWER * lease_s)
-        self._lease = ClusterLease(self._database, cluster, _node(folder), socket.gethostname(), os.getpid(), lease_s)
+        self._lease = ClusterLease(
+            self._database, cluster, functools.partial(_node, folder), socket.gethostname(), os.getpid(), lease_s
+        )
         self._notes = NoteDocuments(self._documents("notes"))
         self._witness = WitnessDocuments(self._documents("positions"), lambda: self._lease.number)
         self._feeds = FeedDocuments(self._documents("feeds"), self._documents("sids"))
