@@ -69,7 +69,8 @@ def only_for(hosts: Iterable[str]) -> Middleware:
         if ANY in known or host in known or _is_address(host):
             return await handler(request)
         hint = "add it to `server.hosts` of the map, if it is a name of this server"
-        return web.json_response({"error": f"nobody is called {host} here", "hint": hint}, status=421)
+        said = {"code": "not_allowed", "error": f"nobody is called {host} here", "hint": hint}
+        return web.json_response(said, status=421)
 
     return named
 

@@ -22,6 +22,7 @@ from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
+from kuvasz.admin.entries.entry_answers import EntryAnswers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import ServerConfig
-    from kuvasz.state.ports import StoredAddress
+    from kuvasz.state.ports import StateStore, StoredAddress, StoredNumbers
 
 _log = EventLog(__name__)
 
@@ -47,20 +48,20 @@ _STOP_S = 2.0
 
 @contextlib.asynccontextmanager
 async def serve(
-    app: App, stored: StoredAddress, secrets: Iterable[str] = (), loaded: Loaded | None = None
+    app: App, stored: StateStore, secrets: Iterable[str] = (), loaded: Loaded | None = None
 ) -> AsyncIterator[AdminServer]:
     """Observe an application while the body runs, and serve what is seen unless `server.address` is null.
 
     Args:
         app: Looked at and steered.
-        stored: Where url and token are left for the verbs.
+        stored: Where url and token are left for the verbs, and the numbers of the map's entries are kept.
         secrets: To be kept out of answers.
         loaded: What it was started with, and what its map is read again by.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate not be used.
     """
-    server = AdminServer(app, secrets, loaded)
+    server = AdminServer(app, stored.numbers, secrets, loaded)
     if app.config.server.address is None or app.config.server.host is None:
         async with _observing(server), _living(server.live_map):
             yield server
@@ -72,7 +73,7 @@ async def serve(
     try:
         listening = await listen(runner, app.config.server, tls)
         server.url = _url(listening, "http" if tls is None else "https")
-        with _announced(stored, ServerAddress(url=server.url, token=server.token)):
+        with _announced(stored.address, ServerAddress(url=server.url, token=server.token)):
             async with _observing(server), _living(server.live_map), _renewing(tls):
                 _log.tell(Event.SERVING, url=server.url)
                 yield server
@@ -127,11 +128,14 @@ class AdminServer:
 
     Args:
         app: The application that is seen and steered.
+        numbers: What the entries of its map are called by.
         secrets: What must not be shown wherever it stands.
         loaded: What it was started with.
     """
 
-    def __init__(self, app: App, secrets: Iterable[str] = (), loaded: Loaded | None = None) -> None:
+    def __init__(
+        self, app: App, numbers: StoredNumbers, secrets: Iterable[str] = (), loaded: Loaded | None = None
+    ) -> None:  # fmt: skip
         self.url: str | None = None  #: where it is reached from this machine; None: not by HTTP
         self.token = random_secrets.token_urlsafe(32)
         self.observer = Observer(app)
@@ -141,7 +145,8 @@ class AdminServer:
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
         callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
-        self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact)
+        entries = EntryAnswers(app, self.observer, numbers, self.redact).handlers()
+        self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, entries)
         app.receipts.observe(self._answers.metrics.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:

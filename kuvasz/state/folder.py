@@ -10,6 +10,7 @@ from kuvasz.state.address_file import AddressFile
 from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.note_file import NoteFile
+from kuvasz.state.numbers.number_file import NumberFile
 from kuvasz.state.ports import StateStore
 from kuvasz.state.relation_files import RelationFiles
 from kuvasz.state.source_record_file import SourceRecordFile
@@ -29,6 +30,7 @@ class StateFolder(StateStore):
         self._witness = WitnessFiles(folder)
         self._feeds = FeedFile(folder)
         self._address = AddressFile(folder)
+        self._numbers = NumberFile(folder)
 
     @property
     @override
@@ -65,6 +67,12 @@ class StateFolder(StateStore):
     def address(self) -> AddressFile:
         """`server.json`."""
         return self._address
+
+    @property
+    @override
+    def numbers(self) -> NumberFile:
+        """`numbers.json`."""
+        return self._numbers
 
     @override
     def record(self, source: str) -> SourceRecordFile:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
 
 from kuvasz.errors import StateTaken
 from kuvasz.model import SourcePosition
+from kuvasz.state.numbers.numbers_of_kind import EntryName, NumbersOfKind
 from kuvasz.state.ports import (
     FormerPosition,
     KnownFile,
@@ -20,6 +21,7 @@ from kuvasz.state.ports import (
     StoredAddress,
     StoredFeeds,
     StoredFiles,
+    StoredNumbers,
     StoredRecord,
     TableKey,
     Witness,
@@ -183,6 +185,34 @@ class MemoryAddress(StoredAddress):
             self._address = None
 
 
+class MemoryNumbers(StoredNumbers):
+    """The numbers of the map's entries."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, NumbersOfKind] = {}
+
+    @override
+    def given(self, kind: str, names: Sequence[EntryName]) -> Mapping[EntryName, int]:
+        """See `StoredNumbers.given`."""
+        found = self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).with_all(names)
+        return {name: found.names[name] for name in names}
+
+    @override
+    def all(self) -> Mapping[str, NumbersOfKind]:
+        """See `StoredNumbers.all`."""
+        return dict(self._kinds)
+
+    @override
+    def bring(self, kinds: Mapping[str, NumbersOfKind]) -> None:
+        """See `StoredNumbers.bring`."""
+        self._kinds |= kinds
+
+    @override
+    def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """See `StoredNumbers.rename`."""
+        self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).renamed(before, after)
+
+
 class MemoryOwnership(Ownership):
     """The right to a store in memory.
 
@@ -217,6 +247,7 @@ class MemoryState(StateStore):
         self._witness = MemoryWitness()
         self._feeds = MemoryFeeds()
         self._address = MemoryAddress()
+        self._numbers = MemoryNumbers()
         self._records: dict[str, SourceRecord] = {}
         self._files: dict[str, MemoryFiles] = {}
         self._owners: dict[Ownership, str] = {}
@@ -257,6 +288,12 @@ class MemoryState(StateStore):
         """See `StateStore.address`."""
         return self._address
 
+    @property
+    @override
+    def numbers(self) -> MemoryNumbers:
+        """See `StateStore.numbers`."""
+        return self._numbers
+
     @override
     def record(self, source: str) -> MemoryRecord:
         """See `StateStore.record`."""
@@ -274,6 +311,6 @@ class MemoryState(StateStore):
 
 
 __all__ = [
-    "MemoryAddress", "MemoryFeeds", "MemoryFiles", "MemoryNotes", "MemoryOwnership", "MemoryRecord", "MemoryState",
-    "MemoryWitness",
+    "MemoryAddress", "MemoryFeeds", "MemoryFiles", "MemoryNotes", "MemoryNumbers", "MemoryOwnership", "MemoryRecord",
+    "MemoryState", "MemoryWitness",
 ]  # fmt: skip

@@ -13,12 +13,13 @@ a network is to answer within milliseconds, or from what it has at hand.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from kuvasz import lsn
 from kuvasz.model import Applied, SourcePosition
+from kuvasz.state.numbers.numbers_of_kind import EntryName, NumbersOfKind
 
 #: A table and the source whose rows are meant: (target, source).
 TableKey: TypeAlias = tuple[str, str]
@@ -439,6 +440,44 @@ class StoredAddress(Protocol):
         """Forget an address, unless another one was left meanwhile."""
 
 
+class StoredNumbers(Protocol):
+    """The numbers by which the management API calls entries of the map, kind by kind. From any thread.
+
+    A number is never given to another entry, also not when its own is gone: that may come back. Without this store
+    entries get other numbers, and clients that kept some mean others.
+    """
+
+    def given(self, kind: str, names: Sequence[EntryName]) -> Mapping[EntryName, int]:
+        """Return the number of each name; names without one get the next ones, in their order.
+
+        They are durable when this returns.
+
+        Raises:
+            StateError: They cannot be read, or not be written.
+        """
+
+    def all(self) -> Mapping[str, NumbersOfKind]:
+        """Return the numbers of each kind of which there are some.
+
+        Raises:
+            StateError: They cannot be read.
+        """
+
+    def bring(self, kinds: Mapping[str, NumbersOfKind]) -> None:
+        """Take the numbers of kinds over from another store, in place of what was kept of them.
+
+        Raises:
+            StateError: They cannot be written.
+        """
+
+    def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """Have an entry keep its number under another name; what had that name before has none any more.
+
+        Raises:
+            StateError: They cannot be read, or not be written.
+        """
+
+
 class StateStore(Protocol):
     """The store. Nothing in it is touched before it is asked for."""
 
@@ -465,6 +504,10 @@ class StateStore(Protocol):
     @property
     def address(self) -> StoredAddress:
         """Where the running kuvasz answers."""
+
+    @property
+    def numbers(self) -> StoredNumbers:
+        """The numbers of the map's entries."""
 
     def record(self, source: str) -> StoredRecord:
         """Return the record of a source as it was left; an empty one where nothing is known."""
@@ -495,6 +538,7 @@ __all__ = [
     "StoredAddress",
     "StoredFeeds",
     "StoredFiles",
+    "StoredNumbers",
     "StoredRecord",
     "TableKey",
     "TableWitness",

@@ -240,7 +240,7 @@ async def replicate(
     Raises:
         KuvaszError: It cannot start, or go on; of what does not fit a source in the map with its place there.
     """
-    async with serve(app, state_of(loaded.config).address, loaded.secrets, loaded) as server:
+    async with serve(app, state_of(loaded.config), loaded.secrets, loaded) as server:
         on_served(server)
         try:
             return await app.run(until_caught_up=until_caught_up)

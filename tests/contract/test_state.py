@@ -131,6 +131,33 @@ def test_a_witness_takes_no_new_position_for_one_that_was_given_up(place: Place)
     assert place.open().witness.given_up("shop.items") == {"eu": (1, 7)}
 
 
+def test_an_entry_keeps_its_number_over_restarts(place: Place) -> None:
+    shop, crm = ("shop",), ("crm",)
+    assert place.open().numbers.given("db", [shop, crm]) == {shop: 1, crm: 2}
+    assert place.open().numbers.given("db", [("new",), crm, shop]) == {("new",): 3, crm: 2, shop: 1}
+    assert place.open().numbers.given("url", [shop]) == {shop: 1}, "each kind has its own"
+    assert place.open().numbers.given("db", []) == {}
+
+
+def test_no_number_is_given_twice(place: Place) -> None:
+    old, new, other = ("shop", "items"), ("shop", "goods"), ("shop", "others")
+    numbers = place.open().numbers
+    assert numbers.given("tbl", [old, new]) == {old: 1, new: 2}
+    numbers.rename("tbl", old, new)
+    numbers.rename("tbl", ("shop", "nobody"), other)
+    assert place.open().numbers.given("tbl", [new, other, old]) == {new: 1, other: 3, old: 4}, "2 is gone for good"
+
+
+def test_numbers_are_brought_from_another_store_with_those_that_are_gone(place: Place) -> None:
+    before = MemoryState().numbers
+    before.given("db", [("a",), ("b",)])
+    before.rename("db", ("b",), ("a",))
+    before.given("tbl", [("a", "items")])
+    place.open().numbers.bring(before.all())
+    assert place.open().numbers.all() == before.all()
+    assert place.open().numbers.given("db", [("a",), ("c",)]) == {("a",): 2, ("c",): 3}
+
+
 def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
     assert (place.open().feeds.known(), place.open().feeds.sids()) == ({}, {})
     place.open().feeds.keep({"eu": {"shop.items", "shop.others"}, "eu/*": set(), "us": {"shop.items"}})

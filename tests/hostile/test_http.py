@@ -56,7 +56,7 @@ def asked(app: App, path: str, headers: dict[str, Any], method: str = "GET") -> 
             return answer.status, found
 
     async def run() -> tuple[int, dict[str, Any]]:
-        async with serve(app, state_of(app.config).address):
+        async with serve(app, state_of(app.config)):
             return await asyncio.to_thread(ask)
 
     return asyncio.run(run())

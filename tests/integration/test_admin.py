@@ -158,7 +158,7 @@ def test_an_address_in_use_is_refused_before_anything_starts(database: Database,
         config = config_of(database, {"items": None}, address)
 
         async def start() -> None:
-            async with serve(App(config), state_of(config).address):
+            async with serve(App(config), state_of(config)):
                 pytest.fail("it listens")
 
         with pytest.raises(ConfigError) as refused:

@@ -63,7 +63,7 @@ class ServedPipeline(Pipeline):
         lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app, state_of(self.config).address, set()):
+        async with serve(self.app, state_of(self.config), set()):
             self._ready.set()
             return await self.app.run()
 

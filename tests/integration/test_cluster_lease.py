@@ -232,6 +232,7 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
     before = StateFolder(tmp_path / "one")
     before.notes.put({KEY: Note(paused_at=1.0)})
     before.feeds.keep({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    before.numbers.given("db", [("shop",), ("crm",)])
     before.witness.note("shop.items", {"shop_eu": 10})
     before.witness.give_up("shop.others", "shop_eu", SourcePosition(lsn=7, history=1))
     record = before.record("shop_eu")
@@ -246,11 +247,12 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
     store = two.store
     assert store.notes.all() == {KEY: Note(paused_at=1.0)}, "the second one's are those of nobody"
     assert (store.feeds.known(), store.feeds.sids()) == ({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    assert store.numbers.given("db", [("crm",)]) == {("crm",): 2}
     assert store.witness.known("shop.items") == {"shop_eu": 10}
     assert store.witness.given_up("shop.others") == {"shop_eu": (1, 7)}
     assert store.record("shop_eu").standing == SourceRecord(system_id="71", confirmed_lsn=5)
     assert store.files("shop_eu").all() == {5: KnownFile(file=5, horizon=100)}
     assert sorted(file.name for file in (tmp_path / "one" / ASIDE).iterdir()) == [
-        "feeds.json", "files", "positions", "sources", "tables.json",
+        "feeds.json", "files", "numbers.json", "positions", "sources", "tables.json",
     ]  # fmt: skip
     assert StateFolder(tmp_path / "one").notes.all() == {}

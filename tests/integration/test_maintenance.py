@@ -98,7 +98,7 @@ class Served(Pipeline):
         lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app, state_of(self.config).address):
+        async with serve(self.app, state_of(self.config)):
             self._ready.set()
             return await self.app.run()
 

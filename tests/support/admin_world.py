@@ -15,11 +15,11 @@ from kuvasz.admin.server import serve
 from kuvasz.app import App
 from kuvasz.config.load import load
 from kuvasz.lake.memory.lake import MemoryLake
-from kuvasz.state.memory import MemoryAddress
+from kuvasz.state.memory import MemoryState
 
 T = TypeVar("T")
 
-MAP = {
+MAP: dict[str, Any] = {
     "lake": {"namespace": "shop"},
     "databases": [
         {"database": "shop", "urls": [{"url": "postgresql:///shop", "sid": "eu"}],
@@ -31,12 +31,15 @@ MAP = {
 class AdminWorld:
     """An application of two tables, whose commands are written down."""
 
-    def __init__(self, folder: Path, address: str | None = "127.0.0.1:0", **server: Any) -> None:
+    def __init__(
+        self, folder: Path, address: str | None = "127.0.0.1:0", url: str = "postgresql:///shop", **server: Any
+    ) -> None:
         file = folder / "map.yaml"
+        (group,) = MAP["databases"]
         state = {"pipeline": {"state": str(folder / "state")}, "server": {"address": address, **server}}
-        file.write_text(json.dumps(MAP | state))
+        file.write_text(json.dumps(MAP | state | {"databases": [group | {"urls": [{"url": url, "sid": "eu"}]}]}))
         self.app = App(load(file, {}).config, lake=MemoryLake())
-        self.stored = MemoryAddress()
+        self.stored = MemoryState()
         self.commands: list[tuple[str, str]] = []
         (sync,) = self.app.sources
         verbs = ("pause", "resume", "retry", "resync")
@@ -71,13 +74,13 @@ class AdminWorld:
         """
 
         async def run(client: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
-            address = self.stored.find()
+            address = self.stored.address.find()
             assert address is not None
             headers = {"Authorization": f"Bearer {address.token if token is True else token}"} if token else {}
             data = body if isinstance(body, str) else json.dumps({} if body is None else body)
             given = data if method == "POST" else None
             async with client.request(method, url + path, data=given, headers=headers) as answer:
                 text = await answer.text()
-                return answer.status, json.loads(text) if text.startswith("{") else text
+                return answer.status, json.loads(text) if text.startswith(("{", "[")) else text
 
         return self.live(run, *secrets)

@@ -42,6 +42,12 @@ def _lines() -> Iterator[str]:
 
 def _section(route: Route) -> Iterator[str]:
     yield from (f"## {route.title}", "", f"{route.summary}. {route.about}")
+    if route.parameters:
+        yield ""
+        yield from generated.table(
+            ("Parameter", "Meaning", "Example"),
+            ((f"`{one.name}`", one.about, f"`{one.example}`") for one in route.parameters),
+        )
     if route.body is not None:
         yield ""
         yield from generated.table(

@@ -25,10 +25,10 @@ ORDINARY = frozenset(
     lifetime limit line list listing live load loaded lock locked log logical logs loop lost maintainer maintenance
     manifest map mapped mask membership memory message messages metrics mismatch move name needed neighbours node
     not number numbered observer of offset offsets on one only open operations option options order ordering origin
-    orphans other out outcome output own ownership page park parking part partition partitions parts pause pg
-    pipeline plain plan planning policy position postgres preflight preparation problem progress projecting
-    projection publication publications range rates read reader readers reading recovery redactor refused rejoin
-    relation relax removed rename renames repair replaced replay replaying replica replication report request
+    orphans other out outcome output own ownership page parameter park parking part partition partitions parts pause
+    pg pipeline plain plan planning policy position postgres preflight preparation problem progress projecting
+    projection publication publications query range rates read reader readers reading recovery redactor refused
+    rejoin relation relax removed rename renames repair replaced replay replaying replica replication report request
     requests reset retry rewrite rights role round row rows rule run running schema scope secret section seen
     selection sent server session setting settings setup severity share shared show shutdown signal slice slot
     snapshot source spark spec stage start state states status stderr step store stored stream stuck summarize

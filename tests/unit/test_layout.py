@@ -37,8 +37,8 @@ ELSEWHERE = {
     "lake/memory/commit_stage.py": "contract/test_lake.py",
     # The coordinator: what it keeps is the port's contract, who may is asked of a real one.
     **{f"state/coordinator/{name}.py": "contract/test_state.py" for name in (
-        "address_document", "documents", "feed_documents", "file_document", "note_documents", "record_document",
-        "witness_documents",
+        "address_document", "documents", "feed_documents", "file_document", "note_documents", "number_documents",
+        "record_document", "witness_documents",
     )},
     **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
         "adoption", "database", "heartbeat", "lease", "member", "store",

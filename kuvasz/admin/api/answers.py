@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 _log = EventLog(__name__)
 
 #: Who registers a route; that of GET takes HEAD, too.
-_METHODS: Mapping[str, Callable[[str, Handler], web.RouteDef]] = {"GET": web.get, "POST": web.post}
+_METHODS: Mapping[str, Callable[[str, Handler], web.RouteDef]] = {
+    "GET": web.get, "POST": web.post, "PUT": web.put, "DELETE": web.delete
+}  # fmt: skip
 
 #: Characters of a name that the log shows.
 _LONGEST_PERSON = 100
@@ -57,11 +59,12 @@ class Answers:
         report: What it tells for a bug report.
         callers: Who may ask for what.
         redact: Takes secrets out.
+        entries: What the routes of the map's entries do.
     """
 
     def __init__(
         self, app: App, observer: Observer, live_map: LiveMap, report: RunningReport, callers: Callers,
-        redact: Redactor,
+        redact: Redactor, entries: Mapping[str, Handler],
     ) -> None:  # fmt: skip
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
@@ -71,6 +74,7 @@ class Answers:
         self._callers = callers
         self._audit = Audit()
         self._redact = redact
+        self._entries = entries
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: observer.show(self.metrics.render))
 
@@ -92,6 +96,7 @@ class Answers:
             **{verb.name: self._command(verb) for verb in VERBS},
             "maintain": self._maintain,
             "reload": self._reload,
+            **self._entries,
             "openapi": _openapi,
             "docs": _docs,
         }

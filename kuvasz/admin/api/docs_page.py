@@ -56,6 +56,9 @@ def page(routes: Iterable[Route]) -> str:
 def _section(route: Route) -> Iterator[str]:
     yield f'<h2 id="{route.name}"><code>{html.escape(route.title)}</code></h2>'
     yield f"<p>{_text(route.summary)}. {_text(route.about)}</p>"
+    if route.parameters:
+        rows = [[_code(one.name), _text(one.about), _code(one.example)] for one in route.parameters]
+        yield from _table(("Parameter", "Meaning", "Example"), rows)
     if route.body is not None:
         rows = [[_code(field.name), field.kind.words, _text(field.about)] for field in route.body.fields]
         yield from _table(("Field", "Value", "Meaning"), rows)
@@ -68,7 +71,8 @@ def example(route: Route) -> str:
     """Return a command that asks for a route."""
     token = ' -H "Authorization: Bearer $TOKEN"' if route.role is not None else ""
     body = "" if route.body is None else f" -d '{json.dumps(_example(route.body))}'"
-    return f"curl{token}{body} http://127.0.0.1:8000{route.path}"
+    method = "" if route.method == "GET" or (route.method == "POST" and body) else f" -X {route.method}"
+    return f"curl{method}{token}{body} http://127.0.0.1:8000{route.example_path}"
 
 
 def _example(body: Body) -> dict[str, object]:

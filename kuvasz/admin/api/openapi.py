@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kuvasz import __version__
-from kuvasz.admin.api.route import JSON, Route, RouteAnswer, Schema
+from kuvasz.admin.api.route import JSON, Parameter, Route, RouteAnswer, Schema
 from kuvasz.admin.api.shapes import SHAPES
 
 #: The scheme under which the document names the token.
@@ -52,6 +52,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "security": _security(route),
         "responses": {str(status): _response(answer) for status, answer in route.answers.items()},
     }
+    if route.parameters:
+        found["parameters"] = [_parameter(one) for one in route.parameters]
     if route.body is not None:
         found["requestBody"] = {"required": True, "content": _content(JSON, route.body.schema())}
     return found
@@ -64,8 +66,20 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     return [{}, {_TOKEN: []}] if route.shows_more else []
 
 
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name, "in": "path" if parameter.is_in_path else "query", "required": parameter.is_in_path,
+        "description": parameter.about, "schema": parameter.schema | {"examples": [parameter.example]},
+    }  # fmt: skip
+
+
 def _response(answer: RouteAnswer) -> dict[str, Any]:
-    return {"description": answer.about, "content": _content(answer.media, answer.schema)}
+    headers = {
+        name: {"description": about, "required": True, "schema": {"type": "integer"}}
+        for name, about in answer.headers.items()
+    }
+    found = {"description": answer.about, "content": _content(answer.media, answer.schema)}
+    return found | ({"headers": headers} if headers else {})
 
 
 def _content(media: str, schema: Schema) -> dict[str, Any]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
+
+#: What clients tell errors by, where nothing more is known than the status.
+CODES: Final = {
+    400: "invalid_request", 401: "not_allowed", 403: "not_allowed", 404: "not_found", 405: "not_allowed",
+    409: "conflict", 421: "not_allowed",
+}  # fmt: skip
+
+_OTHER: Final = "error"
 
 
 class RequestRefused(Exception):
@@ -12,18 +22,21 @@ class RequestRefused(Exception):
         status: The status of the answer.
         message: What is wrong.
         hint: What to do.
+        code: What clients tell it by; by the status, if None.
     """
 
-    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+    def __init__(self, status: int, message: str, hint: str | None = None, *, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.hint = hint
+        self.code = code or CODES.get(status, _OTHER)
 
     def answer(self) -> web.Response:
         """Return it as an answer."""
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else None
-        return web.json_response({"error": self.message, "hint": self.hint}, status=self.status, headers=headers)
+        said = {"code": self.code, "error": self.message, "hint": self.hint}
+        return web.json_response(said, status=self.status, headers=headers)
 
 
-__all__ = ["RequestRefused"]
+__all__ = ["CODES", "RequestRefused"]

@@ -102,12 +102,24 @@ class Body:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A part of a route's url that the client chooses: of its path, or of its query."""
+
+    name: str
+    about: str
+    schema: Schema
+    example: str
+    is_in_path: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RouteAnswer:
     """What a route answers with one status."""
 
     about: str
     schema: Schema
     media: str = JSON
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: whole numbers; name -> what it says
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +128,14 @@ class Route:
 
     name: str  #: `kuvasz.admin.api.answers.Answers` has a handler of this name
     method: str
-    path: str
+    path: str  #: with parameters as in ``/api/db/{id}``
     summary: str
     about: str
     answers: Mapping[int, RouteAnswer]
     role: Role | None = None  #: of the token it needs; None: it needs none
     shows_more: bool = False  #: to who brings a token, though it needs none
     body: Body | None = None
+    parameters: tuple[Parameter, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -134,5 +147,13 @@ class Route:
         """Method and path, as in "POST /api/pause"."""
         return f"{self.method} {self.path}"
 
+    @property
+    def example_path(self) -> str:
+        """The path with an example of each parameter in it."""
+        found = self.path
+        for one in self.parameters:
+            found = found.replace(f"{{{one.name}}}", one.example) if one.is_in_path else found
+        return found
 
-__all__ = ["JSON", "Body", "BodyField", "FieldKind", "Route", "RouteAnswer", "Schema"]
+
+__all__ = ["JSON", "Body", "BodyField", "FieldKind", "Parameter", "Route", "RouteAnswer", "Schema"]

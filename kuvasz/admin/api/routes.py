@@ -6,6 +6,7 @@ from typing import Final
 
 from kuvasz.admin.api.route import Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
+from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
 from kuvasz.config.model import Role
 
 _ERROR: Final = ref("Error")
@@ -207,6 +208,7 @@ ROUTES: Final = (
             500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=_ERROR),
         },
     ),
+    *ENTRY_ROUTES,
     Route(
         name="openapi",
         method="GET",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kuvasz.admin.entries.entry_shapes import ENTRY_SHAPES
 from kuvasz.errors import Retry
 from kuvasz.state.tables import State
 
@@ -64,7 +65,14 @@ _FILES: Final[dict[str, Schema]] = {
 
 #: Name -> shape.
 SHAPES: Final[dict[str, Schema]] = {
-    "Error": _object("Why a request was not done.", error=_TEXT, hint=_or_null(_TEXT, "What to do.")),
+    "Error": _object(
+        "Why a request was not done.",
+        code=_told(
+            _TEXT, "What programs tell it by: invalid_request, invalid_id, not_allowed, not_found, conflict, …"
+        ),
+        error=_TEXT,
+        hint=_or_null(_TEXT, "What to do."),
+    ),
     "Verdict": _object("Whether all is well.", {"reasons": listed(_TEXT)}, ok=_SWITCH),
     "Status": _object(
         "Everything there is to know, at one moment.",
@@ -200,6 +208,7 @@ SHAPES: Final[dict[str, Schema]] = {
         removed=_told(listed(_TEXT), "Tables."),
         changed=_told(listed(_TEXT), "Tables."),
     ),
+    **ENTRY_SHAPES,
 }
 
 __all__ = ["SHAPES", "listed", "ref"]

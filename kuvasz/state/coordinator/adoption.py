@@ -16,6 +16,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state import feed_file, note_file, relation_files, source_record_file, witness_files
 from kuvasz.state.folder import StateFolder
+from kuvasz.state.numbers import number_file
 
 if TYPE_CHECKING:
     from kuvasz.state.ports import StateStore
@@ -26,7 +27,8 @@ _log = EventLog(__name__)
 ASIDE: Final = "before-cluster"
 
 _PARTS: Final = (
-    note_file.FILE, feed_file.FILE, relation_files.FOLDER, source_record_file.FOLDER, witness_files.FOLDER,
+    note_file.FILE, feed_file.FILE, number_file.FILE, relation_files.FOLDER, source_record_file.FOLDER,
+    witness_files.FOLDER,
 )  # fmt: skip
 
 
@@ -42,6 +44,7 @@ def adopt(folder: Path, store: StateStore) -> None:
     before = StateFolder(folder)
     store.notes.put(before.notes.all())
     store.feeds.keep(before.feeds.known(), before.feeds.sids())
+    store.numbers.bring(before.numbers.all())
     for source in _sources(folder / source_record_file.FOLDER):
         record = store.record(source)
         record.update(before.record(source).standing)

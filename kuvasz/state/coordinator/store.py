@@ -22,6 +22,7 @@ from kuvasz.state.coordinator.heartbeat import Heartbeat
 from kuvasz.state.coordinator.lease import ClusterLease
 from kuvasz.state.coordinator.member import ClusterOwnership, CoordinatedMember
 from kuvasz.state.coordinator.note_documents import NoteDocuments
+from kuvasz.state.coordinator.number_documents import NumberDocuments
 from kuvasz.state.coordinator.pieces import SharedPieces
 from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
@@ -56,6 +57,7 @@ class CoordinatorStore(StateStore):
         self._witness = WitnessDocuments(self._documents("positions"), lambda: self._lease.number)
         self._feeds = FeedDocuments(self._documents("feeds"), self._documents("sids"))
         self._address = AddressDocument(self._documents("address"))
+        self._numbers = NumberDocuments(self._documents("numbers"))
 
     def _documents(self, kind: str) -> Documents:
         return Documents(self._database, self._cluster, self._lease, kind)
@@ -97,6 +99,12 @@ class CoordinatorStore(StateStore):
     def address(self) -> AddressDocument:
         """See `StateStore.address`."""
         return self._address
+
+    @property
+    @override
+    def numbers(self) -> NumberDocuments:
+        """See `StateStore.numbers`."""
+        return self._numbers
 
     @override
     def record(self, source: str) -> RecordDocument:

@@ -25,13 +25,13 @@ def world(tmp_path: Path) -> AdminWorld:
 
 def test_url_and_token_are_left_for_the_verbs_while_it_serves(world: AdminWorld) -> None:
     async def look(_: object, url: str) -> str:
-        address = world.stored.find()
+        address = world.stored.address.find()
         assert address is not None
         assert address.url == url
         return address.token
 
     assert len(world.live(look)) > 30
-    assert world.stored.find() is None
+    assert world.stored.address.find() is None
 
 
 def test_without_an_address_nothing_is_served(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_without_an_address_nothing_is_served(tmp_path: Path) -> None:
             return await server.observer.show(lambda now: views.status(now, ErrorView()))
 
     assert asyncio.run(run())["phase"] == "starting", "who is in the process may see it all the same"
-    assert world.stored.find() is None
+    assert world.stored.address.find() is None
 
 
 def test_an_address_that_is_taken_is_told(world: AdminWorld, tmp_path: Path) -> None:
@@ -104,7 +104,11 @@ def test_what_is_no_object_is_no_command(world: AdminWorld, body: str) -> None:
     status, refused = world.ask("/api/pause", body=body)
     assert (status, refused) == (
         400,
-        {"error": "the body is no JSON object", "hint": "it may have table (a text), sid (a text), by (a text)"},
+        {
+            "code": "invalid_request",
+            "error": "the body is no JSON object",
+            "hint": "it may have table (a text), sid (a text), by (a text)",
+        },
     )
 
 

@@ -46,7 +46,7 @@ def live(world: AdminWorld, body: Callable[[str], Awaitable[T]]) -> T:
     """Serve as the command does: on uvloop, with url and token in the state folder."""
 
     async def run() -> T:
-        async with serve(world.app, state_of(world.app.config).address) as server:
+        async with serve(world.app, state_of(world.app.config)) as server:
             assert server.url is not None
             async with asyncio.timeout(30):
                 return await body(server.url)

@@ -13,12 +13,14 @@ from kuvasz.admin.api.answers import Answers
 from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.route import Route
 from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.entries.entry_answers import EntryAnswers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.config.model import Role
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import LakeError
+from kuvasz.state.memory import MemoryNumbers
 from kuvasz.state.tables import State
 from tests.support.admin_world import AdminWorld
 
@@ -29,8 +31,11 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
     async def handlers() -> set[str]:
         observer = Observer(app)
         report = RunningReport(observer, Redactor(), None)
+        entries = EntryAnswers(app, observer, MemoryNumbers(), Redactor()).handlers()
         try:
-            return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor()).handlers())
+            return set(
+                Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), entries).handlers()
+            )
         finally:
             observer.close()
 
@@ -51,7 +56,7 @@ def shared(tmp_path: Path) -> AdminWorld:
 @pytest.mark.parametrize("role", Role)
 def test_a_route_is_for_its_role_and_those_above(shared: AdminWorld, role: Role, route: Route) -> None:
     assert route.role is not None
-    status, answer = shared.ask(route.path, token=TOKENS[role], method=route.method, body={"none": 1})
+    status, answer = shared.ask(route.example_path, token=TOKENS[role], method=route.method, body={"none": 1})
     if role.may(route.role) and route.body is None:
         assert status == 200
     elif role.may(route.role):
@@ -60,6 +65,7 @@ def test_a_route_is_for_its_role_and_those_above(shared: AdminWorld, role: Role,
         assert (status, answer) == (
             403,
             {
+                "code": "not_allowed",
                 "error": f"{route.title} needs the role {route.role}, and the token of 'a {role}' has {role}",
                 "hint": "ask with another token, or give it that role in `server.tokens` of the map",
             },

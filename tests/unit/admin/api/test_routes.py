@@ -17,8 +17,14 @@ def test_each_verb_for_tables_has_a_route() -> None:
     assert {verb.name: paths.get(verb.name) for verb in VERBS} == {verb.name: f"/api/{verb.name}" for verb in VERBS}
 
 
-#: They change nothing, and say more of the process than a stranger is to know.
-TELLING = {"support"}
+#: They change nothing, and say more of the process, or of where the sources are, than a stranger is to know.
+TELLING = {"support", *(f"{path}_{which}" for path in ("db", "url", "tbl", "map") for which in ("list", "get"))}
+
+
+def test_a_path_has_the_parameters_that_are_told() -> None:
+    for route in ROUTES:
+        told = {one.name for one in route.parameters if one.is_in_path}
+        assert set(re.findall(r"\{(\w+)\}", route.path)) == told, route.title
 
 
 def test_whatever_changes_something_needs_a_token_and_says_what_else_may_come() -> None:

@@ -88,3 +88,5 @@ def test_what_is_answered_has_its_shape(tmp_path: Path, monkeypatch: pytest.Monk
     for path in ("/livez", "/readyz"):
         assert_has_shape(world.ask(path, method="GET")[1], "Verdict")
     assert_has_shape(world.ask("/status", method="GET")[1], "Status")
+    for path, shape in (("db", "Database"), ("url", "SourceUrl"), ("tbl", "TableEntry"), ("map", "MapEntry")):
+        assert_has_shape(world.ask(f"/api/{path}/1", method="GET")[1], shape)

@@ -19,7 +19,7 @@ from kuvasz.admin.server import serve
 from kuvasz.app import App
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.memory.lake import MemoryLake
-from kuvasz.state.memory import MemoryAddress
+from kuvasz.state.memory import MemoryState
 from tests.support.maps import SHOP, loaded
 
 _log = EventLog(__name__)
@@ -33,10 +33,10 @@ def app(tmp_path: Path) -> App:
 
 def ask(app: App, *, token: bool = True, while_served: Any = lambda _: None) -> tuple[int, dict]:
     async def run() -> tuple[int, dict]:
-        stored = MemoryAddress()
+        stored = MemoryState()
         async with serve(app, stored, ["geheim"]) as server, aiohttp.ClientSession() as client:
             while_served(server)
-            address = stored.find()
+            address = stored.address.find()
             assert address is not None
             headers = {"Authorization": f"Bearer {address.token}"} if token else {}
             async with client.get(f"{server.url}/api/support", headers=headers) as answer:

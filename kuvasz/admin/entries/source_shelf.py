@@ -1,0 +1,71 @@
+"""What the sources of a map have, kept until someone wants another look: no catalog is read at each request."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kuvasz.errors import KuvaszError
+from kuvasz.source.catalog import inventory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kuvasz.config.model import Config, DatabaseConfig, UrlConfig
+    from kuvasz.source.catalog.inventory import Inventory
+    from kuvasz.source.catalog.table import SourceTable
+
+#: Group -> the tables of the first of its sources that answers.
+Found: TypeAlias = "Mapping[str, Sequence[SourceTable]]"
+
+#: Groups that are asked at a time.
+_THREADS: Final = 16
+
+
+class SourceShelf:
+    """The shelf. On the loop.
+
+    Args:
+        take: Returns what the database of a url has.
+    """
+
+    def __init__(self, take: Callable[[str], Inventory] = inventory.take) -> None:
+        self._take = take
+        self._kept: dict[tuple[str, tuple[UrlConfig, ...]], Sequence[SourceTable]] = {}
+        self._turn = asyncio.Lock()  #: whoever comes while sources are asked waits for that
+
+    async def look(self, config: Config, *, anew: bool = False) -> Found:
+        """Return what the groups of a map have. One none of whose sources answers is missing, and asked again.
+
+        Args:
+            config: The map.
+            anew: Whether all are asked again.
+        """
+        async with self._turn:
+            if anew:
+                self._kept.clear()
+            wanted = {(group.database, group.urls): group for group in config.databases}
+            self._kept = {key: tables for key, tables in self._kept.items() if key in wanted}
+            if missing := [group for key, group in wanted.items() if key not in self._kept]:
+                for group, tables in await asyncio.to_thread(self._ask, missing):
+                    if tables is not None:
+                        self._kept[group.database, group.urls] = tables
+            return {database: tables for (database, _), tables in self._kept.items()}
+
+    def _ask(self, groups: Sequence[DatabaseConfig]) -> list[tuple[DatabaseConfig, Sequence[SourceTable] | None]]:
+        with concurrent.futures.ThreadPoolExecutor(min(_THREADS, len(groups)), "entries") as pool:
+            return list(zip(groups, pool.map(self._tables, groups), strict=True))
+
+    def _tables(self, group: DatabaseConfig) -> Sequence[SourceTable] | None:
+        for one in group.urls:
+            try:
+                found = self._take(one.url.get())
+            except KuvaszError:  # why it does not answer is said of the source itself
+                continue
+            return [table for table in found.tables if table.table not in found.extensions]
+        return None
+
+
+__all__ = ["Found", "SourceShelf"]

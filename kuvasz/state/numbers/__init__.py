@@ -1,0 +1,1 @@
+"""The numbers by which the management API calls the map's entries, and the file that has them."""
