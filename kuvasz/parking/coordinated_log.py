@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
 
 
-#: Bytes that are brought at a time.
-_PIECE = 4 << 20
-
-
 class CoordinatedLog(ParkingLog):
     """The log.
 
@@ -73,11 +69,8 @@ class CoordinatedLog(ParkingLog):
         try:
             if self._pieces.size(self._name) or not self._path.exists():
                 return False
-            begin = 0
             with self._path.open("rb") as file:
-                while piece := file.read(_PIECE):
-                    self._pieces.put(self._name, begin, piece)
-                    begin += len(piece)
+                self._pieces.bring(self._name, file)
         except (OSError, StateError) as error:
             raise LogDamaged(f"{self._path} cannot be brought to the coordinator: {error}") from error
         return True

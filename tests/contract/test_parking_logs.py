@@ -16,6 +16,7 @@ from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.memory import MemoryLogs
 from kuvasz.parking.ports import LogDamaged, LogStore, TableLog
 from kuvasz.route.parts import Change
+from kuvasz.state.coordinator import pieces
 from kuvasz.state.coordinator.store import CoordinatorStore
 from tests.support.changes import Sender, again, insert, relation
 from tests.support.parked import facts, rows
@@ -232,4 +233,28 @@ def test_a_log_of_before_the_cluster_is_shared_from_then_on(database: Database, 
     found.close()
     again = CoordinatedLogs(tmp_path / "elsewhere", store.pieces).load(T, S, before.id)
     assert len(again.read(0, ROOM)) == 2
+    store._database.close()
+
+
+@pytest.mark.postgres
+def test_a_log_of_before_the_cluster_is_brought_whole_or_not_at_all(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part would be taken for a log whose last group was being written as its process died."""
+    monkeypatch.setattr(pieces, "_PIECE", 64)
+    before, eu = LogFolder(tmp_path / "here").create(T, S), Sender()
+    append(before, [eu.one(insert(1))], 1108)
+    append(before, [eu.one(insert(2))], 1208)
+    before.close()
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0)
+    assert store._lease.take("tests", "") is None
+    database.execute(
+        "ALTER TABLE kuvasz.piece ADD CONSTRAINT amid CHECK (at < 128)"
+    )  # fails as a process that is killed amid it does: nothing follows
+    with pytest.raises(LogDamaged, match="cannot be brought"):
+        CoordinatedLogs(tmp_path / "here", store.pieces).load(T, S, before.id)
+    database.execute("ALTER TABLE kuvasz.piece DROP CONSTRAINT amid")
+    found = CoordinatedLogs(tmp_path / "here", store.pieces).load(T, S, before.id)
+    assert len(found.read(0, ROOM)) == 2
+    found.close()
     store._database.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final
 
 from kuvasz.errors import StateError
 from kuvasz.state.coordinator.database import CoordinatorDatabase
@@ -50,13 +50,27 @@ class SharedPieces:
             StateTaken: The lease is somebody else's by now.
             StateError: It cannot be written; what was there before still is.
         """
+        self._put(file, at, (data[begin : begin + _PIECE] for begin in range(0, len(data), _PIECE)))
+
+    def bring(self, file: str, stream: BinaryIO) -> None:
+        """Have a file be what a stream has: all of it, or as it was before.
+
+        Raises:
+            StateTaken: The lease is somebody else's by now.
+            StateError: It cannot be written; what was there before still is.
+            OSError: The stream cannot be read.
+        """
+        self._put(file, 0, iter(lambda: stream.read(_PIECE), b""))
+
+    def _put(self, file: str, at: int, pieces: Iterable[bytes]) -> None:
         mine = self._cluster, file
         with self._database.session("keep parked changes") as session, session.transaction():
             self._lease.prove(session)
             session.execute(_CUT, (*mine, at))
             session.execute(_TRIM, (at, *mine, *mine, at))
-            for begin in range(0, len(data), _PIECE):
-                session.execute(_ADD, (*mine, at + begin, data[begin : begin + _PIECE]))
+            for piece in pieces:
+                session.execute(_ADD, (*mine, at, piece))
+                at += len(piece)
 
     def size(self, file: str) -> int:
         """Return a file's bytes; 0 if there is none.
