@@ -49,6 +49,7 @@ class Standby:
         self.loaded = loaded  #: as its map's file was read last
         self.holder: LeaseHolder | None = None  #: who replicates meanwhile
         self.differs = False  #: the holder has another map
+        self._digest = map_digest(loaded.config)
         self._member = member
         self._looks = 0
         self._silent = 0
@@ -57,11 +58,6 @@ class Standby:
     def node(self) -> str:
         """This process's name."""
         return self._member.node
-
-    @property
-    def was_killed(self) -> bool:
-        """Whether the process before left without a word."""
-        return self._member.was_killed
 
     async def wait(self, stop: asyncio.Event) -> IcebergLake | None:
         """Wait for the turn, and return the lake, ready for it; None if it was stopped before.
@@ -96,11 +92,10 @@ class Standby:
         try:
             if self.differs and not self._is_alike():
                 return False
-            digest = map_digest(self.loaded.config)
-            holder = self._member.take(DOES, digest)
+            holder = self._member.take(DOES, self._digest)
             self._silent = 0
             if holder is not None:
-                self._see(holder, digest)
+                self._see(holder)
         except StateError as error:
             if self._silent % _READ_EVERY == 0:
                 _log.tell(Event.COORDINATOR_SILENT, reason=str(error))
@@ -108,11 +103,11 @@ class Standby:
             return False
         return holder is None
 
-    def _see(self, holder: LeaseHolder, digest: str) -> None:
+    def _see(self, holder: LeaseHolder) -> None:
         if self.holder is None or self.holder.node != holder.node:
             _log.tell(Event.STANDING_BY, node=self.node, holder=holder.node, since=holder.since)
         self.holder = holder
-        if holder.does == DOES and holder.map_digest != digest and not holder.is_late:
+        if holder.does == DOES and holder.map_digest != self._digest and not holder.is_late:
             self.differs, self._looks = True, 0
             if not self._is_alike():
                 _log.tell(Event.MAP_DIFFERS, node=self.node, holder=holder.node)
@@ -131,12 +126,13 @@ class Standby:
         except ConfigError as error:
             _log.tell(Event.MAP_REFUSED, file=str(self.loaded.path), reason=str(error))
             return False
-        if holder is not None and map_digest(again.config) != holder.map_digest:
+        digest = map_digest(again.config)
+        if holder is not None and digest != holder.map_digest:
             return False
         if (held := _read_at_start(again.config, self.loaded.config)) is not None:
             _log.tell(Event.MAP_REFUSED, file=str(self.loaded.path), reason=f"{held} is read by a start alone")
             return False
-        self.loaded, self.differs = again, False
+        self.loaded, self._digest, self.differs = again, digest, False
         return True
 
 
