@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from kuvasz.model import Delivery, TableName
+from kuvasz.model import Delivery
 from kuvasz.worker.flush import FlushPolicy, Waiting
+from kuvasz.worker.gather import TargetOf
 from kuvasz.worker.shares import portion
 
 
@@ -16,16 +17,20 @@ class Backlog:
     Args:
         policy: When to begin a mini-transaction, and how large.
         changed: Told of every delivery.
+        target_of: Finds the target of a relation. Commits are counted by targets: the tables of many sources, schemas
+            or partitions are one commit where they feed one target.
     """
 
-    def __init__(self, policy: FlushPolicy, changed: threading.Condition) -> None:
+    def __init__(self, policy: FlushPolicy, changed: threading.Condition, target_of: TargetOf) -> None:
         self._policy = policy
         self._changed = changed
+        self._target_of = target_of
         self._waiting: list[Delivery] = []
         self._bytes = 0
         self._since = 0.0  #: when the first of it came
         self._last = 0.0  #: when the last of it came
-        self._dirty: set[TableName] = set()  #: the tables it is of
+        self._seen: set[tuple[str, int]] = set()  #: the relations it is of: source, OID
+        self._dirty: set[str] = set()  #: the targets of those
 
     def put(self, delivery: Delivery) -> None:
         """Take a delivery."""
@@ -35,7 +40,7 @@ class Backlog:
                 self._since = self._last
             self._waiting.append(delivery)
             self._bytes += delivery.bytes
-            self._dirty.update(change.relation.table for change in delivery.changes)
+            self._note(delivery)
             self._changed.notify_all()
 
     @property
@@ -59,8 +64,20 @@ class Backlog:
         taken, self._waiting = portion(self._waiting, self._policy.most(len(self._dirty)))
         self._bytes -= sum(delivery.bytes for delivery in taken)
         self._since = time.monotonic()
-        self._dirty = {change.relation.table for delivery in self._waiting for change in delivery.changes}
+        self._seen, self._dirty = set(), set()
+        for delivery in self._waiting:
+            self._note(delivery)
         return taken
+
+    def _note(self, delivery: Delivery) -> None:
+        """Count the targets of a delivery, looking up each relation once in a mini-transaction."""
+        source = delivery.source
+        for change in delivery.changes:
+            relation = change.relation
+            if (source, relation.oid) not in self._seen:
+                self._seen.add((source, relation.oid))
+                if (found := self._target_of(source, relation)) is not None:
+                    self._dirty.add(found[0])
 
 
 __all__ = ["Backlog"]

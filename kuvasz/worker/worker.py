@@ -63,7 +63,7 @@ class Worker:
     ) -> None:
         self._number = number
         self._signals = signals = Signals()
-        self._backlog = Backlog(policy, signals.changed)
+        self._backlog = Backlog(policy, signals.changed, target_of)
         self._under_way = UnderWay()
         handover = Handover()
         gather = functools.partial(_gatherer(states, lot).gather, target_of=target_of, is_active=states.is_active)

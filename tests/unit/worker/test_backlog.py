@@ -3,10 +3,17 @@ from __future__ import annotations
 import threading
 import time
 
-from kuvasz.model import Delivery
+import pytest
+
+from kuvasz.model import Delivery, Relation, TableName
 from kuvasz.worker.backlog import Backlog
 from kuvasz.worker.flush import FlushPolicy
-from tests.support.changes import Sender, insert
+from tests.support.changes import Sender, insert, relation
+
+
+def _shop(source: str, relation: Relation) -> tuple[str, str] | None:
+    """Every table has a target of its own name, whatever its schema; one has none."""
+    return None if relation.table.name == "unmapped" else (f"lake.{relation.table.name}", source)
 
 
 def delivery(size: int) -> Delivery:
@@ -14,7 +21,7 @@ def delivery(size: int) -> Delivery:
 
 
 def test_what_waits_comes_in_order_up_to_what_a_mini_transaction_takes() -> None:
-    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition())
+    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition(), _shop)
     assert backlog.is_empty
     sizes = [60, 60, 60, 10]
     for size in sizes:
@@ -26,13 +33,13 @@ def test_what_waits_comes_in_order_up_to_what_a_mini_transaction_takes() -> None
 
 
 def test_a_delivery_of_any_size_is_taken() -> None:
-    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition())
+    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition(), _shop)
     backlog.put(delivery(5000))
     assert len(backlog.pop()) == 1
 
 
 def test_little_waits_for_the_interval_and_much_does_not() -> None:
-    backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition())
+    backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition(), _shop)
     backlog.put(delivery(10))
     assert 90 < backlog.wait_s(time.monotonic()) <= 100
     assert backlog.wait_s(time.monotonic() - 100) <= 0, "the interval counts from the last beginning"
@@ -42,7 +49,25 @@ def test_little_waits_for_the_interval_and_much_does_not() -> None:
 
 def test_whoever_waits_is_told_of_a_delivery() -> None:
     changed = threading.Condition()
-    backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), changed)
+    backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), changed, _shop)
     with changed:
         threading.Thread(target=backlog.put, args=(delivery(10),)).start()
         assert changed.wait_for(lambda: not backlog.is_empty, 10)
+
+
+@pytest.mark.parametrize(
+    ("names", "waits"),
+    [
+        pytest.param(["items"] * 50, False, id="of one target"),
+        pytest.param(["unmapped"] * 50, False, id="of none"),
+        pytest.param([f"items{n}" for n in range(50)], True, id="of as many targets"),
+    ],
+)
+def test_a_commit_is_counted_by_its_target_and_not_by_the_tables_that_feed_it(names: list[str], waits: bool) -> None:
+    """50 schemas with one table each that feed one target waited as long as 50 commits take."""
+    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=1 << 20), threading.Condition(), _shop)
+    for n, name in enumerate(names):
+        table = TableName(schema=f"tenant_{n}", name=name)
+        sender = Sender(relation=relation(oid=1000 + n, table=table))
+        backlog.put(Delivery(source="eu", changes=(sender.one(insert(1)),), through=1108, bytes=10, epoch=1))
+    assert (backlog.wait_s(time.monotonic() - 1.0) > 0) is waits
