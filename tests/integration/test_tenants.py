@@ -228,6 +228,36 @@ def test_sids_that_collide_are_refused(database: Database, lake_folder: LakeFold
                 pipeline.assert_equal("items", expected, key=("sid", "id"))
 
 
+def test_a_tenant_whose_rows_a_source_replaced_meanwhile_is_copied_again(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """Its slot was there still, and its position that of rows which were gone."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    tenants = mapped(database, {"items": None})
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    heir = [
+        {
+            "database": "store",
+            "urls": [{"url": database.url, "sid": "a"}],
+            "tables": {"items": {"target": "shop.items"}},
+        }
+    ]
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+    with Pipeline(lake_folder.config(heir), lake_folder) as pipeline:
+        wait_for(pipeline, 1)
+        pipeline.wait_applied(database)
+        expected = every(database, "items", "b") + source_rows(database.url, "public.items", sid="a")
+        pipeline.assert_equal("items", expected, key=("sid", "id"))
+    copied = "INSERT INTO tenant_b.items VALUES (100, 'meanwhile', 1)"
+    run(database, copied, copied.replace("_b", "_a"))
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
 def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     for sid in "abc":
         tenant(database, f"tenant_{sid}", range(30))

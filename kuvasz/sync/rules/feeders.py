@@ -29,7 +29,7 @@ class Feeders:
 
     def feeds(self, target: str, name: str) -> bool:
         """Whether the map has a target fed under a name now."""
-        return target in self.now[names.feeder_of(name)]
+        return target in self.now.get(names.feeder_of(name), ())
 
 
 def feeders(
@@ -48,6 +48,20 @@ def feeders(
     changed = (targets ^ known[feeder] for feeder, targets in now.items() if feeder in known)
     are_same = all(known.get(feeder) == targets for feeder, targets in now.items())
     return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same)
+
+
+def heirs(sources: Iterable[Source]) -> dict[str, set[str]]:
+    """Return target -> sids whose rows are those of one source, which the map says.
+
+    A tenant that has one of them, of another source, has lost its rows to that one. Which tenants another source has
+    had, its positions in the target say alone.
+    """
+    found: dict[str, set[str]] = {}
+    for source in sources:
+        for target, sid in rows_of(source):
+            if sid is not None:
+                found.setdefault(target, set()).add(sid)
+    return found
 
 
 def rows_of(source: Source) -> set[tuple[str, str | None]]:
@@ -83,4 +97,4 @@ def _of(source: Source) -> dict[str, frozenset[str]]:
     }
 
 
-__all__ = ["Feeders", "feeders", "rows_of"]
+__all__ = ["Feeders", "feeders", "heirs", "rows_of"]

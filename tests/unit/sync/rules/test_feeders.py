@@ -10,7 +10,7 @@ import pytest
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.config.sources import Source
-from kuvasz.sync.rules.feeders import feeders
+from kuvasz.sync.rules.feeders import feeders, heirs
 
 MAP = """
 databases:
@@ -102,3 +102,11 @@ def test_where_rows_have_no_sid_they_are_those_of_the_one_source_that_has_the_ta
     alone = tuple(dataclasses.replace(spec, has_sid=False) for spec in us.tables)
     found = feeders([dataclasses.replace(us, tables=alone)], feeders([eu], {}, SIDS).now, SIDS)
     assert found.now["shop_eu"] == frozenset()
+
+
+def test_the_sids_of_a_map_are_those_of_sources_and_not_of_schemas(sources: list[Source]) -> None:
+    eu, us = sources
+    of_schemas = tuple(dataclasses.replace(spec, schemas="tenant_(.+)") for spec in us.tables)
+    found = heirs([without(eu, OTHERS), dataclasses.replace(us, tables=of_schemas)])
+    assert found == {ITEMS: {"eu"}, EVENTS: {"eu"}}
+    assert not feeders([eu], {}, SIDS).feeds(ITEMS, "shop/16385@eu"), "nobody of the map feeds that"
