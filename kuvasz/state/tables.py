@@ -431,8 +431,9 @@ class TableStates:
 
     def _copied(self, states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
         seen = self._seen
-        for key in states.keys() - seen.keys():
-            seen[key] = copy.copy(states[key])
+        for key, found in states.items():  # not by sets of keys: those of all tables would be gone through
+            if key not in seen:
+                seen[key] = copy.copy(found)
         return sorted((seen[key] for key in states), key=lambda state: (state.source, state.target))
 
 

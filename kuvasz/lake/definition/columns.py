@@ -202,7 +202,7 @@ class Columns:
         is_numbered = all(column.attnum for column in relation.columns)
         described, projection = relation, self.shapes.project(feed, relation)
         view = projection.relation
-        have_rows = any(source != feed.source for source in tuple(self._positions))
+        have_rows = len(self._positions) > (feed.source in self._positions)
         others = dataclasses.replace(self.known.others(feed.source), have_rows=have_rows)
         if target.set is None and is_numbered:
             relation = view
@@ -319,7 +319,8 @@ class Columns:
         table = self._table
         mine = self._definition.schema
         is_same = table.schema.id == mine.schema_id
-        found = planning.strays(mine if is_same else table.schema.read(), self.known, feed.source)
+        names = self.known.names_of_fields()
+        found = planning.strays(mine if is_same else table.schema.read(), names, self.known.get(feed.source))
         if feed.source in self._positions:
             for name, now in found.items():
                 raise self._changed_by_another(name, now)

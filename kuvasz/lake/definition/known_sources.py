@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.lake.format.planning import OtherSources
+from kuvasz.lake.format.planning import OtherSources, names_by_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,8 @@ class _Filled(NamedTuple):
 
     fields: frozenset[tuple[str, int | None]]  #: live columns: name, and field or 0; None: it goes by the name
     kept: frozenset[int]  #: ids of fields that took values of its columns, and do no longer
+    names: frozenset[tuple[int, str]]  #: see `kuvasz.lake.format.planning.names_by_field`
+    former: frozenset[tuple[str, int]]  #: names that live columns had before, and their fields
 
 
 class KnownSources(UserDict[str, SourceColumns]):
@@ -61,11 +63,17 @@ class KnownSources(UserDict[str, SourceColumns]):
         """Return the names that columns of sources had before -> the name of the field that they fill now."""
         found: dict[str, set[str]] = {}
         names = {field.field_id: field.name for field in self._definition.schema.fields}
-        for column in (column for columns in self.values() for column in columns.live.values()):
-            if column.field in names:
-                for name in column.names[:-1]:
-                    found.setdefault(name, set()).add(names[column.field])
+        for name, field in (pair for filled in list(self._sources) for pair in filled.former):
+            if field in names:
+                found.setdefault(name, set()).add(names[field])
         return {name: fields.pop() for name, fields in found.items() if len(fields) == 1}
+
+    def names_of_fields(self) -> dict[int, set[str]]:
+        """Return the names that each field may have; see `kuvasz.lake.format.planning.strays`."""
+        found: dict[int, set[str]] = {}
+        for field, name in (pair for filled in list(self._sources) for pair in filled.names):
+            found.setdefault(field, set()).add(name)
+        return found
 
     def others(self, mine: str) -> OtherSources:
         """Return what sources other than one fill and filled; those that are alike are looked at once."""
@@ -92,7 +100,8 @@ def _filled(columns: SourceColumns) -> _Filled:
     kept: set[int] = set()
     for column in columns.columns.values():
         kept.update(column.left if column.is_live else (*column.left, column.field))
-    return _Filled(frozenset(fields), frozenset(kept))
+    former = {(name, column.field) for column in columns.live.values() for name in column.names[:-1]}
+    return _Filled(frozenset(fields), frozenset(kept), names_by_field(columns), frozenset(former))
 
 
 __all__ = ["KnownSources"]

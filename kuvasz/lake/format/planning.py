@@ -19,7 +19,7 @@ from kuvasz.model import LakeType, TableType
 from kuvasz.modes import defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.model import Column, Relation, ValueType
@@ -137,22 +137,30 @@ def _told_of_key(names: Sequence[str]) -> str:
     return f"the key is ({', '.join(names)}) now"
 
 
-def strays(schema: LakeSchema, columns: Mapping[str, SourceColumns], source: str) -> dict[str, str | None]:
+def names_by_field(columns: SourceColumns) -> frozenset[tuple[int, str]]:
+    """Return id and name of every field that columns of one source fill or filled, by every name that they had."""
+    return frozenset(
+        (field_id, name)
+        for column in columns.columns.values()
+        for field_id in (column.field, *column.left)
+        for name in column.names
+    )
+
+
+def strays(
+    schema: LakeSchema, names: Mapping[int, Collection[str]], mine: SourceColumns | None
+) -> dict[str, str | None]:
     """Return fields a source fills that someone else renamed or dropped: name to have -> name now, None if gone.
 
     A field has a name of a column of some source that fills or filled it, or is set aside under one.
 
     Args:
         schema: The lake table's.
-        columns: Source -> what is remembered of its columns.
-        source: The source.
+        names: Id of a field -> the names that it may have, see `names_by_field`; of all sources.
+        mine: What is remembered of the source's columns.
     """
-    names: dict[int, set[str]] = {}
-    for column in (column for known in columns.values() for column in known.columns.values()):
-        for field_id in (column.field, *column.left):
-            names.setdefault(field_id, set()).update(column.names)
     now = {field.field_id: field.name for field in schema.fields}
-    live = columns[source].live.values() if source in columns else ()
+    live = () if mine is None else mine.live.values()
     return {
         column.name: now.get(column.field)
         for column in live

@@ -85,11 +85,12 @@ class Publications:
             SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
             SourceError: They cannot be changed.
         """
-        interrupted = self._interrupted(connection, usable)
-        looked_at = [(spec, table) for spec, table in usable if spec in specs]
-        self._open_gaps([spec for spec, _ in looked_at if spec in interrupted])
-        for spec in interrupted:
-            if spec not in specs and self._source_tables.is_streaming(spec):
+        interrupted = {spec.key: spec for spec in self._interrupted(connection, usable)}
+        keys = {spec.key for spec in specs}
+        looked_at = [(spec, table) for spec, table in usable if spec.key in keys]
+        self._open_gaps([spec for spec, _ in looked_at if spec.key in interrupted])
+        for spec in interrupted.values():
+            if spec.key not in keys and self._source_tables.is_streaming(spec):
                 self._troubles.interrupt(spec)
         version = connection.info.server_version if any(spec.config.column_list for spec, _ in usable) else 0
         full = [published(spec, table, version) for spec, table in usable if not keyless.has_only_inserts(table)]

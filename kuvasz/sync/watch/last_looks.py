@@ -28,6 +28,7 @@ class LastLooks:
         self._members: dict[int, SourceTableSpec] = {}  #: by OID: whatever they are called
         self._looks: dict[int, Look] = {}  #: by OID
         self._spec_of: dict[int, SourceTableSpec] = {}  #: by OID
+        self._oid_of: dict[str, int] = {}  #: by `SourceTableSpec.key`, the last one: a source may have many thousands
 
     def begin(self, tables: Iterable[tuple[SourceTableSpec, SourceTable]], at: int) -> None:
         """Take over what was seen at an LSN, and prepared in the lake."""
@@ -62,11 +63,13 @@ class LastLooks:
         """Take over a look at a table that is there."""
         assert seen.table is not None
         oid = seen.table.relation.oid
-        for other in [other for other, known in tuple(self._spec_of.items()) if known.key == spec.key]:
-            if other != oid:  # another table has its place, and what is written to that one is nobody's
-                self._spec_of.pop(other, None)
-                self._looks.pop(other, None)
-        self._looks[oid], self._spec_of[oid] = seen, spec
+        other = self._oid_of.get(spec.key, oid)
+        known = self._spec_of.get(other)
+        if other != oid and known is not None and known.key == spec.key:
+            # Another table has its place, and what is written to that one is nobody's.
+            self._spec_of.pop(other, None)
+            self._looks.pop(other, None)
+        self._looks[oid], self._spec_of[oid], self._oid_of[spec.key] = seen, spec, oid
 
     def distrust(self) -> None:
         """Have the next message of each table be followed by a look, and the patrol compare with what was seen."""

@@ -75,4 +75,6 @@ def test_a_start_with_many_sources_looks_at_each_of_them_a_few_times(world: Worl
         known[source] = columns
     for source in many:
         known.others(source)
-    assert next(looks) <= 2 * len(many)
+        known.former_names()
+        known.names_of_fields()
+    assert next(looks) <= 3 * len(many)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kuvasz.errors import SchemaError
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.format.evolution import Evolution
-from kuvasz.lake.format.planning import OtherSources, plan, strays
+from kuvasz.lake.format.planning import OtherSources, names_by_field, plan, strays
 from kuvasz.lake.format.schema import Field, LakeSchema, typed, wanted
 from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, Step, WidenField
 from kuvasz.model import LakeType, TableType
@@ -65,8 +65,14 @@ class LakeTable:
             assert len(set(names)) == len(names), (step, names)
         self.key = planned.key
         self.known[source] = planned.columns(typed(target, table.catalog()), self.schema, self.known.get(source))
-        assert strays(self.schema, self.known, source) == {}, "it is not taken for someone else's doing"
+        assert self.strays(source) == {}, "it is not taken for someone else's doing"
         return planned
+
+    def strays(self, source: str) -> dict[str, str | None]:
+        names: dict[int, set[str]] = {}
+        for field, name in (pair for known in self.known.values() for pair in names_by_field(known)):
+            names.setdefault(field, set()).add(name)
+        return strays(self.schema, names, self.known.get(source))
 
     def take(self, step: Step) -> None:
         match step:
@@ -140,13 +146,13 @@ def test_a_field_that_someone_else_renamed_is_told_from_one_that_a_source_did() 
     lake.follow(other, "us")
     lake.take(RenameField("number", "count"))
     lake.take(RenameField("name", "title"))
-    assert strays(lake.schema, lake.known, "eu") == {"n": "count", "name": "title"}
-    assert strays(lake.schema, lake.known, "us") == {"number": "count"}
+    assert lake.strays("eu") == {"n": "count", "name": "title"}
+    assert lake.strays("us") == {"number": "count"}
     lake.take(RenameField("count", "n"))  # as a source still calls it
     lake.take(RenameField("title", "name__old"))
     lake.fields = [field for field in lake.fields if field.name != "id"]
-    assert strays(lake.schema, lake.known, "eu") == {"id": None}
-    assert strays(lake.schema, lake.known, "another") == {}
+    assert lake.strays("eu") == {"id": None}
+    assert lake.strays("another") == {}
 
 
 def test_old_ones_are_counted() -> None:
@@ -687,6 +693,6 @@ def test_no_column_of_two_sources_is_shown_under_the_name_of_another_of_its_own(
                     named = live.get(field.name)
                     assert named is None or whose[one].get(field.field_id, named.number) == named.number
                 assert seen.live
-                assert strays(lake.schema, lake.known, one) == {}, "it is not taken for someone else's doing"
+                assert lake.strays(one) == {}, "it is not taken for someone else's doing"
             again = lake.follow(table, source, target)
             assert (again.steps, again.why_copy) == ((), "")
