@@ -15,6 +15,7 @@ from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
 from benchmarks.scenarios.starting import FleetStart
 from benchmarks.scenarios.steady import Steady
+from benchmarks.scenarios.storing import StoreBacklog, StoreSteady
 from benchmarks.scenarios.stuck import Stuck
 from benchmarks.scenarios.truncating import Truncating
 
@@ -174,6 +175,26 @@ _ENTRIES = (
         build=Stuck,
         tiny={"rows": 4000, "seconds": 3.0, "rate": 100.0},
         full={"seconds": 180.0},
+    ),
+    Entry(
+        name="store-steady-1k",
+        summary="the same on an object store of 40 ms a request: requests of a commit, lag, cost",
+        build=StoreSteady,
+        tiny=_TINY_PACE,
+        full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="store-backlog-mixed",
+        summary="mixed backlog on an object store of 40 ms a request, against a local folder",
+        build=StoreBacklog,
+        tiny=_TINY_LOAD,
+    ),
+    Entry(
+        name="store-backlog-100-tables",
+        summary="the same over 100 tables",
+        build=StoreBacklog,
+        fixed={"tables": 100},
+        tiny=_TINY_LOAD | {"tables": 5},
     ),
     Entry(
         name="growth",

@@ -16,6 +16,7 @@ import psycopg
 from benchmarks.profiles import Profiles
 from benchmarks.run import APPLY_S, START_S
 from benchmarks.sampler import Sampler
+from benchmarks.store.emulator import ObjectStore
 from benchmarks.subject import Group, Subject
 from kuvasz.demo.postgres import EmbeddedPostgres
 
@@ -78,12 +79,21 @@ class Stand:
             connection.execute(f"CREATE DATABASE {name}")
         return self.server.url(name)
 
-    def subject(self, load: Load, *, pipeline: Mapping[str, Any] | None = None) -> Subject:
-        """Return one source with the load's tables, filled."""
-        url = self.database("bench")
+    def subject(
+        self, load: Load, *, pipeline: Mapping[str, Any] | None = None, store: ObjectStore | None = None
+    ) -> Subject:
+        """Return one source with the load's tables, filled; its lake is in a local folder, or in a store."""
+        name = "bench_stored" if store else "bench"
+        url = self.database(name)
         self.say("filling the source")
         load.create(url)
-        return Subject(self.folder, [Group(database="bench", urls=[(None, url)], fields=load.fields)], pipeline)
+        folder = self.folder / "stored" if store else self.folder
+        groups = [Group(database=name, urls=[(None, url)], fields=load.fields)]
+        return Subject(folder, groups, pipeline, store=store)
+
+    def object_store(self, delay_ms: float) -> contextlib.closing[ObjectStore]:
+        """Return an object store in which each request takes so long, as a context."""
+        return contextlib.closing(ObjectStore(self.folder, delay_ms))
 
     def fleet(self, load: Workload, sources: int, name: str, *, pipeline: Mapping[str, Any] | None = None) -> Subject:
         """Return so many sources with the load's tables, each filled in its own way; in a folder of that name."""

@@ -21,6 +21,8 @@ from kuvasz.demo.fingerprint import RowField, RowFingerprint, duckdb_query, post
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from benchmarks.store.emulator import ObjectStore
+
 NAMESPACE = "bench"
 
 #: PostgreSQL's functions take at most 100 arguments (FUNC_MAX_ARGS), so wide rows are compared in parts.
@@ -51,6 +53,7 @@ class Subject:
         groups: What it replicates.
         pipeline: Options of the map's section `pipeline`.
         lake: Further options of its section `lake`.
+        store: Where the tables' files are, if not in the folder.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class Subject:
         pipeline: Mapping[str, Any] | None = None,
         *,
         lake: Mapping[str, Any] | None = None,
+        store: ObjectStore | None = None,
     ) -> None:
         self.folder = folder
+        self._store = store
         self.groups = groups
         (folder / "lake").mkdir(parents=True, exist_ok=True)
         self.map = folder / "map.yaml"
@@ -70,6 +75,7 @@ class Subject:
                 "uri": f"jdbc:sqlite:{folder.absolute()}/lake/catalog.db",
                 "warehouse": f"{folder.absolute()}/lake/warehouse",
                 "namespace": NAMESPACE,
+                **(store.lake if store else {}),
                 **(lake or {}),
             },
             "pipeline": dict(pipeline or {}),
@@ -108,7 +114,8 @@ class Subject:
 
     def watch(self, *, interval_s: float = 0.01) -> Watch:
         """Watch the tables' positions from now on."""
-        return Watch(self.folder / "lake" / "catalog.db", self.tables, interval_s=interval_s)
+        read = self._store.read if self._store else None
+        return Watch(self.folder / "lake" / "catalog.db", self.tables, interval_s=interval_s, read=read)
 
     # Comparison
 
@@ -130,7 +137,8 @@ class Subject:
 
     def scan(self, table: str) -> Any:
         """Return PyIceberg's scan of a table."""
-        catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{self.folder}/lake/catalog.db")
+        properties = self._store.pyiceberg if self._store else {}
+        catalog = load_catalog("kuvasz", type="sql", uri=f"sqlite:///{self.folder}/lake/catalog.db", **properties)
         return catalog.load_table(f"{NAMESPACE}.{table}").scan()
 
 

@@ -33,14 +33,23 @@ class Watch:
         catalog: The SQLite file.
         tables: Those to watch.
         interval_s: Between two looks.
+        read: Reads a metadata file by its location, where it is not in a local folder.
     """
 
-    def __init__(self, catalog: Path, tables: Collection[str], *, interval_s: float = 0.01) -> None:
+    def __init__(
+        self,
+        catalog: Path,
+        tables: Collection[str],
+        *,
+        interval_s: float = 0.01,
+        read: Callable[[str], bytes] | None = None,
+    ) -> None:
         #: (epoch seconds, position) in the order they appeared
         self.seen: dict[Place, list[tuple[float, int]]] = collections.defaultdict(list)
         self._catalog = catalog
         self._tables = frozenset(tables)
         self._interval_s = interval_s
+        self._read = read or _read_local
         self._stop = threading.Event()
         self._news = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="lake-watch", daemon=True)
@@ -87,7 +96,7 @@ class Watch:
                 if before.get(table) == location:
                     continue
                 at, before[table] = time.time(), location
-                found = _positions(location)
+                found = _positions(self._read, location)
                 with self._news:
                     for source, position in found.items():
                         self.seen[table, source].append((at, position))
@@ -106,11 +115,15 @@ class Watch:
         return {}
 
 
-def _positions(location: str) -> dict[str, int]:
+def _read_local(location: str) -> bytes:
+    return Path(location.removeprefix("file://").removeprefix("file:")).read_bytes()
+
+
+def _positions(read: Callable[[str], bytes], location: str) -> dict[str, int]:
     """Return the sources' positions in a table's metadata file; none if it is not there."""
     try:
-        content = Path(location.removeprefix("file://").removeprefix("file:")).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        content = read(location)
+    except (FileNotFoundError, NotADirectoryError):  # it was replaced and removed since
         return {}
     if content[:2] == b"\x1f\x8b":
         content = gzip.decompress(content)

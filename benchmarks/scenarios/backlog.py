@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from benchmarks.reference import Reference
     from benchmarks.stand import Load, Stand
     from benchmarks.workload import Mark
+
+#: No reference has run.
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 #: Slots of the references, all at the LSN of kuvasz's own.
 _BEFORE, _AFTER, _BARE = "bench_before", "bench_after", "bench_bare"
@@ -158,7 +162,7 @@ def drain(stand: Stand, subject: Subject, load: Load, *, with_stages: bool = Fal
     before = _recvlogical(stand, waiting, _BEFORE, rows)
     sinks = stages.drain_all(stand, subject, rows) if with_stages else {}
     lines = {"pg_recvlogical": before.rows_per_second, "bare reader": found["bare reader"].rows_per_second}
-    outcome, seconds = _kuvasz(stand, subject, marks, lines)
+    outcome, seconds = drained(stand, subject, marks, lines)
     after = _recvlogical(stand, waiting, _AFTER, rows)
     found["pg_recvlogical"] = min((before, after), key=lambda run: run.seconds)
     for name, run in found.items():
@@ -176,9 +180,10 @@ def make_changes(stand: Stand, subject: Subject, load: Load) -> dict[str, Mark]:
         return dict(zip(subject.urls, pool.map(load.change, subject.urls), strict=True))
 
 
-def _kuvasz(
-    stand: Stand, subject: Subject, marks: Mapping[str, Mark], references: Mapping[str, float]
+def drained(
+    stand: Stand, subject: Subject, marks: Mapping[str, Mark], references: Mapping[str, float] = _NONE
 ) -> tuple[Outcome, float]:
+    """Drain with kuvasz what was changed, and return what was found with the seconds it took."""
     stand.say("backlog drained by kuvasz")
     rows = sum(mark.rows for mark in marks.values())
     goals = subject.places({url: mark.lsn for url, mark in marks.items()})
