@@ -51,6 +51,7 @@ class CopyRange:
     snapshot_name: str
     table: TableName  #: the table itself, or one leaf of it
     columns: tuple[str, ...]  #: in the order of the rows' fields
+    where: str = ""  #: a condition over them: other rows stay at the source; empty: all come
     first_block: int = 0
     end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
     size: int = 0  #: bytes at the source, an estimate
@@ -82,10 +83,13 @@ class CopyRange:
     def query(self) -> str:
         """Return the COPY statement."""
         bounds = []
-        if self.first_block > 0 or self.end_block is not None:
+        # Also from block 0: the table is to be read in its own order, not by whatever index a condition has.
+        if self.first_block > 0 or self.end_block is not None or self.where:
             bounds.append(f"ctid >= '({self.first_block},0)'::tid")
         if self.end_block is not None:
             bounds.append(f"ctid < '({self.end_block},0)'::tid")
+        if self.where:
+            bounds.append(f"({self.where})")
         where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
         columns = sql.identifiers(self.columns)
         return f"COPY (SELECT {columns} FROM ONLY {sql.qualified(self.table)}{where}) TO STDOUT"
@@ -129,6 +133,7 @@ class CopyRange:
         columns = ", ".join(sql.literal(column) for column in self.columns)
         return (
             f"{opening(self.snapshot_name)} SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
+            " SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off;"
             # One range is one process at the source; how many there are is copy_parallelism's to say.
             " SET LOCAL max_parallel_workers_per_gather = 0;"
             f" SELECT FROM ONLY {name} WHERE false;"

@@ -73,6 +73,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.source.window import Window, split
 from kuvasz.sync.context.alignment import Alignment
 from kuvasz.sync.rules import eligibility, keyless
+from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch.renames import located
@@ -343,8 +344,9 @@ class Verification:
             seen = sizes.sized(connection, seen)
         seen = dataclasses.replace(seen, relation=narrowed(spec, seen.relation))
         ranges = copy_ranges(
-            seen, conninfo=plain, url=self._url, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES
-        )
+            seen, conninfo=plain, url=self._url, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES,
+            where=copy_condition(spec, seen.relation),
+        )  # fmt: skip
         return seen, ranges, names
 
     def _window(self, stack: contextlib.ExitStack, one: _Compared) -> Window:

@@ -28,6 +28,8 @@ class Proxy:
         self.bytes_per_s = 0.0  #: 0: as fast as it goes
         self.answered = 0  #: bytes of the server's answers that came through
         self.lies: dict[bytes, bytes] = {}  #: pieces of the server's answers -> what comes in their place
+        self.words: set[bytes] = set()  #: looked for in each piece of the server's answers
+        self.heard: set[bytes] = set()  #: those of them that came
         self.bytes_left = -1  #: of the server's answers until all connections are cut; -1: no end
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -61,6 +63,7 @@ class Proxy:
                 if self.bytes_per_s:
                     time.sleep(len(data) / self.bytes_per_s)
                 if is_answer:
+                    self.heard |= {word for word in self.words if word in data}
                     for truth, lie in self.lies.items():
                         data = data.replace(truth, lie)
                 if is_answer and self.bytes_left >= 0:

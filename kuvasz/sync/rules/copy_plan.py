@@ -49,7 +49,13 @@ def is_small(table: SourceTable) -> bool:
 
 
 def copy_ranges(
-    table: SourceTable, *, conninfo: str, snapshot_name: str, target_bytes: int, url: Callable[[], str] | None = None
+    table: SourceTable,
+    *,
+    conninfo: str,
+    snapshot_name: str,
+    target_bytes: int,
+    url: Callable[[], str] | None = None,
+    where: str = "",
 ) -> list[CopyRange]:
     """Return the requests that together read all rows of a table, largest first.
 
@@ -61,6 +67,7 @@ def copy_ranges(
         snapshot_name: The exported snapshot.
         target_bytes: Size of a range at the source, more than 0.
         url: Returns the source's url as it is now; see `CopyRange`.
+        where: Other rows are left out; see `CopyRange`.
 
     Raises:
         ValueError: `target_bytes` is not positive, or a size is not known.
@@ -68,8 +75,8 @@ def copy_ranges(
     columns = tuple(column.name for column in table.relation.columns)
     ranges = [
         CopyRange(
-            conninfo=conninfo, url=url, snapshot_name=snapshot_name, table=name, columns=columns, first_block=first,
-            end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
+            conninfo=conninfo, url=url, snapshot_name=snapshot_name, table=name, columns=columns, where=where,
+            first_block=first, end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
         )
         for name, pages, toast_bytes in map(_known, _heaps(table))
         for first, end in plan_ranges(pages, toast_bytes, target_bytes, page_bytes=table.page_bytes)

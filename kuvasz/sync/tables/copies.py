@@ -41,6 +41,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn, in_thread
 from kuvasz.sync.rules import eligibility, lost
 from kuvasz.sync.rules.containment import unforeseen
+from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.watch.last_looks import LastLooks
@@ -235,8 +236,9 @@ class Copies:
         plain = taken.pinned(conninfo.conninfo(self._context.url()))
         table, names = self._seen(spec, plain, taken)
         ranges = copy_ranges(
-            table, conninfo=plain, url=self._context.url, snapshot_name=taken.snapshot_name, target_bytes=_RANGE_BYTES
-        )
+            table, conninfo=plain, url=self._context.url, snapshot_name=taken.snapshot_name,
+            target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
+        )  # fmt: skip
         begin = time.monotonic()
         self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
         progress = self._progress(spec, len(ranges), abandoned, taken)
