@@ -56,10 +56,10 @@ fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_fuzz.py
 
-neglect: setup-dev ## tables paused, renamed, unmapped, unpublished at random for MINUTES=10, or those of SEED=1,2 again
+neglect: setup-dev ## tables and tenants paused, renamed, unmapped, unpublished at random for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" NEGLECT=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
-		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py
+		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py tests/integration/test_neglect_tenants.py
 
 crash: setup-dev ## POINTS=1000 kills at random points under load; interrupted, it goes on by its tally, build/crashes.json
 	@$(MAKE) --no-print-directory jars
