@@ -123,6 +123,8 @@ class Watches:
                 await self._context.ask(self._partitions.look)
             except KuvaszError as error:
                 _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
+            if self._partitions.is_stream_stale:
+                self._context.current.rewind()
 
     async def inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections.abc import Iterable, Iterator
 
 import psycopg
 import pytest
 
+from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SourceLocked
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
-from kuvasz.source.catalog import introspect, partitions
+from kuvasz.source.catalog import introspect, look, partitions
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.sync.rules import partition_memory
@@ -18,7 +20,7 @@ from kuvasz.verbs import check
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import open_table, source_rows
 from tests.support.partitioned import ATTACH, EVENTS, MARCH, STANDALONE, run, wait_equal
-from tests.support.postgres import Database
+from tests.support.postgres import Database, create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -81,7 +83,62 @@ def test_rows_from_before_are_told_from_later_ones(
                 session.execute(step)
         fresh = [part for part in partitions.load(session, [oid])[oid] if part.links not in before]
         assert len(fresh) == 1
-        assert partitions.has_earlier_rows(session, fresh[0]) is has_rows
+        is_seen = partitions.are_seen(session) or not any("ATTACH" in step for step in steps)
+        assert partitions.has_earlier_rows(session, fresh[0]) is (has_rows or not is_seen)
+
+
+@pytest.fixture
+def old(postgres14: EmbeddedPostgres) -> Iterator[Database]:
+    """A database of a server whose streams do not see that partitions come and go."""
+    made = create_database(postgres14)
+    yield made
+    drop_database(made)
+
+
+def test_rows_that_an_old_server_may_not_stream_are_from_before(old: Database) -> None:
+    with psycopg.connect(old.url, autocommit=True) as session:
+        session.execute("SELECT pg_create_logical_replication_slot('kuvasz_old', 'pgoutput')")
+        for step in (EVENTS, STANDALONE.format("p"), FILL, ATTACH, "UPDATE events SET n = 7"):
+            session.execute(step)
+        session.execute(f"CREATE TABLE made PARTITION OF events {APRIL}")
+        session.execute("INSERT INTO events VALUES (1, '2024-04-02', 1)")
+        oid = introspect.load_relation(session, TableName(schema="public", name="events")).relation.oid
+        found = {part.table.name: part for part in partitions.load(session, [oid])[oid]}
+        assert partitions.has_earlier_rows(session, found["p"])
+        assert not partitions.has_earlier_rows(session, found["made"])
+        assert partitions.unsettled(session, "kuvasz_old", found.values()) == {found["p"].links}
+        assert partitions.is_confirmed(session, "kuvasz_old", 1)
+        assert not partitions.is_confirmed(session, "kuvasz_old", look.wal_end(session))
+        session.execute("SELECT pg_drop_replication_slot('kuvasz_old')")
+        assert partitions.unsettled(session, "kuvasz_old", found.values()) == {found["p"].links}
+        assert not partitions.is_confirmed(session, "kuvasz_old", 1)
+        session.execute("SELECT pg_create_logical_replication_slot('kuvasz_new', 'pgoutput')")
+        assert partitions.unsettled(session, "kuvasz_new", found.values()) == set()
+        session.execute("SELECT pg_drop_replication_slot('kuvasz_new')")
+
+
+def test_partitions_come_and_go_behind_the_back_of_a_stream(
+    old: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """PostgreSQL 14 goes on to send nothing of what it sent nothing of, and as the root's what it sent so."""
+    run(old, EVENTS)
+    config = lake_folder.config(group({"eu": old}, {"events": {"partition_removed": "keep"}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    for steps in ([STANDALONE.format("p"), FILL], [ATTACH], ["UPDATE events SET n = n + 1"]):
+        run(old, *steps)
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_equal(pipeline, old, ["events"])
+        run(old, "INSERT INTO events VALUES (2, '2024-03-02', 2)", "UPDATE events SET n = n + 1")
+        wait_equal(pipeline, old, ["events"])
+        reader = pipeline.app.sync("shop_eu").reader
+        epoch = reader.epoch
+        kept = set(pipeline.rows("events"))
+        run(old, "ALTER TABLE events DETACH PARTITION p")
+        wait_until(lambda: known(pipeline) == 2 and reader.epoch > epoch, "another connection streams")
+        run(old, "INSERT INTO p VALUES (3, '2024-03-03', 3)", "INSERT INTO events VALUES (1000, '2024-01-01', 1)")
+        pipeline.wait_applied(old)
+        assert set(pipeline.rows("events")) == kept | {(1000, datetime.date(2024, 1, 1), 1)}
 
 
 def test_a_partition_that_somebody_has_locked_is_asked_for_its_rows_only_if_it_was_attached(

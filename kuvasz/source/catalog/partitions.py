@@ -5,6 +5,10 @@ before are not: nobody inserted them into the root. So each partition is known b
 of ``pg_inherits`` from it up to the root, each with the transaction that wrote it. Detached and attached again it
 hangs in another way. Nor is the TRUNCATE of a single partition in the stream; what is left of one is another file.
 See the manual, sections 5.12 "Table Partitioning" and 53.26 "pg_inherits".
+
+Before version 15 a connection asks by what a table is published when the first change of it comes, and not again
+(`rel_sync_cache_relation_cb` in pgoutput.c): what it sent nothing of before it was attached it goes on to leave out,
+and what it sent as rows of a root it goes on to send so when that is detached. One that begins behind does not.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from kuvasz import lsn
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.conninfo import place
@@ -56,6 +61,9 @@ HORIZON = """
     | pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 """
 _XID_BITS = 48
+
+#: The first version whose connections see that a partition was attached or detached.
+_SEEN_SINCE = 150000
 
 
 def timeline_of(horizon: int) -> int:
@@ -109,6 +117,11 @@ def load(connection: psycopg.Connection[Any], roots: Collection[int]) -> dict[in
                 )
             )  # fmt: skip
     return found
+
+
+def are_seen(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a connection that streams sees that partitions come and go."""
+    return connection.info.server_version >= _SEEN_SINCE
 
 
 def horizon(connection: psycopg.Connection[Any]) -> int:
@@ -213,6 +226,50 @@ def has_rows_from_before(connection: psycopg.Connection[Any], table: TableName, 
     return look_into(connection, f"look into table {table}", query, (timeline, xid, xid))
 
 
+def is_attached(connection: psycopg.Connection[Any], partition: Partition) -> bool:
+    """Return whether a partition, or what it hangs in, was a table of its own before; else it was made as it hangs.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    query = f"SELECT EXISTS (SELECT FROM unnest(%s::oid[]) AS t (oid) WHERE NOT {_IS_MADE})"
+    with failure.translated(place(connection), f"look into partition {partition.table}"):
+        row = connection.execute(query, (partition.newest,)).fetchone()
+    return bool(row and row[0])
+
+
+def is_confirmed(connection: psycopg.Connection[Any], slot: str, at_lsn: int) -> bool:
+    """Return whether the next stream of a slot begins behind a place.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    with failure.translated(place(connection), f"look how far slot {slot} is"):
+        row = connection.execute(query, (lsn.render(at_lsn), slot)).fetchone()
+    return bool(row and row[0])
+
+
+def unsettled(connection: psycopg.Connection[Any], slot: str, found: Collection[Partition]) -> frozenset[str]:
+    """Return the links of partitions that may have been attached behind the place where a slot's next stream begins.
+
+    What is over for the slot's `catalog_xmin` was over where it is confirmed.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    if are_seen(connection):
+        return frozenset()
+    query = """
+        SELECT DISTINCT u.xid FROM unnest(%s::text[]) AS u (xid) WHERE NOT coalesce(
+            (SELECT age(u.xid::xid) > age(s.catalog_xmin) FROM pg_replication_slots s WHERE s.slot_name = %s), false)
+    """
+    with failure.translated(place(connection), f"look how far slot {slot} is"):
+        rows = connection.execute(query, ([partition.xid for partition in found], slot)).fetchall()
+    young = [partition for partition in found if (partition.xid,) in rows]
+    return frozenset(partition.links for partition in young if is_attached(connection, partition))
+
+
 def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) -> bool:
     """Return whether a partition holds rows from before it was attached.
 
@@ -220,21 +277,18 @@ def has_earlier_rows(connection: psycopg.Connection[Any], partition: Partition) 
     that attached the partition, or if it was written by an earlier command than that of the attaching one: a
     savepoint has a number of its own, and counts its commands with its transaction. A transaction that inserted after
     the attaching one is mistaken for one where it is older, or where the attaching one had done more before; that is
-    the safe side.
+    the safe side. Where a stream may have left out all rows of what was attached, see the module, any row counts.
 
     Raises:
         SourceLocked: Somebody has locked it, and for longer than is waited.
         SourceError: The partition is gone, or cannot be read.
     """
-    is_attached = f"SELECT EXISTS (SELECT FROM unnest(%s::oid[]) AS t (oid) WHERE NOT {_IS_MADE})"
     query = (
         f"SELECT EXISTS (SELECT FROM ONLY {sql.qualified(partition.table)} WHERE age(xmin) > age(%s::text::xid)"
-        " OR cmin::text::bigint < %s)"
+        f" OR cmin::text::bigint < %s OR {not are_seen(connection)})"
     )
-    with failure.translated(place(connection), f"look into partition {partition.table}"):
-        row = connection.execute(is_attached, (partition.newest,)).fetchone()
-        if not (row and row[0]):
-            return False  # without a look into it, for which somebody may have locked it
+    if not is_attached(connection, partition):
+        return False  # without a look into it, for which somebody may have locked it
     return look_into(connection, f"look into partition {partition.table}", query, (partition.xid, partition.command))
 
 
@@ -242,13 +296,17 @@ __all__ = [
     "HORIZON",
     "Partition",
     "altered",
+    "are_seen",
     "blank_horizon",
     "has_earlier_rows",
     "has_rewritten_rows",
     "has_rows_from_before",
     "horizon",
+    "is_attached",
+    "is_confirmed",
     "load",
     "look_into",
     "timeline_of",
     "types",
+    "unsettled",
 ]

@@ -26,6 +26,11 @@ class CurrentReader:
         reader = self.reader
         return 0 if reader is None else reader.received_lsn
 
+    def rewind(self) -> None:
+        """Go on from the confirmed LSN in another connection."""
+        if self.reader is not None:
+            self.reader.rewind()
+
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
         if self.reader is not None:

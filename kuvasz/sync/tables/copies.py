@@ -276,6 +276,7 @@ class Copies:
             failpoints.hit("snapshot_taken", SourceError)
             found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
             parts, horizon = _partitions_of(connection, found)
+            unsettled = partitions.unsettled(connection, self._slot.name, parts) if parts else ()
             if found is not None:
                 found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
             now = eligibility.checked(self._source.name, spec, found)
@@ -284,7 +285,7 @@ class Copies:
         self._follow(spec, now, taken.consistent_point)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            self._notes.copied(spec, parts, horizon, taken.consistent_point)
+            self._notes.copied(spec, parts, horizon, taken.consistent_point, unsettled=unsettled)
         return dataclasses.replace(now, relation=narrowed(spec, now.relation)), names
 
     def _follow(self, spec: SourceTableSpec, now: SourceTable, at: int) -> None:

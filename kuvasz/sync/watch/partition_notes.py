@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.source.catalog.partitions import Partition
@@ -25,6 +25,7 @@ class PartitionNotes:
         self._source_tables = context.source_tables
         self._lock = threading.Lock()
         self._oids: dict[str, frozenset[int]] = {}  #: known ones by `SourceTableSpec.key`
+        self._settled: dict[str, set[str]] = {}  #: links that `settled` was told of, by `SourceTableSpec.key`
 
     def known(self, spec: SourceTableSpec) -> KnownPartitions | None:
         """Return what is remembered of a table's partitions; None: nothing yet."""
@@ -64,7 +65,23 @@ class PartitionNotes:
             if before is not None:
                 self._store(spec, before.left(at_lsn, timeline))
 
-    def copied(self, spec: SourceTableSpec, found: Iterable[Partition], horizon: int, at: int) -> None:
+    def settled(self, spec: SourceTableSpec, links: set[str]) -> None:
+        """Take note that each connection to come begins behind the transactions that made these links."""
+        self._settled[spec.key] = links
+
+    def unsettle(self) -> None:
+        """Forget which those are: their transactions may be others of another past."""
+        self._settled.clear()
+
+    def copied(
+        self,
+        spec: SourceTableSpec,
+        found: Iterable[Partition],
+        horizon: int,
+        at: int,
+        *,
+        unsettled: Collection[str] = (),
+    ) -> None:
         """Remember the partitions that a snapshot knows whose rows are about to be taken over.
 
         Args:
@@ -72,12 +89,17 @@ class PartitionNotes:
             found: The partitions.
             horizon: See `parts.Known`.
             at: LSN of the snapshot.
+            unsettled: Links of partitions that are not known by that alone, see `partitions.unsettled`.
 
         Raises:
             LakeError: Catalog or storage failed.
         """
         with self._lock:
-            self._store(spec, partition_memory.copied(self.known(spec), found, horizon, at))
+            before = self.known(spec)
+            known = {part.links for part in before.parts} if before else set()
+            left = set(unsettled) - known - self._settled.get(spec.key, set())
+            sure = [partition for partition in found if partition.links not in left]
+            self._store(spec, partition_memory.copied(before, sure, horizon, at))
 
     def told(self, spec: SourceTableSpec, oid: int, name: str, commit_lsn: int) -> None:
         """Remember a partition that the stream tells of, before its rows are applied: it may be gone by now.

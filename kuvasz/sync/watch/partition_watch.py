@@ -32,6 +32,7 @@ from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_suspects import PartitionSuspects
+from kuvasz.sync.watch.stale_stream import StaleStream
 
 _log = EventLog(__name__)
 
@@ -70,6 +71,7 @@ class PartitionWatch:
         self._approvals = approvals
         self._forget = forget
         self._suspects = PartitionSuspects(context.current)
+        self._stale = StaleStream(context, notes)
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
         context.pasts.whenever_given_up(self._give_up)
@@ -77,6 +79,7 @@ class PartitionWatch:
     def _give_up(self, _: int) -> None:
         self._horizons.clear()
         self._suspects.clear()
+        self._stale.clear()
 
     @property
     def proved_lsn(self) -> int | None:
@@ -88,6 +91,11 @@ class PartitionWatch:
     def has_any(self) -> bool:
         """Whether there is anything to be looked at."""
         return self._members.has_any or bool(self._roots())
+
+    @property
+    def is_stream_stale(self) -> bool:
+        """Whether the stream has to go on in another connection, once for each time that it is asked."""
+        return self._stale.take()
 
     def _roots(self) -> list[tuple[SourceTableSpec, SourceTable]]:
         usable = self._source_tables.usable()
@@ -207,6 +215,8 @@ class PartitionWatch:
             for part in found
             if str(part.table) in change.emptied + change.unlogged
         }
+        if self._stale.may_be_stale(connection, spec, known, found):
+            return
         if emptied and (self._suspects.may_be_told(connection, spec, emptied) if is_following else not is_urgent):
             return
         try:

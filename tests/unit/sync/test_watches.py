@@ -38,7 +38,9 @@ class World(Scene):
         self.proved = patrol
         self.noted: list[int] = []
         self.are_published, self.are_any_away = True, False
-        partitions: Any = SimpleNamespace(look=lambda: self._note("partitions"), has_any=True, proved_lsn=None)
+        partitions: Any = SimpleNamespace(
+            look=lambda: self._note("partitions"), has_any=True, proved_lsn=None, is_stream_stale=False
+        )
         self.partitions = partitions
         publications: Any = SimpleNamespace(
             patrol=self._look_at_publications,
@@ -157,6 +159,17 @@ def test_partitions_are_looked_at_whatever_a_look_comes_to(world: World) -> None
     world.failures = 2
     live(world, world.watches.partitions, lambda: len(world.looked) > 3, patience_s=0)
     assert set(world.looked) == {"partitions"}
+
+
+def test_a_stream_that_is_stale_goes_on_in_another_connection(world: World) -> None:
+    rewound: list[None] = []
+    world.context.current.rewind()
+    reader: Any = SimpleNamespace(rewind=lambda: rewound.append(None))
+    world.context.current.reader = reader
+    live(world, world.watches.partitions, lambda: len(world.looked) > 2, patience_s=0)
+    assert not rewound
+    world.partitions.is_stream_stale = True
+    live(world, world.watches.partitions, lambda: bool(rewound), patience_s=0)
 
 
 def test_nobody_looks_where_nothing_has_partitions(world: World) -> None:

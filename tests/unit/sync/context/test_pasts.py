@@ -14,8 +14,8 @@ from kuvasz.sync.context.pasts import Pasts
 from kuvasz.sync.parts import Parts
 from tests.support.scene import Scene
 
-#: Who forgets: the suspects by way of their watch.
-FORGETS = {"GapStarts", "LastLooks", "PartitionSuspects", "PartitionWatch", "RewriteWatch"}
+#: Who forgets: the suspects and the stale stream by way of their watch.
+FORGETS = {"GapStarts", "LastLooks", "PartitionSuspects", "PartitionWatch", "RewriteWatch", "StaleStream"}
 
 #: Who remembers what is no LSN, transaction or file of a source, or asks for a comparison by it and spares none.
 KEEPS = {
@@ -26,7 +26,7 @@ KEEPS = {
     "MemberWatch": "which tables there are, asked anew at each look",
     "Parking": "times of this machine",
     "PartitionMessages": "which OIDs are partitions, asked anew at each look: what is told of others asks for a look",
-    "PartitionNotes": "which OIDs the lake knows, as it was stored last",
+    "PartitionNotes": "which OIDs the lake knows, as it was stored last; what is settled goes with the stale stream",
     "Namesakes": "which tables have which sid now",
     "Preparation": "which tables cannot follow, asked anew at each start",
     "Publications": "by which rows tables are published, asked anew at each start",
@@ -80,7 +80,9 @@ def test_who_forgets_is_told(tmp_path: Path) -> None:
     told: list[object] = []
     scene.context.pasts.whenever_given_up = told.append  # type: ignore[method-assign]
     Parts.of(scene.context)
-    assert len(told) == len(FORGETS - {"GapStarts", "PartitionSuspects"}), "the context and the watch tell these two"
+    assert len(told) == len(FORGETS - {"GapStarts", "PartitionSuspects", "StaleStream"}), (
+        "the context and the watch tell these"
+    )
 
 
 @pytest.mark.parametrize("to_lsn", [0, 500])

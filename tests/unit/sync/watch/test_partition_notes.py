@@ -57,3 +57,25 @@ def test_what_counts_on_another_timeline_is_stored_at_once(tmp_path: Path) -> No
     notes.truncated(scene.items, 741, 1000)
     notes.left(scene.items, 1000, 2)
     assert notes.known(scene.items) == KNOWN.left(1000, 2)
+
+
+def test_a_copy_knows_a_partition_that_was_attached_lately_only_where_all_streams_begin_behind_that(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    notes = PartitionNotes(scene.context)
+    scene.copy(scene.items)
+
+    def known() -> set[str]:
+        notes.copied(scene.items, [A, B], 200, at=55, unsettled={A.links, B.links})
+        found = notes.known(scene.items)
+        assert found is not None
+        return {part.links for part in found.parts}
+
+    assert known() == set()
+    notes.settled(scene.items, {A.links})
+    assert known() == {A.links}
+    notes.unsettle()
+    assert known() == {A.links}, "it is known since"
+    notes.settled(scene.items, {B.links})
+    assert known() == {A.links, B.links}

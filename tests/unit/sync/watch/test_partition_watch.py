@@ -19,7 +19,7 @@ from kuvasz.source.catalog.table import TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.partition_memory import KnownPartitions
-from kuvasz.sync.watch import partition_suspects, partition_watch
+from kuvasz.sync.watch import partition_suspects, partition_watch, stale_stream
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.partition_watch import PartitionWatch
@@ -35,7 +35,8 @@ class World(Scene):
         self.horizon = 100
         self.wal_lsn = 8000
         self.hear(8000)
-        self.has_rows_from_before = self.has_rewritten_rows = False
+        self.has_rows_from_before = self.has_rewritten_rows = self.has_earlier_rows = False
+        self.are_seen, self.confirmed_lsn = True, 7000
         self.types, self.altered = "1:23:-1", frozenset[int]()
         self.followed: list[Relation] = []
         self.forgotten: list[SourceTableSpec] = []
@@ -95,13 +96,15 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "horizon", lambda scene: scene.horizon)
-    for module in (partition_suspects, partition_watch):
+    for module in (partition_suspects, partition_watch, stale_stream):
         monkeypatch.setattr(module, "wal_end", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
     monkeypatch.setattr(partitions, "types", lambda scene, roots: dict.fromkeys(roots, scene.types))
     monkeypatch.setattr(partitions, "altered", lambda scene, *_: scene.altered)
     monkeypatch.setattr(partitions, "has_rewritten_rows", lambda scene, _: scene.has_rewritten_rows)
-    monkeypatch.setattr(partitions, "has_earlier_rows", lambda *_: False)
+    monkeypatch.setattr(partitions, "has_earlier_rows", lambda scene, _: scene.has_earlier_rows)
+    monkeypatch.setattr(partitions, "are_seen", lambda scene: scene.are_seen)
+    monkeypatch.setattr(partitions, "is_confirmed", lambda scene, _, at_lsn: scene.confirmed_lsn >= at_lsn)
     monkeypatch.setattr(partitions, "has_rows_from_before", lambda scene, *_: scene.has_rows_from_before)
     return World(tmp_path)
 
@@ -163,6 +166,60 @@ def test_a_table_that_does_not_follow_is_looked_at_later(world: World, state: St
     world.look()
     assert not is_compared(world)
     assert world.known.oids == {10, 11}
+
+
+@pytest.mark.parametrize("is_following", [True, False])
+def test_a_stream_that_does_not_see_partitions_come_begins_anew_behind_them(
+    world: World, *, is_following: bool
+) -> None:
+    world.are_seen, world.has_earlier_rows = False, True
+    world.confirmed_lsn = 7000
+    world.hang(10, 11, 12)
+    world.look(is_following=is_following)
+    world.wal_lsn = 9000
+    world.look()
+    assert not is_compared(world)
+    assert not world.watch.is_stream_stale
+    assert world.known.oids == {10, 11}
+    world.confirmed_lsn = 8000
+    world.look()
+    assert is_compared(world)
+    assert world.watch.is_stream_stale
+    assert not world.watch.is_stream_stale, "once"
+
+
+def test_a_stream_that_does_not_see_a_partition_go_begins_anew_behind_that(world: World) -> None:
+    world.become(TableType.APPEND)
+    world.are_seen = False
+    world.confirmed_lsn = 7999
+    world.hang(10)
+    world.look()
+    assert world.known.oids == {10, 11}
+    world.confirmed_lsn = 8001
+    world.look()
+    assert world.known.oids == {10}
+    assert world.watch.is_stream_stale
+    world.look()
+    assert not world.watch.is_stream_stale
+
+
+def test_a_partition_that_cannot_be_read_has_a_stream_begin_anew_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> bool:
+        raise SourceRefused("permission denied")
+
+    monkeypatch.setattr(partitions, "has_earlier_rows", refused)
+    world.are_seen = False
+    world.hang(10, 11, 12)
+    world.confirmed_lsn = 8000
+    world.look()
+    assert world.watch.is_stream_stale
+    world.look()
+    assert not world.watch.is_stream_stale
+    world.context.pasts.give_up(0)
+    world.look()
+    assert world.watch.is_stream_stale, "of another past"
 
 
 def test_a_rewritten_partition_is_remembered_with_its_file(world: World) -> None:
