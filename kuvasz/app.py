@@ -155,6 +155,11 @@ class App:
         """
         self._sources.earlier.left((*found.added, *(one.source for one in found.changed)))
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether the last map is still being put into use."""
+        return self._sources.is_changing
+
     def refuse_if_changing(self) -> None:
         """Raise unless another map can be taken over now.
 
@@ -177,6 +182,17 @@ class App:
         self.refuse_if_changing()
         self.config = found.config
         self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
+
+    def restart(self) -> None:
+        """End all sources, and begin them again as a start does.
+
+        Raises:
+            MapBusy: See `refuse_if_changing`.
+        """
+        self.refuse_if_changing()
+        earlier, everyone = self._sources.earlier, [sync.source.name for sync in self.sources]
+        found = map_difference.difference(self.config, self.config, earlier.defined, everyone, earlier.sids)
+        self.take_over(found, may_drop=False)
 
     def stop(self) -> None:
         """Begin to stop; call it from the loop."""

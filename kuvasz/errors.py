@@ -4,6 +4,7 @@
     ├── ConfigError              2   never   process   the map, the environment or a flag is wrong
     │   ├── MapMismatch          2   never   process   an option of a table does not fit the source's columns
     │   └── MapBusy              2   never   process   another map is just being put into use
+    ├── MapUnwritten             1   never   process   the map's file cannot be written
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
@@ -134,6 +135,10 @@ class MapMismatch(ConfigError):
 
 class MapBusy(ConfigError):
     """Another map is just being put into use, or kuvasz starts or stops."""
+
+
+class MapUnwritten(KuvaszError):
+    """The map's file cannot be written: nothing is changed."""
 
 
 class CheckError(KuvaszError):

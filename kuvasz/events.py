@@ -35,6 +35,7 @@ class Event(enum.Enum):
     LAKE_OPEN = "lake_open", INFO, "the lake is open"
     CAUGHT_UP = "caught_up", INFO, "caught up"
     MAP_TAKEN = "map_taken", INFO, "the map is taken over"
+    MAP_CHANGED = "map_changed", INFO, "the map's file is changed, and taken over"
     MAP_REFUSED = "map_refused", WARNING, "the map is not taken over: nothing was changed"
     MAP_RETRY = "map_retry", WARNING, "sources of the new map cannot begin yet"
     MAP_IN_USE = "map_in_use", INFO, "the new map is in use"

@@ -8,25 +8,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kuvasz import log
 from kuvasz.config import load
+from kuvasz.config.written import map_text
+from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
+    from kuvasz.config.model import Config
+    from kuvasz.config.written.map_edit import MapEdit
     from kuvasz.sync.rules.map_difference import MapDifference
+
+#: From the map that runs, checked and as its file is written, to what is to be changed in that.
+EditMap: TypeAlias = "Callable[[Config, dict[str, Any]], Sequence[MapEdit]]"
 
 _log = EventLog(__name__)
 
 #: Between two looks at the file, and two attempts while the map before it is still being put into use.
 _LOOK_S = 1.0
+
+#: For the change before to be put into use: sources get as long to end.
+_SETTLE_S = 30.0
 
 #: A file that is watched is read when nobody has touched it for so long.
 _STILL_S = 2.0
@@ -74,6 +84,62 @@ class LiveMap:
             MapBusy: The last change is still under way.
         """
         return await self._reload(by, is_person=True)
+
+    async def change(self, by: str, edit: EditMap) -> None:
+        """Have the map's file changed, and kuvasz go by it.
+
+        Nothing is changed where what it would be then is faulty, or cannot follow without a restart.
+
+        Args:
+            by: Who asked.
+            edit: Says what is to be changed, on a thread; whatever it raises ends it.
+
+        Raises:
+            ConfigError: The map would be faulty or cannot follow, or somebody else has changed its file.
+            LakeError: The lake does not say what leaves it.
+            MapUnwritten: The file cannot be written.
+            MapBusy: The last change is still under way.
+        """
+        async with self._turn:
+            known = self._known()
+            if known.path is None:
+                raise ConfigError("the map is from no file: it cannot be changed", hint="give it one with --config")
+            if not known.origin_of(("databases",)).startswith(f"{known.path}:"):
+                raise ConfigError("`databases` is not from the map's file", hint="it wins over what is in the file")
+            file = MapFile(known.path)
+            await self._settled()
+            text = await asyncio.to_thread(self._edited, known, file, edit)
+            if text is None:
+                return
+            loaded = await asyncio.to_thread(load.with_text, known, text)
+            for hide in self.on_secrets:
+                hide(loaded.secrets)
+            found = await asyncio.to_thread(self._app.difference, loaded.config)
+            await asyncio.to_thread(self._app.ask_lake, found)
+            self._app.refuse_if_changing()  # nothing may refuse it once it is written, but the end of kuvasz
+            await asyncio.to_thread(file.exchange, text, known.digest)
+            self.loaded = loaded
+            try:
+                self._app.take_over(found)
+            except MapBusy as error:
+                raise MapBusy(
+                    "kuvasz ends: the change is in the map's file, and counts from the next start on", hint=error.hint
+                ) from error
+            _log.tell(Event.MAP_CHANGED, by=by, **found.as_json())
+
+    async def _settled(self) -> None:
+        """Wait for the change before to be put into use: programs ask for one after the other."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S):
+                while self._app.is_changing:  # noqa: ASYNC110 (it tells nobody)
+                    await asyncio.sleep(_LOOK_S / 20)
+        self._app.refuse_if_changing()
+
+    def _edited(self, known: Loaded, file: MapFile, edit: EditMap) -> str | None:
+        """Return the text of the file after what is to be changed; None if that is nothing."""
+        text = file.text(known.digest)
+        edits = edit(self._app.config, map_text.meaning(text))
+        return map_text.edited(text, edits) if edits else None
 
     async def _reload(self, by: str, *, is_person: bool) -> MapDifference:
         async with self._turn:
@@ -161,4 +227,4 @@ class LiveMap:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-__all__ = ["LiveMap"]
+__all__ = ["EditMap", "LiveMap"]

@@ -169,7 +169,7 @@ class Observer:
             freshness.passed(source.confirmable_lsn)
             validity.passed(source.confirmable_lsn)
             self._heard_at = max(self._heard_at, source.last_message_at or 0.0)
-        if view.phase != "running" or any(source.is_paused for source in view.sources):
+        if view.phase != "running" or not view.sources or any(source.is_paused for source in view.sources):
             self._heard_at = now  # nobody listens
         progress = _progress(view)
         is_waiting = any(source.is_pending for source in view.sources)

@@ -22,7 +22,7 @@ from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
-from kuvasz.admin.entries.entry_answers import EntryAnswers
+from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
@@ -145,7 +145,7 @@ class AdminServer:
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
         callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
-        entries = EntryAnswers(app, self.observer, numbers, self.redact).handlers()
+        entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, entries)
         app.receipts.observe(self._answers.metrics.note)
 

@@ -70,12 +70,13 @@ class _MappedFeed:
 def problems(config: Config) -> list[Problem]:
     """Return everything that is wrong between the parts of a configuration whose parts are right."""
     found = [*_lake(config.lake), *_spark(config.spark), *_pipeline(config.pipeline), *_server(config.server)]
-    if not config.databases:
+    if not config.databases and not config.map.writable:
         found.append(Problem(path=("databases",), message="must name at least one database"))
     for number, group in enumerate(config.databases):
         path: Path = ("databases", number)
         found += [*_tables(group, path), *_urls(group, path), *_tenants(group, path)]
-    found += [*_objects(config), *_masks(config)]
+        found += [] if config.map.writable else _bare(group, path)
+    found += [*_writers(config), *_objects(config), *_masks(config)]
     return [*found, *_targets(config)]
 
 
@@ -132,9 +133,29 @@ def _pipeline(pipeline: PipelineConfig) -> Iterator[Problem]:
             yield Problem(path=("pipeline", option), message=message)
 
 
-def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+def _bare(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+    """A group of which nothing is replicated is a mistake, unless a program is about to fill it."""
     if not group.tables:
         yield Problem(path=(*path, "tables"), message="must name at least one table")
+    if not group.urls:
+        yield Problem(path=(*path, "urls"), message="must name at least one url")
+
+
+def _writers(config: Config) -> Iterator[Problem]:
+    """What does not go together with programs that write the map, which call a group by its name."""
+    if not config.map.writable:
+        return
+    if config.cluster.coordinator is not None:
+        message = "cannot be true with cluster.coordinator: every process has a map file of its own"
+        yield Problem(path=("map", "writable"), message=message)
+    first: dict[str, int] = {}
+    for number, group in enumerate(config.databases):
+        if (other := first.setdefault(group.database, number)) != number:
+            message = f"is the name of databases[{other}], too: with map.writable each group needs its own"
+            yield Problem(path=("databases", number, "database"), message=message)
+
+
+def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
     first: dict[object, str] = {}
     for key, table in group.tables.items():
         place = (*path, "tables", key)
@@ -252,8 +273,6 @@ def _masks(config: Config) -> Iterator[Problem]:
 
 
 def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
-    if not group.urls:
-        yield Problem(path=(*path, "urls"), message="must name at least one url")
     sids: dict[str, int] = {}
     urls: dict[str, int] = {}
     for number, url in enumerate(group.urls):

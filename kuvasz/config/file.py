@@ -8,6 +8,7 @@ list stands, a duplicate key is ours to report beside all else, and a number kee
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
@@ -43,11 +44,13 @@ class Document:
         value: The root mapping.
         origins: Path -> place, for every key and list entry.
         problems: Duplicate keys and other faults that did not stop the reading.
+        digest: SHA-256 of the file; empty of a text that is none.
     """
 
     value: dict[str, object]
     origins: dict[Path, OptionOrigin]
     problems: tuple[Problem, ...] = ()
+    digest: str = ""
 
 
 def read(path: FilePath) -> Document:
@@ -56,15 +59,26 @@ def read(path: FilePath) -> Document:
     Raises:
         ConfigError: The file cannot be read or is no YAML.
     """
+    found = raw(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        msg = f"cannot read the map {str(path)!r}: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(msg, hint="name the file with --config or KUVASZ_CONFIG") from None
+        text = found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         msg = f"cannot read the map {str(path)!r}: byte {error.start} is not UTF-8"
         raise ConfigError(msg, hint="save the file as UTF-8") from None
-    return parse(text, name=str(path))
+    return dataclasses.replace(parse(text, name=str(path)), digest=hashlib.sha256(found).hexdigest())
+
+
+def raw(path: FilePath) -> bytes:
+    """Return what a map file has.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read the map {str(path)!r}: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(msg, hint="name the file with --config or KUVASZ_CONFIG") from None
 
 
 def parse(text: str, *, name: str) -> Document:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Loaded:
         secrets: Values that are secret wherever they stand; for `secrets.SecretFilter`.
         path: The map file, if there was one.
         overrides: The flags that it was read with.
+        digest: SHA-256 of the map file; empty without one.
     """
 
     config: Config
@@ -53,6 +55,7 @@ class Loaded:
     secrets: frozenset[str] = dataclasses.field(repr=False)
     path: FilePath | None = None
     overrides: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    digest: str = ""
 
     @property
     def origin(self) -> dict[str, str]:
@@ -108,9 +111,14 @@ def load(
     Raises:
         ConfigError: Something is wrong; the text has a line for each fault, with its place.
     """
-    environ = os.environ if environ is None else environ
     document = file.read(path) if path is not None else file.Document(value={}, origins={})
-    flags, flag_problems = environment.from_flags(overrides or {})
+    return _load(document, path, os.environ if environ is None else environ, overrides or {})
+
+
+def _load(
+    document: Document, path: FilePath | None, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> Loaded:  # fmt: skip
+    flags, flag_problems = environment.from_flags(overrides)
     names = template_names(document.value) | {name for flag in flags for name in template_names(flag.value)}
     settings, problems = environment.from_environment(environ, referenced=names)
     folder = FilePath() if path is None else path.parent
@@ -123,7 +131,8 @@ def load(
     # something above all, it is the name that is meant.
     hidden = frozenset(builder.secrets) - sources.identifiers(config)
     return Loaded(
-        config=config, origins=builder.origins, secrets=hidden, path=path, overrides=dict(overrides or {})
+        config=config, origins=builder.origins, secrets=hidden, path=path, overrides=dict(overrides),
+        digest=document.digest,
     )  # fmt: skip
 
 
@@ -136,6 +145,23 @@ def again(loaded: Loaded, environ: Mapping[str, str] | None = None) -> Loaded:
     if loaded.path is None:
         raise ConfigError("the configuration is from no file", hint="give it one with --config, and start again")
     return load(loaded.path, environ, loaded.overrides)
+
+
+def with_text(loaded: Loaded, text: str, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Return the same configuration as it would be if its file had another text, with the same flags.
+
+    Raises:
+        ConfigError: Something is wrong. No places are named: they would be of a file that nobody has.
+    """
+    assert loaded.path is not None
+    name = str(loaded.path)
+    document = file.parse(text.removeprefix("\ufeff"), name=name)
+    document = dataclasses.replace(document, digest=hashlib.sha256(text.encode()).hexdigest())
+    try:
+        return _load(document, loaded.path, os.environ if environ is None else environ, loaded.overrides)
+    except ConfigError as error:
+        message = re.sub(rf"(?m)^{re.escape(name)}:\d+:\d+: ", "", error.message)
+        raise ConfigError(message, hint=error.hint) from None
 
 
 def of_text(text: str, environ: Mapping[str, str], folder: FilePath) -> Config:

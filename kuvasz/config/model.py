@@ -387,7 +387,8 @@ class TokenConfig(Section):
 
     role: Role
     """viewer: sees all there is to see, also errors that may quote rows; operator: also pauses, resumes, retries,
-    resyncs and maintains; admin: also has the map read again."""
+    resyncs, maintains and begins sources again; admin: also has the map read again, and changed where it is
+    `map.writable`."""
 
     token: kinds.Token
     """What `Authorization: Bearer …` brings, at least 16 characters: `${VAR}`, or `${file:…}`, which is read again
@@ -456,6 +457,11 @@ class MapConfig(Section):
     """Whether slot and publication of a source that leaves the map while kuvasz runs are dropped, when a person had
     the map read and not `watch` alone. Otherwise they stay, for the day it comes back, and the slot holds WAL until
     then."""
+
+    writable: bool = False
+    """Whether the management API may change this file: groups, their urls and tables. It is exchanged as a whole,
+    with comments and order as they are, and the version before stays beside it as `<name>.before`. A group may then
+    be without urls or tables: nothing is replicated of it."""
 
 
 class ClusterConfig(Section):

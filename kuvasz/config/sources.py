@@ -153,7 +153,7 @@ class MappedTarget:
 
 
 def resolve(config: Config) -> tuple[Source, ...]:
-    """Return every source of the map with its tables, in the map's order."""
+    """Return every source of the map with its tables, in the map's order; a group without tables has none."""
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
         tables = [_spec(config.lake, key, table, with_sid) for key, table in group.tables.items()]
@@ -166,7 +166,7 @@ def resolve(config: Config) -> tuple[Source, ...]:
                 tables=tuple(dataclasses.replace(spec, schemas=url.schemas) for spec in tables),
                 on_slot_lost=group.on_slot_lost,
             )
-            for url in group.urls
+            for url in (group.urls if tables else ())
         ]
     return tuple(found)
 

@@ -180,7 +180,7 @@ class Sources:
     @property
     def are_hopeless(self) -> bool:
         """Whether all of them wait for a person."""
-        return all(self._is_hopeless(sync) for sync in self.all)
+        return bool(self.all) and all(self._is_hopeless(sync) for sync in self.all)
 
     @property
     def exit_code(self) -> int:

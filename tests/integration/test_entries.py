@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -11,8 +12,10 @@ from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, group
+from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.served import ServedPipeline
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -25,9 +28,11 @@ def served(lake_folder: LakeFolder, database: Database, tables: dict) -> Config:
     return load(file, {}).config
 
 
-def ask(pipeline: ServedPipeline, lake_folder: LakeFolder, path: str, body: dict | None = None) -> tuple[int, Any]:
+def ask(
+    pipeline: ServedPipeline, lake_folder: LakeFolder, path: str, body: dict | None = None, method: str | None = None
+) -> tuple[int, Any]:
     token = json.loads((lake_folder.folder / "state" / "server.json").read_text())["token"]
-    status, text = pipeline.get(path, body, token)
+    status, text = pipeline.get(path, body, token, method)
     return status, json.loads(text)
 
 
@@ -79,3 +84,42 @@ def test_the_entries_of_a_running_map_and_all_that_its_source_has(
             (3, "bare"), (1, "items"),
         ]  # fmt: skip
         assert ask(pipeline, lake_folder, "/api/tbl/2")[0] == 404, "the number of one that left is nobody's"
+
+
+def test_a_map_that_is_empty_grows_by_requests_and_shrinks_again(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
+    database.execute("INSERT INTO items VALUES (1, 'one')")
+    database.execute("CREATE TABLE later (id int PRIMARY KEY)")
+    lake_folder.config(group({"eu": database}, {"items": None}))
+    file = lake_folder.folder / "map.yaml"
+    more = {"server": {"address": "127.0.0.1:0"}, "map": {"writable": True, "drop_removed": True}, "databases": []}
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
+    loaded = load(file, {})
+    pipeline = ServedPipeline(loaded.config, lake_folder)
+    pipeline.loaded = loaded
+    with pipeline:
+        say = functools.partial(ask, pipeline, lake_folder)
+        wait_until(lambda: say("/readyz") == (200, {"ok": True}), "kuvasz runs, though it has nothing to do")
+        assert say("/api/db", {"name": "shop"}) == (200, {"id": 1, "name": "shop"})
+        assert say("/api/url", {"db_id": 1, "sid": "eu", "url": database.url})[0] == 200
+        found = {one["name"]: one["id"] for one in say("/api/map")[1]}
+        status, shown = say(f"/api/map/{found['items']}/clone?target=goods", {})
+        assert (status, shown["target"], shown["replicated"]) == (200, "goods", True)
+        pipeline.wait_state("shop_eu", "shop.goods", State.STREAMING)
+        database.execute("INSERT INTO items VALUES (2, 'two')")
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("goods", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
+        table = {"db_id": 1, "name": "later", "type": "append", "target": "later"}
+        assert say("/api/tbl", table)[0] == 200
+        pipeline.wait_state("shop_eu", "shop.later", State.STREAMING)
+        assert say("/api/url/restart", {}) == (200, None)
+        wait_until(lambda: not pipeline.app.is_changing, "all sources are begun again")
+        pipeline.wait_state("shop_eu", "shop.goods", State.STREAMING)
+        for number in (1, 2):
+            assert say(f"/api/tbl/{number}", method="DELETE") == (200, None)
+        wait_until(lambda: not pipeline.app.is_changing, "the last table is gone")
+        assert (
+            database.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
+        )
+        assert [say(f"/api/{path}", method="DELETE")[0] for path in ("url/1", "db/1")] == [200, 200]
+    assert load(file, {}).config.databases == ()

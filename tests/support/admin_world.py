@@ -13,7 +13,7 @@ import aiohttp
 
 from kuvasz.admin.server import serve
 from kuvasz.app import App
-from kuvasz.config.load import load
+from kuvasz.config.load import Loaded, load
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.state.memory import MemoryState
 
@@ -39,6 +39,7 @@ class AdminWorld:
         state = {"pipeline": {"state": str(folder / "state")}, "server": {"address": address, **server}}
         file.write_text(json.dumps(MAP | state | {"databases": [group | {"urls": [{"url": url, "sid": "eu"}]}]}))
         self.app = App(load(file, {}).config, lake=MemoryLake())
+        self.loaded: Loaded | None = None
         self.stored = MemoryState()
         self.commands: list[tuple[str, str]] = []
         (sync,) = self.app.sources
@@ -53,7 +54,10 @@ class AdminWorld:
         """Serve while a client asks."""
 
         async def run() -> T:
-            async with serve(self.app, self.stored, secrets) as server, aiohttp.ClientSession() as client:
+            async with (
+                serve(self.app, self.stored, secrets, self.loaded) as server,
+                aiohttp.ClientSession() as client,
+            ):
                 assert server.url is not None
                 async with asyncio.timeout(30):
                     return await body(client, server.url)
@@ -78,7 +82,7 @@ class AdminWorld:
             assert address is not None
             headers = {"Authorization": f"Bearer {address.token if token is True else token}"} if token else {}
             data = body if isinstance(body, str) else json.dumps({} if body is None else body)
-            given = data if method == "POST" else None
+            given = data if method != "GET" else None
             async with client.request(method, url + path, data=given, headers=headers) as answer:
                 text = await answer.text()
                 return answer.status, json.loads(text) if text.startswith(("{", "[")) else text

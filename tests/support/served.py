@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kuvasz.admin.server import serve
 from kuvasz.app import App
+from kuvasz.config.load import Loaded
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.store import state_of
 from tests.support.lake import Pipeline
@@ -20,21 +21,24 @@ class ServedPipeline(Pipeline):
     """kuvasz with its HTTP server, as the command runs it."""
 
     url: str | None = None
+    loaded: Loaded | None = None  #: what its map is read again by
 
     async def _main(self) -> int:
         self._loop = asyncio.get_running_loop()
         lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app, state_of(self.config), {"geheim-123"}) as server:
+        async with serve(self.app, state_of(self.config), {"geheim-123"}, self.loaded) as server:
             self.url = server.url
             self._ready.set()
             return await self.app.run()
 
-    def get(self, path: str, body: dict | None = None, token: str | None = None) -> tuple[int, str]:
+    def get(
+        self, path: str, body: dict | None = None, token: str | None = None, method: str | None = None
+    ) -> tuple[int, str]:
         """Ask the server; returns status and text."""
         request = urllib.request.Request(  # noqa: S310
-            f"{self.url}{path}", data=None if body is None else json.dumps(body).encode()
+            f"{self.url}{path}", data=None if body is None else json.dumps(body).encode(), method=method
         )
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")

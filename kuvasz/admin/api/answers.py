@@ -14,6 +14,7 @@ from aiohttp import web
 
 from kuvasz.admin import upkeep, views
 from kuvasz.admin.api import docs_page, openapi
+from kuvasz.admin.api.asked import BODY, CALLER, person
 from kuvasz.admin.api.audit import Audit, AuditEntry
 from kuvasz.admin.api.callers import Caller, Callers
 from kuvasz.admin.api.refusal import RequestRefused
@@ -36,17 +37,12 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
+_READ_ONLY = "`map.writable: true` in it lets the management API change it, after it was read again"
+
 #: Who registers a route; that of GET takes HEAD, too.
 _METHODS: Mapping[str, Callable[[str, Handler], web.RouteDef]] = {
     "GET": web.get, "POST": web.post, "PUT": web.put, "DELETE": web.delete
 }  # fmt: skip
-
-#: Characters of a name that the log shows.
-_LONGEST_PERSON = 100
-
-#: Where is found who asks, and what the request brings, once it was read.
-_CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller", Caller)
-_BODY: web.RequestKey[Mapping[str, Any]] = web.RequestKey("body", Mapping)
 
 
 class Answers:
@@ -105,7 +101,7 @@ class Answers:
         """Return a handler that is asked by who may, and for what it understands."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
-            caller = request[_CALLER] = await self._callers.of(request)
+            caller = request[CALLER] = await self._callers.of(request)
             if not route.changes:
                 _refuse_unless_may(caller, route)
                 return await handler(request)
@@ -113,11 +109,14 @@ class Answers:
             with self._audit.over(entry):
                 if caller is not None:
                     entry.by = caller.name
+                entry.target = _target_of(request)
                 _refuse_unless_may(caller, route)
+                if route.writes_map and not self._app.config.map.writable:
+                    raise RequestRefused(405, "the map is read-only", _READ_ONLY)
                 if route.body is not None:
-                    body = request[_BODY] = route.body.read(await _given(request))
-                    entry.target = _target(body)
-                    entry.person = _person(request) if caller is not None and caller.is_local else ""
+                    body = request[BODY] = route.body.read(await _given(request))
+                    entry.target = entry.target or _target(body)
+                    entry.person = person(request) if caller is not None and caller.is_local else ""
                 response = await handler(request)
                 entry.status = response.status
                 return response
@@ -131,7 +130,7 @@ class Answers:
         return _verdict(await self._observer.show(views.readyz))
 
     async def _status(self, request: web.Request) -> web.Response:
-        page = self._statuses[request[_CALLER] is not None]
+        page = self._statuses[request[CALLER] is not None]
         return web.Response(body=await page.get(), content_type="application/json")
 
     def _status_page(self, *, is_trusted: bool) -> Page:
@@ -143,7 +142,7 @@ class Answers:
 
     def _command(self, verb: Verb) -> Handler:
         async def command(request: web.Request) -> web.Response:
-            wanted = Selection.of(request[_BODY])
+            wanted = Selection.of(request[BODY])
             states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
             if not states:
                 known = ", ".join(sorted({state.target for state in self._app.states.snapshot()})[:20])
@@ -152,7 +151,7 @@ class Answers:
             if not fit:
                 raise RequestRefused(409, f"{wanted.describe()} is {verb.why_not}", hint_for(states))
             for state in fit:
-                _log.tell(verb.event, source=state.database, table=state.label, by=_person(request))
+                _log.tell(verb.event, source=state.database, table=state.label, by=person(request))
                 # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
                 getattr(self._app.sync(state.source).commands, verb.name)(state.key)
             tables = [{"source": state.database, "target": state.label} for state in fit]
@@ -165,12 +164,12 @@ class Answers:
 
     async def _maintain(self, request: web.Request) -> web.Response:
         """Look after tables now; the answer comes when it is done."""
-        targets: list[str] = request[_BODY]["targets"]
+        targets: list[str] = request[BODY]["targets"]
         known = {state.target for state in self._app.states.snapshot()}
         if unknown := [target for target in targets if target not in known]:
             hint = f"it has: {', '.join(sorted(known)[:20])}"
             raise RequestRefused(404, f"the map has no tables {unknown!r}", hint)
-        is_full = request[_BODY].get("full", False)
+        is_full = request[BODY].get("full", False)
         found = [
             await asyncio.to_thread(upkeep.maintain, self._app.lake.maintenance, target, full=is_full)
             for target in targets
@@ -179,9 +178,9 @@ class Answers:
 
     async def _reload(self, request: web.Request) -> web.Response:
         """Go by what the map's file has now, or only say what that would be."""
-        is_trial = request[_BODY].get("dry_run", False)
+        is_trial = request[BODY].get("dry_run", False)
         try:
-            found = await (self._live_map.compare() if is_trial else self._live_map.reload(_person(request)))
+            found = await (self._live_map.compare() if is_trial else self._live_map.reload(person(request)))
         except ConfigError as error:
             raise RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint)) from error
         return web.json_response(
@@ -223,20 +222,20 @@ def _refuse_unless_may(caller: Caller | None, route: Route) -> None:
         )
 
 
+def _target_of(request: web.Request) -> str:
+    """Return the entry of the map that a path names, as in "db 3"; nothing if it names none."""
+    number = request.match_info.get("id")
+    return "" if number is None else f"{request.path.split('/')[2]} {number}"
+
+
 def _target(body: Mapping[str, Any]) -> str:
     """Return what a request is to change, in words."""
     if "targets" in body:
         return ", ".join(body["targets"])
+    if names := [str(body[name]) for name in ("schema", "name") if name in body]:
+        return ".".join(names)
     tables = Selection.of(body).describe()
     return tables or ("the map, as a trial" if body.get("dry_run") else "the map")
-
-
-def _person(request: web.Request) -> str:
-    """Return who asks: the owner of the token, or as the verbs say of themselves, else from where."""
-    caller = request[_CALLER]
-    if caller is not None and not caller.is_local:
-        return caller.name
-    return str(request[_BODY].get("by") or request.remote or "?")[:_LONGEST_PERSON]
 
 
 def _verdict(reasons: list[str]) -> web.Response:

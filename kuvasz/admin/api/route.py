@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.config.model import Role
+from kuvasz.config.problem import listed
+from kuvasz.model import TableType
 
 #: A JSON Schema (draft 2020-12), in which ``{"$ref": "#/components/schemas/…"}`` is one of `kuvasz.admin.api.shapes`.
 Schema: TypeAlias = dict[str, Any]
@@ -34,6 +36,22 @@ class FieldKind(enum.Enum):
         lambda value: value is None or (isinstance(value, str) and value != ""),
     )
     SWITCH = "true or false", {"type": "boolean"}, lambda value: isinstance(value, bool)
+    LINE = "a text, or null", {"type": ["string", "null"]}, lambda value: value is None or isinstance(value, str)
+    NUMBER = (
+        "a whole number from 1 on",
+        {"type": "integer", "minimum": 1},
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+    )
+    TABLE_TYPE = (
+        listed(kind.value for kind in TableType),
+        {"type": "string", "enum": [kind.value for kind in TableType]},
+        lambda value: isinstance(value, str) and value in {kind.value for kind in TableType},
+    )
+    SHOWN = (
+        "whatever was shown, which is passed over",
+        {"description": "What was shown."},
+        lambda _: True,
+    )
     TEXTS = (
         "a list of texts",
         {"type": "array", "items": {"type": "string"}},
@@ -73,7 +91,8 @@ class Body:
         for name, value in given.items():
             if not known[name].kind.fits(value):
                 raise RequestRefused(400, f"{name} has to be {known[name].kind.words}", self._hint())
-        found = {name: value for name, value in given.items() if value is not None}
+        passed = {field.name for field in self.fields if field.kind is FieldKind.SHOWN}
+        found = {name: value for name, value in given.items() if value is not None and name not in passed}
         for field in self.fields:
             if field.is_required and field.name not in found:
                 raise RequestRefused(400, f"{field.name} is missing: it has to be {field.kind.words}", self._hint())
@@ -98,7 +117,8 @@ class Body:
         return found
 
     def _hint(self) -> str:
-        return f"it may have {', '.join(f'{field.name} ({field.kind.words})' for field in self.fields)}"
+        shown = [field for field in self.fields if field.kind is not FieldKind.SHOWN]
+        return f"it may have {', '.join(f'{field.name} ({field.kind.words})' for field in shown)}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +154,7 @@ class Route:
     answers: Mapping[int, RouteAnswer]
     role: Role | None = None  #: of the token it needs; None: it needs none
     shows_more: bool = False  #: to who brings a token, though it needs none
+    writes_map: bool = False  #: so it is refused while the map is read-only
     body: Body | None = None
     parameters: tuple[Parameter, ...] = ()
 

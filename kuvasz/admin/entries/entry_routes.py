@@ -6,17 +6,13 @@ from typing import Final
 
 from kuvasz.admin.api.route import Parameter, Route, RouteAnswer
 from kuvasz.admin.api.shapes import listed, ref
+from kuvasz.admin.entries.change_routes import CHANGE_ROUTES, ID
 from kuvasz.admin.entries.entry_shapes import LIST_FIELDS
 from kuvasz.config.model import Role
 
 TOTAL: Final = "X-Total-Count"
 
 _ERROR: Final = ref("Error")
-
-_ID: Final = Parameter(
-    name="id", about="Its number, which stays.", schema={"type": "integer", "minimum": 1}, example="1",
-    is_in_path=True,
-)  # fmt: skip
 
 _REFUSED: Final = {
     401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
@@ -62,7 +58,7 @@ def _looking(path: str, shape: str, many: str, one: str, about: str) -> tuple[Ro
         ),
         Route(
             name=f"{path}_get", method="GET", path=f"/api/{path}/{{id}}", summary=one, about=about, role=Role.VIEWER,
-            parameters=(_ID,),
+            parameters=(ID,),
             answers={
                 200: RouteAnswer(about="It.", schema=ref(shape)),
                 400: RouteAnswer(about="The number is none.", schema=_ERROR),
@@ -92,6 +88,7 @@ ENTRY_ROUTES: Final = (
             **_REFUSED,
         },
     ),
+    *CHANGE_ROUTES,
 )  # fmt: skip
 
 __all__ = ["ENTRY_ROUTES", "TOTAL"]

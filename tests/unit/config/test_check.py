@@ -130,6 +130,20 @@ def test_nothing_to_do_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "databases: []") == "map.yaml:1:12: databases: must name at least one database"
 
 
+def test_a_map_that_programs_write_may_be_empty_and_has_one_group_of_a_name(tmp_path: Path) -> None:
+    writable = "map: {writable: true}\ndatabases:\n"
+    assert faults(tmp_path, "map: {writable: true}\ndatabases: []") == []
+    assert faults(tmp_path, writable + groups(("a", "", ""), ("b", C, ""))) == []
+    assert faults(tmp_path, writable + groups(("a", "", ""), ("a", "", ""))) == [
+        "map.yaml:4:14: databases[1].database: is the name of databases[0], too: with map.writable each group needs"
+        " its own"
+    ]
+    assert refusal(tmp_path, "cluster: {coordinator: 'postgresql:///c'}\n" + writable + groups(("a", "", ""))) == (
+        "map.yaml:2:17: map.writable: cannot be true with cluster.coordinator:"
+        " every process has a map file of its own"
+    )
+
+
 def test_several_urls_need_different_sids(tmp_path: Path) -> None:
     assert faults(tmp_path, groups(("d", f"{A}, {C}, {B.replace('sid: b', 'sid: a')}", "t: "))) == [
         "map.yaml:1:59: databases[0].urls[1]: a sid is needed, because the group has several urls",

@@ -107,3 +107,8 @@ def test_a_plan_shows_no_password(tmp_path: Path) -> None:
     plan = sources.resolve(loaded(tmp_path, text).config)
     assert "geheim" not in repr(plan)
     assert plan[0].url.get() == "postgresql://u:geheim@eu/shop"
+
+
+def test_nothing_is_read_of_a_group_without_tables(tmp_path: Path) -> None:
+    text = "map: {writable: true}\ndatabases: [{database: a, urls: [{url: 'postgresql:///a'}], tables: {}}]"
+    assert sources.resolve(loaded(tmp_path, text).config) == ()

@@ -1,0 +1,181 @@
+"""What the routes do that change the map's entries: its file is changed, and kuvasz goes by it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiohttp import web
+
+from kuvasz.admin.api.asked import BODY, person
+from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.admin.entries import map_change, numbered
+from kuvasz.admin.entries.entry_answers import EntryAnswers, number_of, unknown
+from kuvasz.admin.entries.map_change import MapChange, WrittenMap
+from kuvasz.admin.entries.numbered import EntryKind
+from kuvasz.errors import ConfigError
+from kuvasz.model import TableType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kuvasz.admin.door import Handler
+    from kuvasz.admin.entries.list_query import Record
+    from kuvasz.admin.live_map import LiveMap
+    from kuvasz.admin.observer import Observer
+    from kuvasz.app import App
+    from kuvasz.config.model import Config
+    from kuvasz.config.secrets import Redactor
+    from kuvasz.config.written.map_edit import MapEdit
+    from kuvasz.state.ports import StoredNumbers
+
+#: What a request makes of the map.
+_Make: TypeAlias = Callable[[WrittenMap], MapChange]
+
+
+class EntryChanges:
+    """Changes the map that runs.
+
+    Args:
+        app: The application.
+        live_map: Its map.
+        numbers: What entries are called by.
+        answers: Shows entries.
+        redact: Takes secrets out.
+    """
+
+    def __init__(
+        self, app: App, live_map: LiveMap, numbers: StoredNumbers, answers: EntryAnswers, redact: Redactor
+    ) -> None:  # fmt: skip
+        self._app = app
+        self._live_map = live_map
+        self._numbers = numbers
+        self._answers = answers
+        self._redact = redact
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return what each route does, by its name."""
+        found: dict[str, Handler] = {"map_clone": self._clone, "url_restart": self._restart}
+        kinds: tuple[tuple[EntryKind, Any, Any, Any], ...] = (
+            (EntryKind.DATABASE, map_change.add_group, map_change.change_group, map_change.drop_group),
+            (EntryKind.URL, map_change.add_url, map_change.change_url, map_change.drop_url),
+            (EntryKind.TABLE, map_change.add_table, map_change.change_table, map_change.drop_table),
+        )
+        for kind, add, change, drop in kinds:
+            found[f"{kind}_post"] = functools.partial(self._add, kind, add)
+            found[f"{kind}_put"] = functools.partial(self._put, kind, change)
+            found[f"{kind}_delete"] = functools.partial(self._delete, kind, drop)
+        return found
+
+    async def _add(self, kind: EntryKind, add: Callable[..., MapChange], request: web.Request) -> web.Response:
+        change = await self._change(request, lambda written: add(written, request[BODY]))
+        return web.json_response(await self._shown(kind, change))
+
+    async def _put(self, kind: EntryKind, make: Callable[..., MapChange], request: web.Request) -> web.Response:
+        number = number_of(request)
+        change = await self._change(
+            request, lambda written: make(written, _found(kind, written, number, request), request[BODY])
+        )
+        return web.json_response(await self._shown(kind, change))
+
+    async def _delete(self, kind: EntryKind, drop: Callable[..., MapChange], request: web.Request) -> web.Response:
+        number = number_of(request)
+        await self._change(request, lambda written: drop(written, _found(kind, written, number, request)))
+        return web.json_response(None)
+
+    async def _clone(self, request: web.Request) -> web.Response:
+        """Add a table of the sources to the map."""
+        number = number_of(request)
+        found = next((one for one in await self._answers.mapping() if one["id"] == number), None)
+        if found is None:
+            raise unknown(request)
+        if found["replicated"]:
+            message = f"the map has the table {found['schema']}.{found['name']} already"
+            raise RequestRefused(409, message, "PUT /api/tbl/{id} changes it")
+        kind = request.query.get("type") or TableType.CLONE.value
+        if kind not in {one.value for one in TableType}:
+            known = ", ".join(one.value for one in TableType)
+            raise RequestRefused(400, f"type has to be one of {known}, and is {kind[:50]!r}", code="invalid_type")
+        given = {
+            **{field: found[field] for field in ("db_id", "schema", "name")},
+            "type": kind,
+            "target": request.query.get("target") or found["name"].replace(".", "_"),
+            "partitions_regex": request.query.get("partitions_regex"),
+        }
+        await self._change(request, lambda written: map_change.add_table(written, given))
+        return web.json_response(next(one for one in await self._answers.mapping() if one["id"] == number))
+
+    async def _restart(self, _: web.Request) -> web.Response:
+        """Have all sources ended and begun again."""
+        try:
+            self._app.restart()
+        except ConfigError as error:
+            raise self._conflict(error) from error
+        return web.json_response(None)
+
+    async def _change(self, request: web.Request, make: _Make) -> MapChange:
+        """Have the map changed, and its entries keep their numbers.
+
+        Raises:
+            RequestRefused: Nothing is changed.
+        """
+        made: list[MapChange] = []
+
+        def edit(config: Config, plain: dict[str, Any]) -> Sequence[MapEdit]:
+            written = WrittenMap(known=numbered.number(config, self._numbers), plain=plain)
+            made.append(make(written))
+            return made[0].edits
+
+        try:
+            await self._live_map.change(person(request), edit)
+        except ConfigError as error:
+            raise self._conflict(error) from error
+        for one in made[0].renamed:
+            await asyncio.to_thread(self._numbers.rename, one.kind, one.before, one.after)
+        return made[0]
+
+    def _conflict(self, error: ConfigError) -> RequestRefused:
+        return RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint))
+
+    async def _shown(self, kind: EntryKind, change: MapChange) -> Record:
+        look = {
+            EntryKind.DATABASE: self._answers.databases, EntryKind.URL: self._answers.urls,
+            EntryKind.TABLE: self._answers.tables,
+        }[kind]  # fmt: skip
+        numbers = await asyncio.to_thread(self._numbers.given, kind, [change.name])
+        return next(one for one in await look() if one["id"] == numbers[change.name])
+
+
+def entry_handlers(
+    app: App, observer: Observer, live_map: LiveMap, numbers: StoredNumbers, redact: Redactor
+) -> dict[str, Handler]:  # fmt: skip
+    """Return what each route of the map's entries does, by its name.
+
+    Args:
+        app: The application.
+        observer: Sees it.
+        live_map: Its map.
+        numbers: What entries are called by.
+        redact: Takes secrets out.
+    """
+    answers = EntryAnswers(app, observer, numbers, redact)
+    return {**answers.handlers(), **EntryChanges(app, live_map, numbers, answers, redact).handlers()}
+
+
+def _found(kind: EntryKind, written: WrittenMap, number: int, request: web.Request) -> Any:  # noqa: ANN401
+    """Return the entry of a number.
+
+    Raises:
+        RequestRefused: There is none.
+    """
+    known = written.known
+    entries: Any = {EntryKind.DATABASE: known.databases, EntryKind.URL: known.urls, EntryKind.TABLE: known.tables}
+    for one in entries[kind]:
+        if one.number == number:
+            return one
+    raise unknown(request)
+
+
+__all__ = ["EntryChanges", "entry_handlers"]

@@ -1,0 +1,54 @@
+"""The password of a source whose url comes back as it was shown, with ``***`` in its place. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.config.secrets import HIDDEN
+
+#: A reference in a url of the map; what is between its braces may have signs of a url.
+_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+
+_HINT: Final = (
+    f"`{HIDDEN}` stands for the password that the map has, for the same user and hosts alone;"
+    " give the url with its password"
+)
+
+
+def with_password(given: str, shown: str, raw: str) -> str:
+    """Return a url with the password that the map has, if it has `***` instead of one.
+
+    It is not sent to others than those that it was meant for.
+
+    Args:
+        given: The url.
+        shown: How the one of the map is shown; empty without one.
+        raw: How it is written.
+
+    Raises:
+        RequestRefused: The password is that of another user or host, or cannot be found in what is written.
+    """
+    if HIDDEN not in given:
+        return given
+    place, rest = _place(given)
+    if place != _place(shown)[0] or HIDDEN in rest:
+        raise RequestRefused(400, f"url has {HIDDEN} as its password, and the map has none for that place", _HINT)
+    kept = _REFERENCE.findall(raw)
+    written = _place(_REFERENCE.sub("\0", raw))[0]
+    if "://" not in written:
+        raise RequestRefused(400, "url is a reference as a whole: nobody knows which part the password is", _HINT)
+    for one in kept:
+        written = written.replace("\0", one, 1)
+    return written + rest
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Return scheme, user and hosts of a url, and what comes behind them."""
+    found = re.match(r"[^/?]*://[^/?]*", url)
+    end = 0 if found is None else found.end()
+    return url[:end], url[end:]
+
+
+__all__ = ["with_password"]
