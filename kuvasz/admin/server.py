@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import secrets as random_secrets
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -24,6 +24,7 @@ from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
+from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.tls import HANDSHAKE_S, Tls
@@ -35,6 +36,7 @@ from kuvasz.state.ports import ServerAddress
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from kuvasz.admin.looks.look_answers import Look
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import ServerConfig
@@ -48,7 +50,11 @@ _STOP_S = 2.0
 
 @contextlib.asynccontextmanager
 async def serve(
-    app: App, stored: StateStore, secrets: Iterable[str] = (), loaded: Loaded | None = None
+    app: App,
+    stored: StateStore,
+    secrets: Iterable[str] = (),
+    loaded: Loaded | None = None,
+    looks: Mapping[str, Look] | None = None,
 ) -> AsyncIterator[AdminServer]:
     """Observe an application while the body runs, and serve what is seen unless `server.address` is null.
 
@@ -57,11 +63,12 @@ async def serve(
         stored: Where url and token are left for the verbs, and the numbers of the map's entries are kept.
         secrets: To be kept out of answers.
         loaded: What it was started with, and what its map is read again by.
+        looks: Verb -> what answers it, of those that only look.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate not be used.
     """
-    server = AdminServer(app, stored.numbers, secrets, loaded)
+    server = AdminServer(app, stored.numbers, secrets, loaded, looks)
     if app.config.server.address is None or app.config.server.host is None:
         async with _observing(server), _living(server.live_map):
             yield server
@@ -131,11 +138,17 @@ class AdminServer:
         numbers: What the entries of its map are called by.
         secrets: What must not be shown wherever it stands.
         loaded: What it was started with.
+        looks: Verb -> what answers it, of those that only look.
     """
 
     def __init__(
-        self, app: App, numbers: StoredNumbers, secrets: Iterable[str] = (), loaded: Loaded | None = None
-    ) -> None:  # fmt: skip
+        self,
+        app: App,
+        numbers: StoredNumbers,
+        secrets: Iterable[str] = (),
+        loaded: Loaded | None = None,
+        looks: Mapping[str, Look] | None = None,
+    ) -> None:
         self.url: str | None = None  #: where it is reached from this machine; None: not by HTTP
         self.token = random_secrets.token_urlsafe(32)
         self.observer = Observer(app)
@@ -146,7 +159,8 @@ class AdminServer:
         self.live_map.on_secrets.append(self.redact.learn)
         callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
-        self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, entries)
+        more = {**entries, **LookAnswers(self.live_map, looks or {}, self.redact).handlers()}
+        self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:

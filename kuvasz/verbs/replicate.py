@@ -30,6 +30,7 @@ from kuvasz.config.load import Loaded
 from kuvasz.errors import ConfigError, MapMismatch, StateTaken, first_of
 from kuvasz.state.store import state_of
 from kuvasz.sync.context.source_threads import THREAD_NAME
+from kuvasz.verbs.served.looks import LOOKS
 
 #: Seconds between two looks whether it runs by now.
 _LOOK_S = 0.05
@@ -240,7 +241,7 @@ async def replicate(
     Raises:
         KuvaszError: It cannot start, or go on; of what does not fit a source in the map with its place there.
     """
-    async with serve(app, state_of(loaded.config), loaded.secrets, loaded) as server:
+    async with serve(app, state_of(loaded.config), loaded.secrets, loaded, LOOKS) as server:
         on_served(server)
         try:
             return await app.run(until_caught_up=until_caught_up)

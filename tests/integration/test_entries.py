@@ -108,6 +108,12 @@ def test_a_map_that_is_empty_grows_by_requests_and_shrinks_again(database: Datab
         pipeline.wait_state("shop_eu", "shop.goods", State.STREAMING)
         database.execute("INSERT INTO items VALUES (2, 'two')")
         pipeline.wait_applied(database)
+        status, (plan,) = say("/api/plan")
+        assert (status, plan["source"], plan["is_due"], plan["error"]) == (200, "shop_eu", False, None)
+        status, found = say("/api/check")
+        assert (status, [one for one in found if not one["ok"] and one["severity"] == "required"]) == (200, [])
+        status, moment = say("/api/asof?time=2100-01-01&table=goods")
+        assert status == 200, moment
         pipeline.assert_equal("goods", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
         table = {"db_id": 1, "name": "later", "type": "append", "target": "later"}
         assert say("/api/tbl", table)[0] == 200

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from kuvasz.admin.looks.look_answers import Look
 from kuvasz.admin.server import serve
 from kuvasz.app import App
 from kuvasz.config.load import Loaded, load
@@ -40,6 +41,7 @@ class AdminWorld:
         file.write_text(json.dumps(MAP | state | {"databases": [group | {"urls": [{"url": url, "sid": "eu"}]}]}))
         self.app = App(load(file, {}).config, lake=MemoryLake())
         self.loaded: Loaded | None = None
+        self.looks: dict[str, Look] = {}
         self.stored = MemoryState()
         self.commands: list[tuple[str, str]] = []
         (sync,) = self.app.sources
@@ -55,7 +57,7 @@ class AdminWorld:
 
         async def run() -> T:
             async with (
-                serve(self.app, self.stored, secrets, self.loaded) as server,
+                serve(self.app, self.stored, secrets, self.loaded, self.looks) as server,
                 aiohttp.ClientSession() as client,
             ):
                 assert server.url is not None

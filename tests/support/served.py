@@ -14,6 +14,7 @@ from kuvasz.app import App
 from kuvasz.config.load import Loaded
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.store import state_of
+from kuvasz.verbs.served.looks import LOOKS
 from tests.support.lake import Pipeline
 
 
@@ -28,7 +29,7 @@ class ServedPipeline(Pipeline):
         lake = IcebergLake(self.config, state_of(self.config).witness, self.folder.session)
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
-        async with serve(self.app, state_of(self.config), {"geheim-123"}, self.loaded) as server:
+        async with serve(self.app, state_of(self.config), {"geheim-123"}, self.loaded, LOOKS) as server:
             self.url = server.url
             self._ready.set()
             return await self.app.run()

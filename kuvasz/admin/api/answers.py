@@ -55,12 +55,12 @@ class Answers:
         report: What it tells for a bug report.
         callers: Who may ask for what.
         redact: Takes secrets out.
-        entries: What the routes of the map's entries do.
+        more: What the routes do that are answered elsewhere: of the map's entries, and of verbs that look.
     """
 
     def __init__(
         self, app: App, observer: Observer, live_map: LiveMap, report: RunningReport, callers: Callers,
-        redact: Redactor, entries: Mapping[str, Handler],
+        redact: Redactor, more: Mapping[str, Handler],
     ) -> None:  # fmt: skip
         self.metrics = Metrics(app.config.server.metrics)
         self._app = app
@@ -70,7 +70,7 @@ class Answers:
         self._callers = callers
         self._audit = Audit()
         self._redact = redact
-        self._entries = entries
+        self._more = more
         self._statuses = [self._status_page(is_trusted=False), self._status_page(is_trusted=True)]
         self._metrics_page = Page(lambda: observer.show(self.metrics.render))
 
@@ -92,7 +92,7 @@ class Answers:
             **{verb.name: self._command(verb) for verb in VERBS},
             "maintain": self._maintain,
             "reload": self._reload,
-            **self._entries,
+            **self._more,
             "openapi": _openapi,
             "docs": _docs,
         }

@@ -7,6 +7,7 @@ from typing import Final
 from kuvasz.admin.api.route import Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
+from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.config.model import Role
 
 _ERROR: Final = ref("Error")
@@ -209,6 +210,7 @@ ROUTES: Final = (
         },
     ),
     *ENTRY_ROUTES,
+    *LOOK_ROUTES,
     Route(
         name="openapi",
         method="GET",

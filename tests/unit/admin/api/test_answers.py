@@ -15,6 +15,8 @@ from kuvasz.admin.api.route import Route
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
+from kuvasz.admin.looks.look_answers import LookAnswers
+from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.config.model import Role
@@ -32,10 +34,10 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
         observer = Observer(app)
         report = RunningReport(observer, Redactor(), None)
         entries = entry_handlers(app, observer, LiveMap(app), MemoryNumbers(), Redactor())
+        looks = LookAnswers(LiveMap(app), {}, Redactor()).handlers()
         try:
-            return set(
-                Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), entries).handlers()
-            )
+            more = {**entries, **looks}
+            return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:
             observer.close()
 
@@ -60,6 +62,8 @@ def test_a_route_is_for_its_role_and_those_above(shared: AdminWorld, role: Role,
     status, answer = shared.ask(route.example_path, token=TOKENS[role], method=route.method, body={"none": 1})
     if role.may(route.role) and route.writes_map:
         assert (status, answer["code"], answer["error"]) == (405, "not_allowed", "the map is read-only")
+    elif role.may(route.role) and route in LOOK_ROUTES:
+        assert status == 404, "this one has no verbs"
     elif role.may(route.role) and route.body is None:
         assert status == 200
     elif role.may(route.role):

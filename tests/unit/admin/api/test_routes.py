@@ -4,6 +4,7 @@ import re
 
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.commands import VERBS
+from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 
 
 def test_no_two_routes_are_alike() -> None:
@@ -18,7 +19,11 @@ def test_each_verb_for_tables_has_a_route() -> None:
 
 
 #: They change nothing, and say more of the process, or of where the sources are, than a stranger is to know.
-TELLING = {"support", *(f"{path}_{which}" for path in ("db", "url", "tbl", "map") for which in ("list", "get"))}
+TELLING = {
+    "support",
+    *(route.name for route in LOOK_ROUTES),
+    *(f"{path}_{which}" for path in ("db", "url", "tbl", "map") for which in ("list", "get")),
+}
 
 
 def test_a_path_has_the_parameters_that_are_told() -> None:

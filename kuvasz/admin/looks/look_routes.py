@@ -1,0 +1,70 @@
+"""The routes of the verbs that only look. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuvasz.admin.api.route import Parameter, Route, RouteAnswer, Schema
+from kuvasz.config.model import Role
+
+_ERROR: Final[Schema] = {"$ref": "#/components/schemas/Error"}
+_TEXT: Final[Schema] = {"type": "string"}
+
+_REFUSED: Final = {
+    400: RouteAnswer(about="A parameter is unknown or wrong.", schema=_ERROR),
+    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
+    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
+    500: RouteAnswer(about="The lake does not answer.", schema=_ERROR),
+}
+
+
+def _look(
+    verb: str, summary: str, about: str, role: Role, schema: Schema, parameters: tuple[Parameter, ...] = ()
+) -> Route:  # fmt: skip
+    return Route(
+        name=verb, method="GET", path=f"/api/{verb}", summary=summary, about=f"{about} As `kuvasz {verb} --json`.",
+        role=role, parameters=parameters,
+        answers={200: RouteAnswer(about="What was found.", schema=schema), **_REFUSED},
+    )  # fmt: skip
+
+
+def _listed(*fields: str) -> Schema:
+    """Return what a list of objects looks like."""
+    return {"type": "array", "items": {"type": "object", "required": list(fields)}}
+
+
+LOOK_ROUTES: Final = (
+    _look(
+        "config", "Every option with its value", "The map that runs: where each value is from, secrets hidden.",
+        Role.VIEWER, _listed("path", "value", "origin"),
+    ),
+    _look(
+        "types", "What each PostgreSQL type becomes in the lake", "The same for all maps.",
+        Role.VIEWER, _listed("postgresql", "iceberg", "note"),
+    ),
+    _look(
+        "check", "What a start would find", "Machine, lake and sources are looked at, and what mends it is said.",
+        Role.OPERATOR, _listed("source", "table", "check", "ok", "severity", "value", "needed", "fix"),
+    ),
+    _look(
+        "plan", "What a start would do", "Sources and lake are looked at, and nothing is done.",
+        Role.OPERATOR, _listed("source", "location", "slot", "is_new_slot", "statements", "tables", "is_due"),
+    ),
+    _look(
+        "asof", "Which snapshot of each table shows a moment", "With how engines read it.", Role.VIEWER,
+        {"type": "object", "required": ["time", "lsns", "tables"]},
+        (
+            Parameter(
+                name="time", about="What had committed by then, UTC unless it says otherwise.", schema=_TEXT,
+                example="2026-11-22T10:00",
+            ),
+            Parameter(
+                name="lsn", about="What committed before; may be given for several sources.",
+                schema={"type": "array", "items": _TEXT}, example="eu:0/16B3748",
+            ),
+            Parameter(name="table", about="Only this one.", schema=_TEXT, example="shop.items"),
+        ),
+    ),
+)  # fmt: skip
+
+__all__ = ["LOOK_ROUTES"]

@@ -1,0 +1,1 @@
+"""The verbs that a running kuvasz answers by HTTP, too."""

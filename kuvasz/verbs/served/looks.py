@@ -1,0 +1,42 @@
+"""What answers the verbs that only look, for `kuvasz.admin.looks`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz.config import effective
+from kuvasz.verbs import asof, check, plan, typetable
+
+if TYPE_CHECKING:
+    from kuvasz.admin.looks.look_answers import Look, Query
+    from kuvasz.config.load import Loaded
+
+
+def _config(loaded: Loaded, _: Query) -> Any:  # noqa: ANN401 (JSON)
+    return [dataclasses.asdict(option) for option in effective.options(loaded)]
+
+
+def _types(_: Loaded, __: Query) -> Any:  # noqa: ANN401 (JSON)
+    return [dataclasses.asdict(row) for row in typetable.rows()]
+
+
+def _check(loaded: Loaded, _: Query) -> Any:  # noqa: ANN401 (JSON)
+    return check.as_json(check.findings(loaded.config, loaded.place_of))
+
+
+def _plan(loaded: Loaded, _: Query) -> Any:  # noqa: ANN401 (JSON)
+    return plan.as_json(plan.plans(loaded.config, loaded.place_of))
+
+
+def _asof(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    time, table = (next(iter(query.get(name, ())), None) for name in ("time", "table"))
+    return asof.as_json(*asof.tables(loaded.config, time=time, lsns=query.get("lsn", ()), table=table))
+
+
+LOOKS: Final[Mapping[str, Look]] = {
+    "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof,
+}  # fmt: skip
+
+__all__ = ["LOOKS"]

@@ -1,0 +1,38 @@
+"""Every verb is a route, and every route that is for a verb has one; or there is a reason."""
+
+from __future__ import annotations
+
+from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.looks.look_routes import LOOK_ROUTES
+from kuvasz.config.model import Role
+from tests.support import command_list
+
+#: Verb -> the route that does the same.
+_NAMED_OTHERWISE = {"discover": "map_list"}
+
+#: Verbs without a route, and why.
+_COMMANDS_ALONE = {
+    "init": "it is for whoever has no map yet",
+    "cleanup": "it is for a kuvasz that is stopped for good",
+    "demo": "it has servers of its own",
+    "wait": "it is /status, asked until it says so",
+    "verify": "it compares with a Spark of its own, in a process of its own",
+    "notes": "it shows what stands in the tables' properties",
+    "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
+}
+
+#: Routes that are no verb, but for those of the map's entries.
+_ROUTES_ALONE = {"livez", "readyz", "metrics", "openapi", "docs"}
+
+
+def test_every_verb_is_a_route_and_the_reverse() -> None:
+    verbs, routes = set(command_list.verbs()), {route.name for route in ROUTES}
+    assert verbs - routes == _NAMED_OTHERWISE.keys() | _COMMANDS_ALONE.keys()
+    assert set(_NAMED_OTHERWISE.values()) <= routes
+    entries = {name for name in routes if name.partition("_")[0] in {"db", "url", "tbl", "map"}}
+    assert routes - verbs - entries == _ROUTES_ALONE
+
+
+def test_what_asks_servers_is_for_operators() -> None:
+    assert {route.name for route in LOOK_ROUTES if route.role is Role.OPERATOR} == {"check", "plan"}
+    assert all(route.role is not None and not route.changes for route in LOOK_ROUTES)
