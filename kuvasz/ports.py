@@ -52,7 +52,8 @@ class Target:
     set: Mapping[str, str] | None = (
         None  #: the target's columns -> Spark SQL over the source's; None: all as they are
     )
-    mask: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: target column -> ``hmac`` or ``redact``
+    #: target column -> ``hmac``, ``hmac:name`` or ``redact``
+    mask: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
     key: tuple[str, ...] | None = None  #: with `set`: the columns of it that identify a row, if the map names them
     place: str = ""  #: where the map has it, for messages

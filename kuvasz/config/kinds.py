@@ -32,6 +32,9 @@ _ORDERING = re.compile(
     r"(?P<term>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
 
+#: How a text is hidden; what stands behind the colon names a key of its own.
+_MASK = re.compile(r"redact|hmac(:\w[\w.-]{0,127})?", re.ASCII)
+
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+):(?P<port>\d{1,5})")
 #: What a header can carry, too long to be guessed.
 _TOKEN = re.compile(r"[!-~]{16,}")
@@ -100,6 +103,13 @@ def sizes(low: str, high: str) -> AfterValidator:
 def _format_version(value: int) -> int:
     if value not in {2, 3}:
         msg = f"must be 2 or 3, not {value}"
+        raise ValueError(msg)
+    return value
+
+
+def _mask(value: str) -> str:
+    if not _MASK.fullmatch(value):
+        msg = f"must be redact, hmac, or hmac:name with letters, digits, and . _ - in the name, not {value!r}"
         raise ValueError(msg)
     return value
 
@@ -368,6 +378,11 @@ DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
 LakeType: TypeAlias = Annotated[str, AfterValidator(_lake_type)]
 Partition: TypeAlias = Annotated[str, AfterValidator(_partition)]
 Ordering: TypeAlias = Annotated[str, AfterValidator(_ordering)]
+Mask: TypeAlias = Annotated[
+    str,
+    AfterValidator(_mask),
+    WithJsonSchema({"anyOf": [{"enum": ["hmac", "redact"]}, {"type": "string", "pattern": "^hmac:"}, _REFERENCE]}),
+]
 Target: TypeAlias = Annotated[str, AfterValidator(_target)]
 Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
 OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]

@@ -56,13 +56,6 @@ class PartitionRemoved(enum.StrEnum):
     KEEP = "keep"
 
 
-class Mask(enum.StrEnum):
-    """How a text is hidden."""
-
-    HMAC = "hmac"
-    REDACT = "redact"
-
-
 class OnSlotLost(enum.StrEnum):
     """What happens when a source no longer has the stream we need."""
 
@@ -518,9 +511,10 @@ class TableConfig(Section):
     set: dict[str, kinds.Text] | None = None
     """The target's columns, each with its Spark SQL expression over the source's columns; no others are taken."""
 
-    mask: dict[str, Mask] = Field(default_factory=dict)
+    mask: dict[str, kinds.Mask] = Field(default_factory=dict)
     """Columns of the target whose values are hidden: hmac (a pseudonym, the same for equal values: HMAC-SHA-256 with
-    `pipeline.mask_secret`) or redact (`***`). NULL stays NULL; the column is a string in the lake."""
+    `pipeline.mask_secret`), hmac:name (the same with a key that is derived for this name: equal values have other
+    pseudonyms than under another name) or redact (`***`). NULL stays NULL; the column is a string in the lake."""
 
     columns: tuple[kinds.Text, ...] | None = None
     """The only columns to take; the key's must be among them. Columns that are added later are not taken."""

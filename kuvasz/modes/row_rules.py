@@ -29,6 +29,8 @@ from kuvasz.model import Int32s, LakeType, ValueType, Wire
 #: What `redact` leaves of a value.
 REDACTED = "***"
 
+_SALT = b"kuvasz.mask"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
@@ -313,20 +315,34 @@ def mask(array: pa.Array, method: str, secret: bytes) -> pa.Array:
 
     Args:
         array: Texts.
-        method: ``hmac`` (HMAC-SHA-256, RFC 2104, in lower-case hex) or ``redact``.
+        method: ``hmac`` (HMAC-SHA-256, RFC 2104, in lower-case hex), ``hmac:name`` (with a key for that name) or
+            ``redact``.
         secret: The key of the pseudonyms.
     """
     if method == "redact":
         return pc.if_else(pc.is_valid(array), pa.scalar(REDACTED), pa.scalar(None, pa.string()))
-    codes = array.dictionary_encode()
-    names = [None if text is None else pseudonym(text, secret) for text in codes.dictionary.to_pylist()]
+    codes, key = array.dictionary_encode(), key_of(method, secret)
+    names = [None if text is None else pseudonym(text, key) for text in codes.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(codes.indices)
 
 
-def pseudonym(text: str, secret: bytes) -> str:
+def key_of(method: str, secret: bytes) -> bytes:
+    """Return the key by which a method gives pseudonyms.
+
+    That for a name is HKDF's (RFC 5869, SHA-256). An HMAC of the name with the secret itself would be what ``hmac``
+    makes of the name as a value, which whoever writes to a source can see.
+    """
+    _, _, name = method.partition(":")
+    if not name:
+        return secret
+    extracted = hmac.new(_SALT, secret, hashlib.sha256).digest()
+    return hmac.new(extracted, name.encode() + b"\x01", hashlib.sha256).digest()
+
+
+def pseudonym(text: str, key: bytes) -> str:
     """Return the pseudonym of one text."""
-    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "key_only", "mask",
-           "pseudonym", "readable", "resolve", "valid_rows"]  # fmt: skip
+__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "key_of",
+           "key_only", "mask", "pseudonym", "readable", "resolve", "valid_rows"]  # fmt: skip

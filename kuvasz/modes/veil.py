@@ -59,7 +59,7 @@ def fingerprint(secret: bytes) -> str:
 
 def of(method: str | None, secret: bytes) -> str:
     """Return what `Column.veil` says of a column that is masked so; empty if it is not masked."""
-    return f"hmac:{fingerprint(secret)}" if method == "hmac" else method or ""
+    return method or "" if method in {None, "redact"} else f"{method}:{fingerprint(secret)}"
 
 
 def unveil(shape: Shape, relation: Relation, target: str) -> Shape:
@@ -155,7 +155,7 @@ def _veils(target: Target, relation: Relation) -> Mapping[str, str]:
             continue
         if not target.takes(column.name):
             found[column.name] = LEFT_OUT if knows_left and not _identifies(relation, column) else ""
-        elif target.mask.get(column.name) == "hmac" or not _identifies(relation, column):
+        elif target.mask.get(column.name) not in {None, "redact"} or not _identifies(relation, column):
             found[column.name] = of(target.mask.get(column.name), target.mask_secret)
     return found
 

@@ -48,7 +48,7 @@ def of(target: Target, numbers: Mapping[str, int]) -> str:
         numbers: See `numbered`: a column that the map names as it is called now is the one that it was.
     """
     by_name = {name.lower(): f"#{number}" for name, number in numbers.items()}
-    has_pseudonyms = "hmac" in target.mask.values()
+    has_pseudonyms = any(method != "redact" for method in target.mask.values())
     mask = sorted((by_name.get(name.lower(), name), method) for name, method in target.mask.items())
     parts = (
         None if target.filter is None else digest(tokens(target.filter, by_name)),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from kuvasz import typemap
 from kuvasz.config import names
-from kuvasz.config.model import Mask
 from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
@@ -153,7 +152,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         out_of_range=str(spec.config.out_of_range),
         filter=spec.config.filter,
         set=spec.config.set,
-        mask={column: str(method) for column, method in spec.config.mask.items()},
+        mask=spec.config.mask,
         mask_secret=mask_secret,
         key=spec.config.key if spec.config.set is not None else None,
         place=f"table {names.render_table(spec.table)} of the map",
@@ -214,7 +213,7 @@ def redacted_key(spec: SourceTableSpec, relation: Relation) -> str:
     keys = set(spec.config.key or relation.key)
     if spec.config.set is not None and spec.config.key is None:
         keys = {name for name, text in spec.config.set.items() if text.strip().strip("`") in relation.key}
-    redacted = [name for name, method in spec.config.mask.items() if method is Mask.REDACT and name in keys]
+    redacted = [name for name, method in spec.config.mask.items() if method == "redact" and name in keys]
     return redacted[0] if redacted else ""
 
 

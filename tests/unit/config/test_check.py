@@ -88,6 +88,8 @@ def test_sections_agree_with_themselves(tmp_path: Path, section: str, message: s
         ("{types: {a: string}, decimals: {a: 'decimal(5,1)'}}", "45: .decimals.a: is in types, too"),
         ("{key: [a, b], mask: {a: redact}}",
          "37: .mask.a: is part of the key, of which redact would make one row of all: hmac keeps them apart"),
+        ("{mask: {a: 'hmac:'}}",
+         "24: .mask.a: must be redact, hmac, or hmac:name with letters, digits, and . _ - in the name, not 'hmac:'"),
         ("{type: changelog, set: {_op: x}}",
          "37: .set._op: is a column that kuvasz itself adds to a changelog table: choose another name"),
     ],

@@ -170,3 +170,15 @@ def test_masks_hide_and_stay_the_same() -> None:
     assert first == again == hmac.new(secret, b"a", hashlib.sha256).hexdigest()
     assert none is None
     assert second != first
+
+
+def test_a_name_has_pseudonyms_of_its_own_that_no_value_shows() -> None:
+    values, secret = pa.array(["a", "one", "one\x01"]), b"0123456789abcdef"
+    plain, one, other = (
+        row_rules.mask(values, method, secret).to_pylist() for method in ("hmac", "hmac:one", "hmac:other")
+    )
+    assert len({*plain, *one, *other}) == 9
+    assert one == row_rules.mask(values, "hmac:one", secret).to_pylist()
+    assert row_rules.key_of("hmac:one", secret).hex() not in plain
+    extracted = hmac.new(b"kuvasz.mask", secret, hashlib.sha256).digest()
+    assert row_rules.key_of("hmac:one", secret) == hmac.new(extracted, b"one\x01", hashlib.sha256).digest()

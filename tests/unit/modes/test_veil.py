@@ -150,6 +150,8 @@ def test_what_an_expression_may_look_at_stays_as_it_was_sent() -> None:
 
 def test_a_key_is_hidden_only_where_it_still_tells_rows_apart() -> None:
     assert veils(mapped(mask={"id": "hmac"})) == {"id": veil.of("hmac", SECRET)}
+    assert veils(mapped(mask={"id": "hmac:one"})) == {"id": veil.of("hmac:one", SECRET)}
+    assert len({veil.of(method, SECRET) for method in ("hmac", "hmac:one", "hmac:two", "redact", None)}) == 5
     assert veils(mapped(mask={"id": "redact"}, exclude=frozenset({"id"}))) == {}
     assert veils(mapped(mask={"id": "redact"})) == {}
 

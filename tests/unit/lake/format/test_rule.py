@@ -44,6 +44,15 @@ def test_order_and_white_space_are_no_other_rule() -> None:
     assert rule.of(alike, {}) == rule.of(FULL, {})
 
 
+def test_another_name_of_a_key_is_another_rule() -> None:
+    masks = ("hmac", "hmac:one", "hmac:two")
+    secret = b"0123456789abcdef"
+    made = [rule.of(dataclasses.replace(PLAIN, mask={"n": mask}, mask_secret=secret), {}) for mask in masks]
+    assert len(set(made)) == 3
+    assert len({text.split(".")[3] for text in made}) == 1, "the secret is the same"
+    assert rule.of(dataclasses.replace(PLAIN, mask={"n": "redact"}), {}).split(".")[3] == "-"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
