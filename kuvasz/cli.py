@@ -465,6 +465,33 @@ def asof(
     raise typer.Exit(verb.exit_code(found))
 
 
+@app.command("trace")
+def trace(
+    context: typer.Context,
+    table: Annotated[str, typer.Option("--table", help="The table, as the source or the lake calls it.")],
+    key: Annotated[
+        list[str],
+        typer.Option("--key", help="A value for each column of the key, in its order, or column=value."),
+    ],
+    sid: Annotated[str | None, typer.Option("--sid", help="Only rows of this source.", show_default=False)] = None,
+    at_source: Annotated[bool, typer.Option("--at-source", help="Ask what the source has of it now, too.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the life of a row: each snapshot in which it came, changed, moved or went; exit 1 if there is none."""
+    from kuvasz.verbs.lake import trace as verb
+
+    loaded = _loaded(context, config, settings)
+    found = verb.tables(loaded.config, table=table, key=key, sid=sid, at_source=at_source)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json({"tables": found}, redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
 @app.command("notes")
 def notes(
     context: typer.Context, table: TableOption = None, sid: SidOption = None, config: ConfigOption = None,

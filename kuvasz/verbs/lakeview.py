@@ -101,16 +101,9 @@ class LakeView:
         found = self.load(name)
         if found is None:
             return None
-        snapshots = {
-            one.snapshot_id: LakeSnapshot(
-                id=one.snapshot_id, parent_id=one.parent_snapshot_id, at_ms=one.timestamp_ms,
-                positions=source_positions.parse(one.summary.additional_properties if one.summary else {}, name),
-            )
-            for one in found.metadata.snapshots
-        }  # fmt: skip
         positions = source_positions.parse(found.properties, name)
         return LineageView(
-            lineage=lineage_of(snapshots, found.metadata.current_snapshot_id, positions),
+            lineage=lineage_of(snapshots_of(found, name), found.metadata.current_snapshot_id, positions),
             type=TableType(found.properties.get(table_identity.TYPE_PROPERTY, TableType.CLONE)),
             metadata_location=found.metadata_location,
         )
@@ -131,6 +124,21 @@ class LakeView:
             if _is_to_be_made(error):
                 return None
             raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
+
+
+def snapshots_of(found: Table, name: str) -> dict[int, LakeSnapshot]:
+    """Return the snapshots of a table, by their ids.
+
+    Raises:
+        LakeError: What kuvasz noted in one is damaged.
+    """
+    return {
+        one.snapshot_id: LakeSnapshot(
+            id=one.snapshot_id, parent_id=one.parent_snapshot_id, at_ms=one.timestamp_ms,
+            positions=source_positions.parse(one.summary.additional_properties if one.summary else {}, name),
+        )
+        for one in found.metadata.snapshots
+    }  # fmt: skip
 
 
 def seen(found: Table, name: str) -> LakeTableView:

@@ -72,7 +72,7 @@ def reports(
                 verifications[source.name] = Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress)
             found += [
                 verifications[source.name].run(one, why_not.get((source.name, str(one.table)), ""))
-                for one in _members(source, spec, sid)
+                for one in members_of(source, spec, sid)
             ]
         if sid is not None and not found:
             raise ConfigError(f"--sid {sid}: no schema is that of this tenant", hint="`kuvasz plan` lists the tables")
@@ -119,7 +119,7 @@ def _not_following(config: Config) -> dict[tuple[str, str], str]:
     }
 
 
-def _members(source: Source, spec: SourceTableSpec, sid: str | None = None) -> list[SourceTableSpec]:
+def members_of(source: Source, spec: SourceTableSpec, sid: str | None = None) -> list[SourceTableSpec]:
     """Return the tables that a collapse takes in, each to be compared by itself; any other table as it is.
 
     With a sid, and where each has one of its own, it is that one's.

@@ -28,6 +28,10 @@ ELSEWHERE = {
     "lake/java/versions.py": "contract/test_lake.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
     "supply/hole.py": "unit/supply/test_verdict.py",
+    # What they find is another's: only a lake with a past, or a server, has any of it.
+    "verbs/lake/trace.py": "integration/test_trace.py",
+    "verbs/lake/row_places.py": "integration/test_trace.py",
+    "source/row_lookup.py": "integration/test_trace.py",
     # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
     "state/memory.py": "contract/test_state.py",
     "parking/memory.py": "contract/test_parking_logs.py",

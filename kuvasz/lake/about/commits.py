@@ -78,7 +78,7 @@ def _row(target: str, snapshot: Mapping[str, Any], before_ms: int | None, took_s
         "snapshot_id": int(snapshot["snapshot-id"]),
         "sequence": int(snapshot["sequence-number"]),
         "committed_at": datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC),
-        "kind": _kind(summary, known),
+        "kind": kind_of(summary, known),
         "positions": sorted(_positions(summary).items()),
         "inserts": None if known is None else known.operations.inserts,
         "updates": None if known is None else known.operations.updates,
@@ -93,7 +93,8 @@ def _row(target: str, snapshot: Mapping[str, Any], before_ms: int | None, took_s
     }
 
 
-def _kind(summary: Mapping[str, str], known: snapshot_origin.SnapshotOrigin | None) -> str:
+def kind_of(summary: Mapping[str, str], known: snapshot_origin.SnapshotOrigin | None) -> str:
+    """Return what made a snapshot, by its summary and what that says of its origin."""
     if known is not None:
         return known.by
     if not _REPAIRS.isdisjoint(summary):
@@ -120,4 +121,4 @@ def _number(summary: Mapping[str, str], entry: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-__all__ = ["SeenSnapshots", "rows_of", "seen_of"]
+__all__ = ["SeenSnapshots", "kind_of", "rows_of", "seen_of"]

@@ -18,6 +18,7 @@ _COMMANDS_ALONE = {
     "wait": "it is /status, asked until it says so",
     "verify": "it compares with a Spark of its own, in a process of its own",
     "notes": "it shows what stands in the tables' properties",
+    "trace": "it shows rows of tables, which no role of a token may read by HTTP",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
 }
 

@@ -1,0 +1,106 @@
+"""The key of a row as a person gives it: texts that become values of the lake's columns. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
+from pyiceberg.expressions.literals import AboveMax, BelowMin, literal
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, IcebergType, TimestampType, TimestamptzType
+
+from kuvasz.errors import ConfigError, place_of
+from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
+
+_BYTES = "\\x"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowKey:
+    """What tells the rows that are meant from the others of a lake table."""
+
+    texts: Mapping[str, str]  #: column -> value, as they were given, without sid
+    fields: tuple[pa.Field, ...]  #: of the lake, sid among them if it is one of what tells them
+    values: tuple[pa.Scalar, ...]  #: one for each
+    condition: BooleanExpression  #: the same for Iceberg
+
+
+def parse(
+    given: Sequence[str], sid: str | None, key: Sequence[str], lake: tuple[LakeSchema, Schema], table: str
+) -> RowKey:
+    """Return the key that a person gave.
+
+    Args:
+        given: A value for each column of the key, in the key's order, or ``column=value`` in any order.
+        sid: The sid of the rows; None: of any source.
+        key: The columns of the table's key, without sid; of a table that has none, any of its columns may be given.
+        lake: The table's columns, as kuvasz and as PyIceberg have them.
+        table: Its name, for messages.
+
+    Raises:
+        ConfigError: It is no key of the table.
+    """
+    schema, iceberg = lake
+    texts = _texts(given, key, schema, table)
+    wanted = dict(texts) if sid is None else {SID: sid, **texts}
+    fields: list[pa.Field] = []
+    values: list[pa.Scalar] = []
+    condition: BooleanExpression = AlwaysTrue()
+    for name, text in wanted.items():
+        field = schema.by_name(name)
+        assert field is not None
+        found = arrow_field(field)
+        value = _value(text, iceberg.find_field(name).field_type, f"{place_of(table=table, column=name)}")
+        fields.append(found)
+        try:
+            values.append(pa.scalar(getattr(value, "value", value), found.type))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _no_value(f"{place_of(table=table, column=name)}", text, str(found.type)) from error
+        condition = And(condition, EqualTo(term=Reference(name), value=value))
+    return RowKey(texts=texts, fields=tuple(fields), values=tuple(values), condition=condition)
+
+
+def _texts(given: Sequence[str], key: Sequence[str], schema: LakeSchema, table: str) -> dict[str, str]:
+    """Return column -> text."""
+    named = dict(_named(text, schema) for text in given)
+    if None not in named and len(named) == len(given):
+        found = {str(name): text for name, text in named.items()}
+    else:
+        found = dict(zip(key, given, strict=False)) if len(given) == len(key) else {}
+    if found and (not key or set(found) == set(key)):
+        return {name: found[name] for name in key or found}
+    example = " ".join(f"--key {name}=…" for name in (key or ("column",)))
+    of = f"its key is ({', '.join(key)})" if key else "it has no key: name columns"
+    raise ConfigError(f"{place_of(table=table)}: --key {' '.join(given)} is no key: {of}", hint=f"write {example}")
+
+
+def _named(text: str, schema: LakeSchema) -> tuple[str | None, str]:
+    name, equals, value = text.partition("=")
+    return (name, value) if equals and schema.by_name(name) is not None else (None, text)
+
+
+def _value(text: str, kind: IcebergType, place: str) -> Any:  # noqa: ANN401 (Iceberg's literals)
+    try:
+        if isinstance(kind, BinaryType | FixedType) and text.startswith(_BYTES):
+            return literal(bytes.fromhex(text.removeprefix(_BYTES))).to(kind)
+        if isinstance(kind, TimestampType | TimestamptzType):
+            at = datetime.datetime.fromisoformat(text)
+            utc = at.astimezone(datetime.UTC) if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+            text = (utc if isinstance(kind, TimestamptzType) else utc.replace(tzinfo=None)).isoformat()
+        found = literal(text).to(kind)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise _no_value(place, text, str(kind)) from error
+    if isinstance(found, AboveMax | BelowMin):  # outside what the type has
+        raise _no_value(place, text, str(kind))
+    return found
+
+
+def _no_value(place: str, text: str, kind: str) -> ConfigError:
+    return ConfigError(f"{place}: --key {text}: no value of the type {kind}", hint="write it as the lake shows it")
+
+
+__all__ = ["RowKey", "parse"]

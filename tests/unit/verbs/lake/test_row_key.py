@@ -1,0 +1,88 @@
+"""Keys as people give them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from kuvasz.errors import ConfigError
+from kuvasz.lake.format import schema
+from kuvasz.verbs.lake import row_key
+
+
+def parse(
+    given: list[str], *key: str, sid_of: str | None = None, **columns: IcebergType
+) -> tuple[dict[str, str], list[Any]]:
+    iceberg = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(columns.items(), 1)))
+    lake = schema.parse(iceberg.model_dump_json())
+    found = row_key.parse(given, sid_of, key, (lake, iceberg), "shop.items")
+    assert [field.name for field in found.fields] == (["sid"] if sid_of else []) + list(found.texts)
+    return dict(found.texts), [value.as_py() for value in found.values]
+
+
+@pytest.mark.parametrize("given", [["7", "x"], ["a=7", "b=x"], ["b=x", "a=7"]])
+def test_a_key_is_given_in_its_order_or_by_names(given: list[str]) -> None:
+    assert parse(given, "a", "b", a=IntegerType(), b=StringType()) == ({"a": "7", "b": "x"}, [7, "x"])
+
+
+def test_a_text_may_look_like_a_name_and_a_value() -> None:
+    assert parse(["c=7"], "b", b=StringType())[1] == ["c=7"]
+    assert parse(["b=b=7"], "b", b=StringType())[1] == ["b=7"]
+
+
+def test_rows_of_one_source_are_told_by_their_sid_too() -> None:
+    assert parse(["7"], "a", sid_of="eu", a=LongType(), sid=StringType())[1] == ["eu", 7]
+
+
+def test_a_table_without_a_key_is_asked_by_its_columns() -> None:
+    assert parse(["a=7"], a=LongType(), b=StringType()) == ({"a": "7"}, [7])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (DecimalType(9, 2), "7.50", decimal.Decimal("7.50")),
+        (DateType(), "2026-11-26", datetime.date(2026, 11, 26)),
+        (TimestampType(), "2026-11-26 10:00", datetime.datetime(2026, 11, 26, 10)),  # noqa: DTZ001 (the column has no zone)
+        (TimestamptzType(), "2026-11-26 10:00+01", datetime.datetime(2026, 11, 26, 9, tzinfo=datetime.UTC)),
+        (UUIDType(), "0" * 31 + "7", uuid.UUID(int=7).bytes),
+        (BinaryType(), "\\x0aff", b"\x0a\xff"),
+    ],
+)
+def test_values_have_the_type_of_their_column(kind: IcebergType, text: str, value: object) -> None:
+    ((found),) = parse([text], "a", a=kind)[1]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        (["7"], ("a", "b"), "table shop.items: --key 7 is no key: its key is (a, b)"),
+        (["a=7"], ("a", "b"), "table shop.items: --key a=7 is no key: its key is (a, b)"),
+        (["7"], (), "table shop.items: --key 7 is no key: it has no key: name columns"),
+        (["x", "y"], ("a", "b"), "table shop.items, column a: --key x: no value of the type int"),
+        (["9999999999", "y"], ("a", "b"), "table shop.items, column a: --key 9999999999: no value of the type int"),
+    ],
+)
+def test_what_is_no_key_is_told(given: list[str], key: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        parse(given, *key, a=IntegerType(), b=StringType())
+    assert told.value.message == message
