@@ -44,10 +44,14 @@ class AdminWorld:
         self.looks: dict[str, Look] = {}
         self.stored = MemoryState()
         self.commands: list[tuple[str, str]] = []
-        (sync,) = self.app.sources
+        self.stand_still()
+
+    def stand_still(self) -> None:
+        """Have the application's commands written down, and nothing done."""
         verbs = ("pause", "resume", "retry", "resync")
-        commands: Any = SimpleNamespace(**{verb: self._note(verb) for verb in verbs})
-        sync._parts = SimpleNamespace(commands=commands, setup=SimpleNamespace(target_lsn=None))  # type: ignore[assignment]
+        for sync in self.app.sources:
+            commands: Any = SimpleNamespace(**{verb: self._note(verb) for verb in verbs})
+            sync._parts = SimpleNamespace(commands=commands, setup=SimpleNamespace(target_lsn=None))  # type: ignore[assignment]
 
     def _note(self, verb: str) -> Callable[[str], None]:
         return lambda key: self.commands.append((verb, key))

@@ -41,6 +41,7 @@ class WritableWorld(AdminWorld):
         self.file.write_text(text)
         self.loaded = load(self.file, {"PW": "a-secret"})
         self.app = App(self.loaded.config, lake=MemoryLake())
+        self.stand_still()
         self.taken: list[MapDifference] = []
         self.busy: MapBusy | None = None
         app: Any = self.app

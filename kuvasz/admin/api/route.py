@@ -40,7 +40,7 @@ class FieldKind(enum.Enum):
     NUMBER = (
         "a whole number from 1 on",
         {"type": "integer", "minimum": 1},
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value % 1 == 0,
     )
     TABLE_TYPE = (
         listed(kind.value for kind in TableType),
@@ -68,6 +68,12 @@ class BodyField:
     about: str
     example: object
     is_required: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """Its JSON Schema; null is nothing, which one that is required cannot be."""
+        is_text = self.kind is FieldKind.TEXT
+        return self.kind.schema | ({"type": "string"} if self.is_required and is_text else {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,7 @@ class Body:
         found: Schema = {
             "type": "object",
             "properties": {
-                field.name: field.kind.schema | {"description": field.about, "examples": [field.example]}
+                field.name: field.schema | {"description": field.about, "examples": [field.example]}
                 for field in self.fields
             },
             "additionalProperties": False,
@@ -113,7 +119,7 @@ class Body:
         if required := [field.name for field in self.fields if field.is_required]:
             found["required"] = required
         if self.one_of:
-            found["anyOf"] = [{"required": [name]} for name in self.one_of]
+            found["anyOf"] = [{"required": [name], "properties": {name: {"type": "string"}}} for name in self.one_of]
         return found
 
     def _hint(self) -> str:

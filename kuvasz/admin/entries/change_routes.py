@@ -13,7 +13,8 @@ from kuvasz.model import TableType
 _ERROR: Final = ref("Error")
 
 ID: Final = Parameter(
-    name="id", about="Its number, which stays.", schema={"type": "integer", "minimum": 1}, example="1",
+    name="id", about="Its number, which stays.", schema={"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    example="1",
     is_in_path=True,
 )  # fmt: skip
 
