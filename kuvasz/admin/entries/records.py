@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.admin.entries import numbered
+from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.source.catalog.table import TableKind
 
@@ -135,14 +136,17 @@ def _of_group(
     group: NumberedDatabase, entries: Sequence[NumberedTable], found: Sequence[SourceTable]
 ) -> Iterator[MappedTable]:
     by_name = {one.table: one for one in found}
-    taken = {entry.table for entry in entries}
+    taken: set[TableName] = set()
+    mapped = {entry.table for entry in entries}
     for entry in entries:
-        own = [by_name[entry.table]] if entry.table in by_name else []
-        members = [one for one in found if one.table not in taken and _collapses(entry, one.table)]
-        taken |= {one.table for one in members}
+        # Where every url has `schemas`, the tenants' tables alone are taken.
+        is_taken = any(url.schemas is None for url in group.group.urls) or _collapses(entry, entry.table)
+        own = [by_name[entry.table]] if entry.table in by_name and is_taken else []
+        members = [one for one in found if one.table not in mapped | taken and _collapses(entry, one.table)]
+        taken |= {one.table for one in (*own, *members)}
         yield MappedTable(database=group, table=entry.table, entry=entry, found=(*own, *members))
     for one in found:
-        if one.table not in taken and one.kind is not TableKind.OTHER:
+        if one.table not in mapped | taken and one.kind is not TableKind.OTHER:
             yield MappedTable(database=group, table=one.table, entry=None, found=(one,))
 
 
@@ -159,7 +163,8 @@ def _partitions(one: MappedTable) -> list[str] | None:
     """Return the names of a table's partitions, or of the tables that a collapse takes in; None without any."""
     inner = [leaf.table for found in one.found for leaf in found.leaves]
     members = [found.table for found in one.found if found.table != one.table]
-    return [table.name for table in (*inner, *members)] or None
+    found = [table.name if table.schema == one.table.schema else names.render_table(table) for table in members]
+    return [*(table.name for table in inner), *found] or None
 
 
 def _columns(found: Iterable[SourceTable]) -> Iterator[dict[str, Any]]:
