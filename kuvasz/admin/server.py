@@ -157,7 +157,7 @@ class AdminServer:
         self.report = RunningReport(self.observer, self.redact, app.lake.about.namespace)
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
-        callers = Callers(self.token, app.config.server.tokens, self.live_map.on_secrets)
+        callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
         more = {**entries, **LookAnswers(self.live_map, looks or {}, self.redact).handlers()}
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)

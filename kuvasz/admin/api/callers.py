@@ -44,7 +44,7 @@ class Callers:
 
     Args:
         own: The token of kuvasz's own verbs, which may do everything.
-        tokens: The tokens of the map.
+        tokens: Returns the tokens of the map that runs.
         on_secrets: Told what tokens are now, before they count.
         clock: Monotonic seconds.
     """
@@ -52,12 +52,13 @@ class Callers:
     def __init__(
         self,
         own: str,
-        tokens: Iterable[TokenConfig] = (),
+        tokens: Callable[[], Sequence[TokenConfig]] = tuple,
         on_secrets: Sequence[Callable[[Iterable[str]], None]] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._own = own
-        self._tokens = tuple(tokens)
+        self._tokens = tokens
+        self._known: Sequence[TokenConfig] = ()  #: the tokens that were read last
         self._on_secrets = on_secrets
         self._clock = clock
         self._turn = asyncio.Lock()  #: whoever comes while tokens are read waits for that
@@ -74,22 +75,23 @@ class Callers:
         if _is(given, self._own):
             return Caller(name=LOCAL, role=Role.ADMIN)
         found = None
-        for config, value in zip(self._tokens, await self._now(), strict=True):
+        for config, value in await self._now():
             if value is not None and _is(given, value):  # all are compared, so the time tells nothing of which
                 found = Caller(name=config.name, role=config.role)
         return found
 
-    async def _now(self) -> tuple[str | None, ...]:
+    async def _now(self) -> list[tuple[TokenConfig, str | None]]:
         """Return what each token of the map is now; None for one that is none."""
         async with self._turn:
-            if self._tokens and self._clock() >= self._stale_at:
-                values = await asyncio.to_thread(lambda: tuple(map(self._read, self._tokens)))
+            tokens = self._tokens()
+            if tokens != self._known or (tokens and self._clock() >= self._stale_at):
+                values = await asyncio.to_thread(lambda: tuple(map(self._read, tokens)))
                 if values != self._values:
                     for told in self._on_secrets:
                         told([value for value in values if value is not None])
-                self._values = values
+                self._known, self._values = tokens, values
                 self._stale_at = self._clock() + FRESH_S
-            return self._values
+            return list(zip(self._known, self._values, strict=True))
 
     def _read(self, config: TokenConfig) -> str | None:
         """Return what a token is now; tell once why it is none."""

@@ -2,7 +2,7 @@
 
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
 would do, and all others go on. What all sources share is made once, at a start: sections but `map`, and the
-definition of a target, which its loaded table is built around.
+definition of a target, which its loaded table is built around. `server.tokens` are looked up at each request.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from kuvasz.errors import ConfigError, place_of
 from kuvasz.model import TableName
 from kuvasz.sync.rules.feeders import rows_of
 
-#: The section that is read anew each time; all others are held until the next start.
+#: The section that is read anew each time; all others are held until the next start, but for the tokens.
 LIVE = "map"
+_TOKENS = "server.tokens"
 
 _ANOTHER_NAME = (
     "a new sid has to differ in more than capitals and signs, which make no other name; where the lake has no rows of"
@@ -98,6 +99,8 @@ def difference(
     """
     held = tuple(_held(before, after))
     sections = {name: getattr(before, name) for name in SECTIONS if name != LIVE}
+    if before.server.tokens != after.server.tokens:  # whoever is to be let in no more waits for no restart
+        sections["server"] = before.server.model_copy(update={"tokens": after.server.tokens})
     config = after.model_copy(update=sections)
     if found := check.problems(config):
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
@@ -215,8 +218,9 @@ def _held(before: Config, after: Config) -> Iterator[str]:
         old, new = getattr(before, section), getattr(after, section)
         for option in type(new).model_fields if section != LIVE else ():
             is_said = option in old.model_fields_set | new.model_fields_set
-            if is_said and getattr(old, option) != getattr(new, option):
-                yield f"{section}.{option}"
+            name = f"{section}.{option}"
+            if is_said and name != _TOKENS and getattr(old, option) != getattr(new, option):
+                yield name
 
 
 __all__ = [

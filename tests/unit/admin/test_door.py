@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from kuvasz.admin import door
+from tests.support.admin_world import AdminWorld
 
 
 async def _answer(_: web.Request) -> web.Response:
@@ -98,3 +101,14 @@ def test_connections_are_limited_and_one_that_ends_makes_room() -> None:
                 one.close()
 
     asyncio.run(run())
+
+
+def test_a_page_of_another_origin_is_told_nothing_that_its_browser_would_let_it_read(tmp_path: Path) -> None:
+    async def ask(client: aiohttp.ClientSession, url: str) -> tuple[int, int, list[str]]:
+        wanted = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+        before = await client.options(f"{url}/api/db", headers=wanted)
+        answer = await client.get(f"{url}/status", headers=wanted)
+        headers = [*before.headers, *answer.headers]
+        return before.status, answer.status, [one for one in headers if one.startswith("Access-Control")]
+
+    assert AdminWorld(tmp_path).live(ask) == (405, 200, [])

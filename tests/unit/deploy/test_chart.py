@@ -180,7 +180,22 @@ def test_what_watches_it_is_made_when_it_is_asked_for() -> None:
         spec = made[f"{watching} shop-kuvasz"]["spec"]
         selected = spec.get("podSelector", spec.get("selector", {}))
         assert selected.get("matchLabels", selected).items() <= pod["metadata"]["labels"].items()
-    assert made["PodMonitor shop-kuvasz"]["spec"]["podMetricsEndpoints"][0]["port"] == "http"
+    (endpoint,) = made["PodMonitor shop-kuvasz"]["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == ("http", "https")
+
+
+@needs_helm
+@pytest.mark.parametrize(("values", "scheme"), [("all", "HTTPS"), ("least", "HTTP")])
+def test_probes_ask_as_the_server_answers(values: str, scheme: str) -> None:
+    made = rendered("--values", str(CHART / f"ci/{values}-values.yaml"))
+    container = made["StatefulSet shop-kuvasz"]["spec"]["template"]["spec"]["containers"][0]
+    probes = [container[f"{which}Probe"]["httpGet"] for which in ("startup", "liveness", "readiness")]
+    assert [one["scheme"] for one in probes] == [scheme] * 3
+
+
+def test_every_probe_says_how_it_asks() -> None:
+    text = (CHART / "templates" / "statefulset.yaml").read_text("utf-8")
+    assert text.count("httpGet:") == text.count('scheme: {{ include "kuvasz.scheme" . }}') == 3
 
 
 @needs_helm

@@ -36,6 +36,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- define "kuvasz.scheme" -}}
+{{- ternary "HTTPS" "HTTP" .Values.tls -}}
+{{- end -}}
+
 {{- define "kuvasz.map" -}}
 {{- if and .Values.map .Values.existingMap -}}
 {{- fail "give map or existingMap, not both" -}}

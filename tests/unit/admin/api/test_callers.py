@@ -26,11 +26,11 @@ class World:
         self.file.write_text(f"{BOB}\n")
         self.told: list[set[str]] = []
         self.now = 0.0
-        tokens = [
+        self.tokens = [
             TokenConfig(name="ann", role=Role.VIEWER, token=SecretText(ANN)),
             TokenConfig(name="bob", role=Role.OPERATOR, token=SecretText(SecretFile(str(self.file)))),
         ]
-        self.callers = Callers(OWN, tokens, [self._tell], lambda: self.now)
+        self.callers = Callers(OWN, lambda: tuple(self.tokens), [self._tell], lambda: self.now)
 
     def _tell(self, values: Iterable[str]) -> None:
         self.told.append(set(values))
@@ -90,3 +90,16 @@ def test_a_token_that_is_none_any_more_lets_nobody_in(
     world.file.write_text(BOB)
     world.now += callers.FRESH_S
     assert world.of(f"Bearer {BOB}")
+
+
+def test_a_token_that_left_the_map_counts_no_more_and_one_that_came_does_at_once(world: World) -> None:
+    assert world.of(f"Bearer {ANN}")
+    world.tokens = [
+        TokenConfig(name="eve", role=Role.ADMIN, token=SecretText("eve-0123456789-eve")),
+        TokenConfig(name="bob", role=Role.VIEWER, token=SecretText(BOB)),
+    ]
+    assert world.of(f"Bearer {ANN}") is None
+    assert world.of("Bearer eve-0123456789-eve") == Caller(name="eve", role=Role.ADMIN)
+    assert world.of(f"Bearer {BOB}") == Caller(name="bob", role=Role.VIEWER)
+    world.tokens = []
+    assert world.of(f"Bearer {BOB}") is None

@@ -182,6 +182,17 @@ def test_a_map_that_needs_what_only_a_start_reads_is_refused() -> None:
     )
 
 
+def test_tokens_count_at_once_and_all_else_of_the_server_waits_for_a_start() -> None:
+    def admit(map_: Any) -> None:
+        token = {"name": "ann", "role": "viewer", "token": "a-token-0123456789"}
+        map_["server"] = {"tokens": [token], "metrics": "per_source"}
+
+    found = between(admit)
+    assert (found.is_empty, found.held) == (True, ("server.metrics",))
+    assert [one.name for one in found.config.server.tokens] == ["ann"]
+    assert found.config.server.metrics == "per_table"
+
+
 def test_a_source_that_has_ended_is_begun_again() -> None:
     assert told(between(lambda _: None, ended={"crm"})) == {"changed": [only("crm", options=["it had ended"])]}
     assert told(between(lambda m: m["databases"].pop(), ended={"crm"})) == {"removed": ["crm"]}
