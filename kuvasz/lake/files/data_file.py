@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from kuvasz.lake.files.single_put import StoreFiles
 from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
 from kuvasz.lake.format.schema import SID
@@ -476,4 +478,5 @@ def file_io(properties: Mapping[str, str], location: str) -> FileIO:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
-    return load_file_io(dict(properties), f"{scheme}://")
+    found = load_file_io(dict(properties), f"{scheme}://")
+    return StoreFiles(dict(properties)) if type(found) is PyArrowFileIO else found
