@@ -41,6 +41,7 @@ from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.sync.sources import Sources
 from kuvasz.view import View, source_view
+from kuvasz.worker.cuts import Cuts
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.lake_patrol import patrol
 from kuvasz.worker.receipts import Receipts
@@ -60,6 +61,8 @@ _THREADS = 256
 
 class App:
     """One kuvasz process.
+
+    Large because everything is put together here.
 
     Args:
         config: The whole configuration.
@@ -83,6 +86,7 @@ class App:
         self._workers = Workers(self._worker(number, targets) for number in range(config.pipeline.workers))
         shared = dataclasses.replace(self._shared(state, targets), holds_lease=holds_lease)
         self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
+        self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
 
     def _worker(self, number: int, targets: Targets) -> Worker:

@@ -408,6 +408,33 @@ def reload(
         print(remote.differences(answer))
 
 
+@app.command("cut")
+def cut(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The tags are cut_NAME; else by the time.", show_default=False)
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Only this group of the map.", show_default=False)
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="For how long it is kept, 1d otherwise.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tag all tables of the running kuvasz at whole transactions of one moment."""
+    from kuvasz.verbs import remote
+
+    loaded = _loaded(context, config, settings)
+    answer = remote.cut(loaded.config, name=name, database=database, keep=keep)
+    if as_json:
+        _print_json(answer)
+    else:
+        print(remote.cut_lines(answer))
+
+
 @app.command("wait")
 def wait(  # noqa: PLR0913 (its options)
     context: typer.Context,

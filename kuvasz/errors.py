@@ -4,6 +4,7 @@
     ├── ConfigError              2   never   process   the map, the environment or a flag is wrong
     │   ├── MapMismatch          2   never   process   an option of a table does not fit the source's columns
     │   └── MapBusy              2   never   process   another map is just being put into use
+    ├── CutRefused               1   never   process   a table is not where its source is, or it took too long
     ├── MapUnwritten             1   never   process   the map's file cannot be written
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
@@ -135,6 +136,10 @@ class MapMismatch(ConfigError):
 
 class MapBusy(ConfigError):
     """Another map is just being put into use, or kuvasz starts or stops."""
+
+
+class CutRefused(KuvaszError):
+    """A cut cannot be made now: a table is not where its source is, or it took too long. Nothing is tagged."""
 
 
 class MapUnwritten(KuvaszError):

@@ -55,6 +55,7 @@ class Event(enum.Enum):
     PAUSE = "pause", INFO, "a person pauses a table"
     RESUME = "resume", INFO, "a person resumes a table"
     RETRY = "retry", INFO, "a person retries a table"
+    CUT = "cut", INFO, "a cut: tables are tagged at one LSN of each source"
     RESYNC = "resync", INFO, "a person resyncs a table"
 
     # A source and its stream.

@@ -295,12 +295,36 @@ class About(Protocol):
         """Take what is known of a commit besides what its snapshot says."""
 
 
+class Tags(Protocol):
+    """Names for what tables show at a moment. Calls block."""
+
+    def add(self, target: str, name: str, keep_s: float) -> int | None:
+        """Name the snapshot that a prepared target shows now; return its id, None if nothing was ever written.
+
+        Args:
+            target: The name of the target.
+            name: The tag's; there is none of that name.
+            keep_s: For how long the snapshot is kept at least.
+
+        Raises:
+            LakeError: Catalog or storage failed, or there is such a tag.
+        """
+
+    def remove(self, target: str, name: str) -> None:
+        """Remove a tag.
+
+        Raises:
+            LakeError: Catalog or storage failed.
+        """
+
+
 class Lake(Protocol):
     """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
 
     notes: SourceNotes  #: what it remembers of sources' tables beside their rows
     maintenance: Maintenance  #: of its tables' files
     about: About  #: is told what it keeps of kuvasz itself
+    tags: Tags  #: of its tables
 
     @property
     def commit_conflicts(self) -> int:

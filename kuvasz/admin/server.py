@@ -19,6 +19,7 @@ from kuvasz.admin import door
 from kuvasz.admin.about import telling
 from kuvasz.admin.api.answers import Answers
 from kuvasz.admin.api.callers import Callers
+from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.door import ConnectionLimit, Handler
@@ -159,7 +160,11 @@ class AdminServer:
         self.live_map.on_secrets.append(self.redact.learn)
         callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
-        more = {**entries, **LookAnswers(self.live_map, looks or {}, self.redact).handlers()}
+        more = {
+            **entries,
+            **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
+            "cut": CutRequests(app).answer,
+        }
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)
 

@@ -105,6 +105,35 @@ def reload(config: Config, *, is_trial: bool = False) -> dict[str, Any]:
     return _ask(config, "/api/map/reload", {"by": _person(), "dry_run": is_trial}, timeout_s=_RELOAD_S)
 
 
+def cut(config: Config, *, name: str | None, database: str | None, keep: str | None) -> dict[str, Any]:
+    """Have the running kuvasz tag all tables at one moment.
+
+    Args:
+        config: The configuration.
+        name: What the cut is called; None: as its time.
+        database: Only this group of the map.
+        keep: For how long it is kept.
+
+    Raises:
+        ConfigError, NotRunning, ForeignServer: See `command`.
+        Refused: A table does not stream, there is a cut of this name, or it took too long.
+    """
+    given = {"name": name, "database": database, "keep": keep, "by": _person()}
+    return _ask(config, "/api/cut", {one: value for one, value in given.items() if value is not None},
+                timeout_s=_RELOAD_S)  # fmt: skip
+
+
+def cut_lines(answer: dict[str, Any]) -> str:
+    """Return what `cut` answers, a line for each source and table."""
+    lines = [f"cut {answer['name']}: tag {answer['tag']}"]
+    lines += [f"  {place_of(source)}: everything before {at}" for source, at in answer["lsns"].items()]
+    lines += [
+        f"  {place_of(table=target)}: {'empty' if snapshot is None else f'snapshot {snapshot}'}"
+        for target, snapshot in answer["snapshots"].items()
+    ]
+    return escapes.lines("\n".join(lines))
+
+
 def differences(answer: dict[str, Any]) -> str:
     """Return what `reload` answers, a line for each source."""
     lines = [f"{place_of(name)}: added" for name in answer["added"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 
 from kuvasz.model import Delivery
 from kuvasz.worker.flush import FlushPolicy, Waiting
@@ -31,10 +32,15 @@ class Backlog:
         self._last = 0.0  #: when the last of it came
         self._seen: set[tuple[str, int]] = set()  #: the relations it is of: source, OID
         self._dirty: set[str] = set()  #: the targets of those
+        self._behind_cut: frozenset[str] = frozenset()  #: sources of which nothing more is taken until `go_on`
+        self._held: list[Delivery] = []  #: what has come of them since
 
     def put(self, delivery: Delivery) -> None:
         """Take a delivery."""
         with self._changed:
+            if delivery.source in self._behind_cut:
+                self._held.append(delivery)
+                return
             self._last = time.monotonic()
             if not self._waiting:
                 self._since = self._last
@@ -42,6 +48,23 @@ class Backlog:
             self._bytes += delivery.bytes
             self._note(delivery)
             self._changed.notify_all()
+
+    def cut(self, sources: Collection[str]) -> None:
+        """Let mini-transactions end at what has come of some sources, until `go_on`."""
+        with self._changed:
+            self._behind_cut = frozenset(sources)
+
+    def go_on(self) -> None:
+        """Take what came behind the cut."""
+        with self._changed:
+            self._behind_cut, held, self._held = frozenset(), self._held, []
+            for delivery in held:
+                self.put(delivery)
+
+    def lacks(self, sources: Collection[str]) -> bool:
+        """Whether nothing waits of some sources but what came behind the cut."""
+        with self._changed:
+            return not any(delivery.source in sources for delivery in self._waiting)
 
     @property
     def is_empty(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kuvasz.errors import InternalError, KuvaszError
 from kuvasz.events import Event, EventLog
@@ -97,6 +97,18 @@ class Worker:
     def put(self, delivery: Delivery) -> None:
         """See `kuvasz.ports.Inbox`."""
         self._backlog.put(delivery)
+
+    def cut(self, sources: Collection[str]) -> None:
+        """Let mini-transactions end at what was put of some sources by now, until `go_on`."""
+        self._backlog.cut(sources)
+
+    def go_on(self) -> None:
+        """Take what was put behind the cut."""
+        self._backlog.go_on()
+
+    def has_begun_all(self, sources: Collection[str]) -> bool:
+        """Whether all that was put of some sources before the cut is in mini-transactions that have begun."""
+        return self._backlog.lacks(sources)
 
     def fail(self, failure: Failure) -> None:
         """Stop a target that is not what this worker left."""

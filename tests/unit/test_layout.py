@@ -31,6 +31,8 @@ ELSEWHERE = {
     # What they find is another's: only a lake with a past, or a server, has any of it.
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
+    "worker/cuts.py": "integration/test_cuts.py",
+    "lake/iceberg/tags.py": "integration/test_cuts.py",
     "source/row_lookup.py": "integration/test_trace.py",
     # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
     "state/memory.py": "contract/test_state.py",

@@ -179,6 +179,39 @@ ROUTES: Final = (
         },
     ),
     Route(
+        name="cut",
+        method="POST",
+        path="/api/cut",
+        summary="Tag all tables at one moment",
+        about="Each table is tagged at a snapshot that shows everything before one LSN of each source, and nothing"
+        " else. The answer comes when it is there.",
+        body=Body(
+            fields=(
+                BodyField(
+                    name="name", kind=FieldKind.TEXT, about="The tags are called `cut_` and this; else by the time.",
+                    example="month-end",
+                ),
+                BodyField(
+                    name="database", kind=FieldKind.TEXT, about="Of this group of the map alone.", example="shop"
+                ),
+                BodyField(
+                    name="keep", kind=FieldKind.TEXT, about="For how long it is kept, a day otherwise.", example="35d"
+                ),
+                _BY,
+            ),
+        ),
+        role=Role.OPERATOR,
+        answers={
+            200: RouteAnswer(about="It is made.", schema=ref("Cut")),
+            **_REFUSED,
+            404: RouteAnswer(about="The map has no such group.", schema=_ERROR),
+            409: RouteAnswer(
+                about="A table does not stream, there is a cut of this name, or it took too long: nothing is tagged.",
+                schema=_ERROR,
+            ),
+        },
+    ),
+    Route(
         name="reload",
         method="POST",
         path="/api/map/reload",

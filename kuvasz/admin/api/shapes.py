@@ -181,6 +181,16 @@ SHAPES: Final[dict[str, Schema]] = {
         tables=listed(ref("DoneTable")),
     ),
     "DoneTable": _object("A table of a source.", source=_TEXT, target=_TEXT),
+    "Cut": _object(
+        "A cut that was made.",
+        name=_TEXT,
+        tag=_told(_TEXT, "The name of the tags."),
+        lsns={
+            "type": "object",
+            "description": "Source -> LSN before which its tables show everything, and nothing else.",
+        },
+        snapshots={"type": "object", "description": "Table -> the snapshot that is tagged; null: it is empty."},
+    ),
     "Maintained": _object(
         "What the tables look like now.",
         tables=listed({"anyOf": [ref("MaintainedTable"), ref("UnmaintainedTable")]}),

@@ -27,6 +27,7 @@ from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
 from kuvasz.lake.iceberg.tables import Tables
+from kuvasz.lake.iceberg.tags import IcebergTags
 from kuvasz.ports import Failure, Lake
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class IcebergLake(Lake):
         self.engine = Engine(config, session)
         self._tables = Tables(config, self.engine, witness)
         self.notes = IcebergSourceNotes(self._tables)
+        self.tags = IcebergTags(self._tables)
         self.about = LakeAbout(config.lake.about, config.lake.about_keep, self._tables.all)
         self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None

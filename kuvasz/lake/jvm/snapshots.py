@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
+
+from kuvasz.errors import LakeError, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,6 +138,32 @@ class Snapshots:
                 plain = self._handle.classes.plain
                 plain.rewrite(java, transaction, commit, branch, is_local=self._handle.is_local)
             transaction.commitTransaction()
+
+    def tag(self, name: str, keep_ms: int) -> int | None:
+        """Tag the current snapshot, so that it is kept as long as the tag is; return its id, None if there is none.
+
+        A tag goes with the first expiry after its time (Iceberg spec, "Snapshot References", ``max-ref-age-ms``).
+        """
+        with self._handle.asking():
+            self._handle.renew()
+            if self._handle.java.refs().containsKey(name):
+                raise LakeError(
+                    f"{place_of(table=self._handle.name)}: there is a tag {name}", hint="choose another name"
+                )
+            snapshot = self._handle.java.currentSnapshot()
+            if snapshot is None:
+                return None
+            manage = self._handle.java.manageSnapshots().createTag(name, snapshot.snapshotId())
+            # Its age is the snapshot's, which an idle table has had for long.
+            age = max(0, int(time.time() * 1000) - int(snapshot.timestampMillis()))
+            manage.setMaxRefAgeMs(name, age + keep_ms).commit()
+            return int(snapshot.snapshotId())
+
+    def untag(self, name: str) -> None:
+        """Remove a tag."""
+        with self._handle.asking():
+            self._handle.renew()
+            self._handle.java.manageSnapshots().removeTag(name).commit()
 
     def expire(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from kuvasz.config import names
-from kuvasz.errors import SchemaError, place_of
+from kuvasz.errors import LakeError, SchemaError, place_of
 from kuvasz.lake.format import gaps
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.memory.commit_stage import MemoryCommitStage
@@ -18,14 +18,14 @@ from kuvasz.lake.memory.table import MemoryTable
 from kuvasz.lake.memory.write_stage import MemoryWriteStage
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
-from kuvasz.ports import About, Gap, Lake, Maintenance, Receipt
+from kuvasz.ports import About, Gap, Lake, Maintenance, Receipt, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from kuvasz.errors import KuvaszError, LakeError
+    from kuvasz.errors import KuvaszError
     from kuvasz.lake.memory.write_stage import MemoryWritten
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.modes.clone import Copied
@@ -65,6 +65,27 @@ class MemoryAbout(About):
         """See `kuvasz.ports.About.committed`."""
 
 
+class MemoryTags(Tags):
+    """Tags of tables in memory, each with the rows that it names."""
+
+    def __init__(self, lake: MemoryLake) -> None:
+        self._lake = lake
+        self.rows: dict[tuple[str, str], pa.Table] = {}  #: (target, tag) -> rows
+
+    @override
+    def add(self, target: str, name: str, keep_s: float) -> int | None:
+        """See `kuvasz.ports.Tags.add`."""
+        if (target, name) in self.rows:
+            raise LakeError(f"{place_of(table=target)}: there is a tag {name}", hint="choose another name")
+        self.rows[target, name] = self._lake.rows(target)
+        return self._lake.snapshots(target) or None
+
+    @override
+    def remove(self, target: str, name: str) -> None:
+        """See `kuvasz.ports.Tags.remove`."""
+        del self.rows[target, name]
+
+
 class MemoryLake(Lake):
     """See the module.
 
@@ -84,6 +105,7 @@ class MemoryLake(Lake):
         self.notes = MemorySourceNotes()
         self.maintenance = MemoryMaintenance()
         self.about = MemoryAbout()
+        self.tags = MemoryTags(self)
 
     @property
     @override

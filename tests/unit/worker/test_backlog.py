@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 
@@ -71,3 +72,18 @@ def test_a_commit_is_counted_by_its_target_and_not_by_the_tables_that_feed_it(na
         sender = Sender(relation=relation(oid=1000 + n, table=table))
         backlog.put(Delivery(source="eu", changes=(sender.one(insert(1)),), through=1108, bytes=10, epoch=1))
     assert (backlog.wait_s(time.monotonic() - 1.0) > 0) is waits
+
+
+def test_a_cut_holds_what_comes_behind_it_of_some_sources_until_it_goes_on() -> None:
+    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition(), _shop)
+    backlog.put(delivery(1))
+    backlog.cut({"eu"})
+    backlog.put(delivery(2))
+    backlog.put(dataclasses.replace(delivery(3), source="us"))
+    assert not backlog.lacks({"eu"})
+    assert [one.bytes for one in backlog.pop()] == [1, 3]
+    assert (backlog.is_empty, backlog.lacks({"eu"})) == (True, True)
+    backlog.put(delivery(4))
+    backlog.go_on()
+    backlog.put(delivery(5))
+    assert [one.bytes for one in backlog.pop()] == [2, 4, 5]

@@ -11,6 +11,7 @@ import pytest
 from kuvasz.admin.api import openapi
 from kuvasz.admin.api.answers import Answers
 from kuvasz.admin.api.callers import Callers
+from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.route import Route
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.entries.entry_changes import entry_handlers
@@ -36,7 +37,7 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
         entries = entry_handlers(app, observer, LiveMap(app), MemoryNumbers(), Redactor())
         looks = LookAnswers(LiveMap(app), {}, Redactor()).handlers()
         try:
-            more = {**entries, **looks}
+            more = {**entries, **looks, "cut": CutRequests(app).answer}
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:
             observer.close()

@@ -1,0 +1,36 @@
+"""Tags of the lake's tables: names of snapshots, which are kept as long as they."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from kuvasz.lake.iceberg.tables import Tables
+from kuvasz.ports import Tags
+
+
+class IcebergTags(Tags):
+    """The tags.
+
+    Args:
+        tables: The tables.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    @override
+    def add(self, target: str, name: str, keep_s: float) -> int | None:
+        """See `kuvasz.ports.Tags.add`."""
+        table = self._tables[target]
+        with table.lock:
+            return table.table.snapshots.tag(name, round(keep_s * 1000))
+
+    @override
+    def remove(self, target: str, name: str) -> None:
+        """See `kuvasz.ports.Tags.remove`."""
+        table = self._tables[target]
+        with table.lock:
+            table.table.snapshots.untag(name)
+
+
+__all__ = ["IcebergTags"]

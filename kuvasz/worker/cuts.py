@@ -1,0 +1,166 @@
+"""Cuts: all tables of some sources tagged at whole transactions of one moment.
+
+A cut is one LSN of each source: all that was routed by one step of the loop, in which all workers are told to take no
+more of these sources. What they have of them becomes durable; then each table shows everything before the LSNs and
+nothing else, is tagged, and the workers go on. Nothing is committed for it but the tags. What comes meanwhile waits
+in memory, within the budget of all that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from kuvasz import lsn
+from kuvasz.errors import CutRefused, KuvaszError, place_of
+from kuvasz.route.hashing import worker_of
+from kuvasz.state.tables import State
+
+if TYPE_CHECKING:
+    from kuvasz.ports import Lake
+    from kuvasz.state.progress import Progress
+    from kuvasz.state.tables import TableStates
+    from kuvasz.worker.workers import Workers
+
+#: Seconds for which sources are held at most, tags included.
+_LONGEST_S = 30.0
+
+#: Between looks at what the workers still have.
+_LOOK_S = 0.01
+
+_WHY_LATER = "see `kuvasz status`, and make the cut when all tables stream"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LakeCut:
+    """A cut that was made."""
+
+    tag: str
+    lsns: Mapping[str, int]  #: source -> LSN before which its tables show everything, and nothing else
+    snapshots: Mapping[str, int | None]  #: target -> the snapshot that is tagged; None: the table is empty
+
+
+class Cuts:
+    """Makes cuts, one at a time. On the loop.
+
+    Args:
+        workers: Apply the changes.
+        lake: Has the tables.
+        states: Say which tables follow.
+        progress: Says how far sources are.
+    """
+
+    def __init__(self, workers: Workers, lake: Lake, states: TableStates, progress: Progress) -> None:
+        self._workers = workers
+        self._lake = lake
+        self._states = states
+        self._progress = progress
+        self._turn = asyncio.Lock()
+        self._late: set[asyncio.Task[None]] = set()  # tags that came when nobody waited for them any more
+
+    async def make(self, tag: str, sources: Collection[str], keep_s: float) -> LakeCut:
+        """Make a cut.
+
+        Args:
+            tag: The name of the tags.
+            sources: The names of the sources.
+            keep_s: For how long it is kept at least.
+
+        Raises:
+            CutRefused: A table does not stream, or it took too long.
+            LakeError: A tag could not be made, as where there is one of that name.
+        """
+        if self._turn.locked():
+            raise CutRefused("another cut is being made", hint="make it again in a moment")
+        async with self._turn:
+            self._refuse_unless_streaming(sources)
+            lsns = {source: self._progress.received_lsn(source) for source in sources}
+            epochs = {source: self._progress.epoch(source) for source in sources}
+            for worker in self._workers.all:
+                worker.cut(sources)
+            try:
+                async with asyncio.timeout(_LONGEST_S):
+                    return await self._made(tag, keep_s, lsns, epochs)
+            except TimeoutError:
+                raise CutRefused(
+                    f"tables were not where their sources are within {_LONGEST_S:.0f} s",
+                    hint="make it again; a shorter `pipeline.commit_interval` has less under way",
+                ) from None
+            finally:
+                for worker in self._workers.all:
+                    worker.go_on()
+
+    async def _made(self, tag: str, keep_s: float, lsns: Mapping[str, int], epochs: Mapping[str, int]) -> LakeCut:
+        targets = sorted({state.target for state in self._states.snapshot() if state.database in lsns})
+        await self._settle(lsns, targets)
+        tagged: dict[str, int | None] = {}
+        try:
+            self._refuse_unless_there(lsns, epochs)
+            for target in targets:
+                tagged[target] = await self._tag(target, tag, keep_s)
+            self._refuse_unless_there(lsns, epochs)
+        except BaseException:
+            await self._remove(tag, [target for target, snapshot in tagged.items() if snapshot is not None])
+            raise
+        return LakeCut(tag=tag, lsns=lsns, snapshots=tagged)
+
+    async def _tag(self, target: str, tag: str, keep_s: float) -> int | None:
+        """Tag a table; a tag that comes too late is removed again."""
+        adding = asyncio.ensure_future(asyncio.to_thread(self._lake.tags.add, target, tag, keep_s))
+        try:
+            return await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            late = asyncio.create_task(self._remove_late(adding, target, tag), name=f"late tag of {target}")
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+            raise
+
+    async def _remove_late(self, adding: asyncio.Future[int | None], target: str, tag: str) -> None:
+        with contextlib.suppress(KuvaszError):
+            if await adding is not None:
+                await asyncio.to_thread(self._lake.tags.remove, target, tag)
+
+    async def _settle(self, sources: Collection[str], targets: Collection[str]) -> None:
+        """Wait until all that was routed before the cut is durable."""
+        workers = self._workers.all
+        await _until(lambda: all(worker.has_begun_all(sources) for worker in workers))
+        begun = [worker.begun() for worker in workers]
+        for target in targets:
+            number = worker_of(target, len(workers))
+            await _until(functools.partial(workers[number].has_ended, begun[number], target))
+
+    def _refuse_unless_streaming(self, sources: Collection[str]) -> None:
+        for state in self._states.snapshot():
+            if state.database in sources and state.state is not State.STREAMING:
+                message = f"{place_of(state.database, state.label)}: it is {state.state.value}"
+                raise CutRefused(message, hint=_WHY_LATER)
+
+    def _refuse_unless_there(self, lsns: Mapping[str, int], epochs: Mapping[str, int]) -> None:
+        """Refuse where a table shows less or more than the cut: it stopped, or its source is being read again."""
+        self._refuse_unless_streaming(lsns)
+        for state in self._states.snapshot():
+            source = state.database
+            if source not in lsns:
+                continue
+            at = self._lake.positions(state.target).get(state.source)
+            if at is None or at.lsn > lsns[source] or self._progress.epoch(source) != epochs[source]:
+                message = f"{place_of(source, state.label)}: its source is being read again"
+                raise CutRefused(f"{message} from before {lsn.render(lsns[source])}", hint="make the cut in a moment")
+
+    async def _remove(self, tag: str, targets: Collection[str]) -> None:
+        """Remove the tags of a cut that was not made; one that cannot be goes when its time is over."""
+        for target in targets:
+            with contextlib.suppress(KuvaszError):
+                await asyncio.to_thread(self._lake.tags.remove, target, tag)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 (told in workers' threads, and rarely waited for)
+        await asyncio.sleep(_LOOK_S)
+
+
+__all__ = ["Cuts", "LakeCut"]
