@@ -76,6 +76,20 @@ class WriteNoise:
 
 def warm() -> None:
     """Run one tiny chunk of each kind through decode, fold and Parquet."""
+    for shape, tables in load():
+        with tempfile.TemporaryDirectory() as folder:
+            writer = DataFileWriter({}, f"file://{Path(folder)}/warm.parquet", shape.schema, ["id"])
+            for table in tables:
+                writer.write(table)
+            writer.close()
+
+
+def load() -> list[tuple[Shape, tuple[pa.Table, ...]]]:
+    """Run one tiny chunk of each kind through decode and fold; return the rows of each with their shape.
+
+    Nothing of it begins a thread, or opens a file.
+    """
+    found = []
     for key in ((0,), (0, 2)):  # whole numbers and texts are hashed by different kernels
         shape = _shape(key)
         messages = [_message(b"I"), _message(b"U"), _message(b"D")]
@@ -85,11 +99,8 @@ def warm() -> None:
             shape, b"\t".join(value.replace(b"\\", b"\\\\") for _, _, value in _COLUMNS) + b"\n"
         )
         bulk.of_one_file(copied.keys)
-        with tempfile.TemporaryDirectory() as folder:
-            writer = DataFileWriter({}, f"file://{Path(folder)}/warm.parquet", shape.schema, ["id"])
-            writer.write(applied.rows)
-            writer.write(copied.rows)
-            writer.close()
+        found.append((shape, (applied.rows, copied.rows)))
+    return found
 
 
 def _shape(key: tuple[int, ...]) -> Shape:

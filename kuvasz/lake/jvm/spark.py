@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "kuvasz.lake.executors.daemon",
     # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
     "spark.task.maxFailures": "2",
     "spark.driver.memory": "1g",

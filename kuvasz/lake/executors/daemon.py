@@ -1,0 +1,31 @@
+"""PySpark's daemon, with everything loaded that its workers need: they are forked from it.
+
+PySpark's own loads nothing of ours, so each worker read the same modules and kernels again (1.2 s of CPU), and had
+memory of its own for them. Spark starts this one by ``spark.python.daemon.module`` (`PythonWorkerFactory`), as
+``python -m kuvasz.lake.executors.daemon pyspark.worker``.
+
+What is loaded has no thread that a fork would lose: PyArrow's pools begin anew in a child, and numba's kernels are
+code. Files are first written in the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+
+from pyspark import daemon
+
+from kuvasz.lake.executors import warmup
+
+
+def main() -> None:
+    """Load what workers need, then fork one for each connection of Spark, until it closes the standard input."""
+    with contextlib.suppress(Exception):  # a worker meets it again, and tells it with its task
+        warmup.load()
+    gc.collect()
+    gc.freeze()  # or each child's first collection would write to every page that they share
+    daemon.manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()
