@@ -22,7 +22,9 @@ def portion(waiting: Sequence[Delivery], most: int) -> tuple[list[Delivery], lis
     sizes: collections.Counter[str] = collections.Counter()
     for delivery in waiting:
         sizes[delivery.source] += delivery.bytes
-    chosen = set() if len(sizes) < 2 or sizes.total() <= most else _shared(waiting, _level(sizes.values(), most))
+    if sizes.total() <= most:
+        return list(waiting), []
+    chosen = set() if len(sizes) < 2 else _shared(waiting, _level(sizes.values(), most))
     size = sum(waiting[index].bytes for index in chosen)
     for index, delivery in enumerate(waiting):
         if chosen and size >= most:

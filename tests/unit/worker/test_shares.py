@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kuvasz.model import Delivery
@@ -71,6 +71,7 @@ def test_all_of_it_is_taken_in_the_end(sizes: list[tuple[str, int]], most: int) 
 
 
 @given(WAITING, st.integers(1, 500))
+@example([("a", 1), ("a", 0)], 1)  # the end of a transaction has no bytes of its own
 def test_who_has_less_than_an_equal_share_waits_for_nobody(sizes: list[tuple[str, int]], most: int) -> None:
     waiting = made(sizes)
     _, left = portion(waiting, most)
