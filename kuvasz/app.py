@@ -83,7 +83,8 @@ class App:
         self._stop = asyncio.Event()
         mapped = config_sources.resolve(config)
         targets = Targets(mapped, config.pipeline.workers)
-        self._workers = Workers(self._worker(number, targets) for number in range(config.pipeline.workers))
+        workers = [self._worker(number, targets) for number in range(config.pipeline.workers)]
+        self._workers = Workers(workers, targets.routed_by)
         shared = dataclasses.replace(self._shared(state, targets), holds_lease=holds_lease)
         self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
@@ -289,6 +290,7 @@ class App:
             commit_conflicts=self.lake.commit_conflicts,
             upkeep=tuple(upkeep for _, upkeep in sorted(self.lake.maintenance.upkeep().items())),
             workers=len(self._workers.all),
+            routed_by=self._workers.routed_by,
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
         )

@@ -62,6 +62,7 @@ class Target:
     partition_by: tuple[str, ...] = ()  #: as in the map
     sort_by: tuple[str, ...] = ()
     on_schema_change: str = "evolve"  #: or ``hold`` or ``stop``
+    group: str | None = None  #: all targets of which change in one commit; None: it is committed on its own
     keeps_rows: bool = False  #: a person agreed that rows which another rule made stay beside those to come
 
     def takes(self, column: str) -> bool:
@@ -447,7 +448,7 @@ class Lake(Protocol):
         """
 
     def commit(self, written: Any) -> Iterable[Receipt | Failure | Pending]:  # noqa: ANN401
-        """Make written work visible, one commit per target, in the order of the `write` calls.
+        """Make written work visible, one commit per target, or per `Target.group`, in the order of the `write` calls.
 
         Of a target whose changes some sources brought wrong there is a `Failure` of each of these, and a receipt of
         the others. What catalog or store refuse is tried again; where that takes long the outcome is `Pending`.

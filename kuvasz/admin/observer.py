@@ -87,7 +87,8 @@ class Snapshot:
         None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked.
         """
         is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
-        found = source.durable.through(table.key, _worker_of(table.target, self.view.workers)) if is_whole else 0
+        routed_by = self.view.routed_by.get(table.target, table.target)
+        found = source.durable.through(table.key, _worker_of(routed_by, self.view.workers)) if is_whole else 0
         return found or None
 
     def valid_through(self, source: SourceView, lsn: int | None) -> float | None:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, PartitionRemoved
+from kuvasz.config.model import CatalogType, Consistency, PartitionRemoved
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -40,6 +40,9 @@ _URI_SCHEMES = {
     CatalogType.REST: ("http://", "https://"),
     CatalogType.HIVE: ("thrift://",),
 }
+
+#: Catalogs that change several tables in one commit.
+_JOINT = (CatalogType.JDBC,)
 
 #: Who brings the token that kuvasz makes for its own verbs, and who brings none.
 LOCAL = "local"
@@ -75,9 +78,19 @@ def problems(config: Config) -> list[Problem]:
     for number, group in enumerate(config.databases):
         path: Path = ("databases", number)
         found += [*_tables(group, path), *_urls(group, path), *_tenants(group, path)]
+        found += _consistency(config.lake, group, path)
         found += [] if config.map.writable else _bare(group, path)
     found += [*_writers(config), *_objects(config), *_masks(config)]
     return [*found, *_targets(config)]
+
+
+def _consistency(lake: LakeConfig, group: DatabaseConfig, path: Path) -> Iterator[Problem]:
+    if group.consistency is Consistency.GROUP and lake.type not in _JOINT:
+        message = (
+            f"cannot be group in a {lake.type} catalog, which changes one table at a time: use a"
+            f" {listed(_JOINT)} catalog, or leave it at table"
+        )
+        yield Problem(path=(*path, "consistency"), message=message)
 
 
 def _server(server: ServerConfig) -> Iterator[Problem]:
@@ -355,6 +368,19 @@ def _targets(config: Config) -> Iterator[Problem]:
         yield from _one_table_each(identifier, group_feeds)
         yield from _one_shape(identifier, group_feeds)
         yield from _one_sid_each(identifier, group_feeds)
+        yield from _one_group(identifier, group_feeds)
+
+
+def _one_group(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
+    """A target that others feed, too, would change without the tables of its group."""
+    ours = next((feed for feed in feeds if feed.group.consistency is Consistency.GROUP), None)
+    other = next((feed for feed in feeds if ours is not None and feed.number != ours.number), None)
+    if ours is not None and other is not None:
+        message = (
+            f"cannot be group, because the target {identifier} is fed by databases[{other.number}] too: give the"
+            " tables of one of them other targets, or put their urls into one group"
+        )
+        yield Problem(path=("databases", ours.number, "consistency"), message=message)
 
 
 def _names(feeds: _Feeds) -> Iterator[Problem]:

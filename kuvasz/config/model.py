@@ -64,6 +64,13 @@ class OnSlotLost(enum.StrEnum):
     RESYNC = "resync"
 
 
+class Consistency(enum.StrEnum):
+    """What of a group's tables is seen to change at once."""
+
+    TABLE = "table"
+    GROUP = "group"
+
+
 class OnLakeRewound(enum.StrEnum):
     """What happens when someone set a lake table back."""
 
@@ -587,6 +594,11 @@ class DatabaseConfig(Section):
     on_slot_lost: OnSlotLost = OnSlotLost.STOP
     """When the slot is gone: stop with exit 5; repair: a new slot, then compare with the source and mend; resync:
     a new slot and a new copy."""
+
+    consistency: Consistency = Consistency.TABLE
+    """table: each table of the group shows whole transactions of its sources, and is committed on its own; group: all
+    of them show a transaction at once, in one commit of the catalog. Needs a jdbc catalog; the group's targets must
+    be fed by no other group. It cannot change while kuvasz runs."""
 
 
 class Config(Section):

@@ -8,6 +8,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from kuvasz.config import names
+from kuvasz.config.model import Consistency
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig
@@ -29,6 +30,7 @@ class SourceTableSpec:
         member: Which of the tables of a collapse it is: its OID, that outlives a new name, and the tenant whose it is
             where `schemas` takes it in. Empty for any other entry, and for that of the collapse itself.
         schemas: `UrlConfig.schemas` of its source: it stands for the table of its name in each of these schemas.
+        group: The group all of whose targets change in one commit; None: its target is committed on its own.
     """
 
     table: TableName
@@ -38,11 +40,17 @@ class SourceTableSpec:
     has_sid: bool
     member: str = ""
     schemas: str | None = None
+    group: str | None = None
 
     @property
     def identifier(self) -> str:
-        """``namespace.target``: what a target is called everywhere, and what routes it to its worker."""
+        """``namespace.target``: what a target is called everywhere."""
         return f"{self.namespace}.{self.target}"
+
+    @property
+    def routed_by(self) -> str:
+        """What its target is routed to its worker by: targets that change in one commit have one worker."""
+        return self.identifier if self.group is None else self.group
 
     @property
     def key(self) -> str:
@@ -163,12 +171,18 @@ def resolve(config: Config) -> tuple[Source, ...]:
                 database=group.database,
                 sid=url.sid,
                 url=url.url,
-                tables=tuple(dataclasses.replace(spec, schemas=url.schemas) for spec in tables),
+                tables=tuple(
+                    dataclasses.replace(spec, schemas=url.schemas, group=_commits_with(group)) for spec in tables
+                ),
                 on_slot_lost=group.on_slot_lost,
             )
             for url in (group.urls if tables else ())
         ]
     return tuple(found)
+
+
+def _commits_with(group: DatabaseConfig) -> str | None:
+    return group.database if group.consistency is Consistency.GROUP else None
 
 
 def targets(config: Config) -> tuple[MappedTarget, ...]:

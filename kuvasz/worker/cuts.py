@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from kuvasz import lsn
 from kuvasz.errors import CutRefused, KuvaszError, place_of
-from kuvasz.route.hashing import worker_of
 from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class Cuts:
         await _until(lambda: all(worker.has_begun_all(sources) for worker in workers))
         begun = [worker.begun() for worker in workers]
         for target in targets:
-            number = worker_of(target, len(workers))
+            number = self._workers.number_of(target)
             await _until(functools.partial(workers[number].has_ended, begun[number], target))
 
     def _refuse_unless_streaming(self, sources: Collection[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from kuvasz.errors import SourceError
 from kuvasz.ports import Failure
@@ -19,10 +20,12 @@ class Workers:
 
     Args:
         workers: By their numbers.
+        routed_by: Target -> what routes it to its worker, if that is not its name; see `Targets`.
     """
 
-    def __init__(self, workers: Iterable[Worker]) -> None:
+    def __init__(self, workers: Iterable[Worker], routed_by: Mapping[str, str] = MappingProxyType({})) -> None:
         self.all = tuple(workers)
+        self.routed_by = routed_by
 
     def start(self) -> None:
         """Start their threads."""
@@ -35,7 +38,7 @@ class Workers:
 
     def fail(self, failure: Failure) -> None:
         """Stop a target that is not what its worker left, for all of its sources that follow."""
-        self.all[worker_of(failure.target, len(self.all))].fail(failure)
+        self._of(failure.target).fail(failure)
 
     @property
     def died(self) -> BaseException | None:
@@ -48,12 +51,19 @@ class Workers:
         Raises:
             SourceError: kuvasz stops.
         """
-        worker = self.all[worker_of(target, len(self.all))]
+        worker = self._of(target)
         begun = worker.begun()
         while not worker.has_ended(begun, target):
             if worker.is_stopping:
                 raise SourceError(f"stopped while changes of table {target} were under way")
             await asyncio.sleep(_SETTLE_S)
+
+    def number_of(self, target: str) -> int:
+        """Return the number of the worker that owns a target."""
+        return worker_of(self.routed_by.get(target, target), len(self.all))
+
+    def _of(self, target: str) -> Worker:
+        return self.all[self.number_of(target)]
 
 
 __all__ = ["Workers"]

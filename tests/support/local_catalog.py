@@ -190,6 +190,8 @@ class LocalCatalog:
         self.folder = folder
         self.stored: dict[str, Stored] = {}
         self.is_down = False  #: it does not answer
+        self.before_swap: list[Callable[[], None]] = []  #: each is run once, before tables are changed together
+        self.after_swap: list[Callable[[], None]] = []  #: the same, once they are
 
     def ask(self) -> None:
         if self.is_down:
@@ -222,12 +224,49 @@ class LocalCatalog:
     def drop(self, name: str) -> None:
         self.stored.pop(name).is_dropped = True
 
+    def joint(self) -> LocalJoint:
+        return LocalJoint(self)
+
     def known_files(self, name: str) -> set[str]:
         """Return the names of all files that any snapshot knows."""
         self.ask()
         files = [file for one in self.stored[name].now.snapshots for file in one.files]
         paths = [path["file-path"] for file in files for path in (file.data, *file.deletes)]
         return {path.rpartition("/")[2] for path in paths}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalStaged:
+    name: str
+    base: Metadata
+    made: Metadata
+
+
+class LocalJoint:
+    """See `kuvasz.lake.jvm.joint_commit.JointCommit`."""
+
+    def __init__(self, catalog: LocalCatalog) -> None:
+        self._catalog = catalog
+        self.dropped: list[str] = []
+
+    def swap(self, staged: Sequence[LocalStaged]) -> list[str]:
+        self._catalog.ask()
+        if self._catalog.before_swap:
+            self._catalog.before_swap.pop(0)()
+        stored = self._catalog.stored
+        moved = [one.name for one in staged if stored[one.name].now is not one.base]
+        if not moved:
+            for one in staged:
+                stored[one.name].change(**{f.name: getattr(one.made, f.name) for f in dataclasses.fields(Metadata)})
+        if self._catalog.after_swap:
+            self._catalog.after_swap.pop(0)()
+        return moved
+
+    def tidy(self, staged: LocalStaged) -> None:
+        """There is no log."""
+
+    def drop(self, staged: LocalStaged) -> None:
+        self.dropped.append(staged.name)
 
 
 class LocalTable:
@@ -289,6 +328,14 @@ class LocalTable:
             self.seen = self.stored.now
         now = self.look()
         return now.snapshot_id, now.parent_id
+
+    def stage(self, commit: TableCommit, joint: LocalJoint) -> LocalStaged:
+        self._catalog.ask()
+        base = self.seen = self.stored.now
+        tried = Stored(self.name, self.location, base)
+        tried.before_commit, self.stored.before_commit = self.stored.before_commit, []
+        tried.take(commit)
+        return LocalStaged(name=self.name, base=base, made=tried.now)
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         files = self.seen.files

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import KuvaszError, LakeError, VersionLost, place_of
-from kuvasz.ports import Failure
+from kuvasz.errors import InternalError, KuvaszError, LakeError, VersionLost, place_of
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.files.files import Changeset
+from kuvasz.lake.table.commits import may_be_there
+from kuvasz.lake.table.write_era import WriteEra
+from kuvasz.ports import Failure, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
-    from kuvasz.ports import Receipt
+    from kuvasz.lake.commit.written import WrittenTable
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import SourcePosition
+
+_log = EventLog(__name__)
 
 
 def told(refused: Mapping[str, KuvaszError], receipt: Receipt) -> tuple[Receipt | Failure, ...]:
@@ -23,6 +32,31 @@ def told(refused: Mapping[str, KuvaszError], receipt: Receipt) -> tuple[Receipt 
     failures = [Failure(target=receipt.target, source=source, error=error) for source, error in refused.items()]
     is_empty = not (receipt.positions or receipt.rows)
     return tuple(failures) if failures and is_empty else (*failures, receipt)
+
+
+def came_of(
+    written: WrittenTable,
+    positions: Mapping[str, SourcePosition],
+    snapshot_id: int | None,
+    seconds: float,
+    *,
+    is_first: bool = True,
+) -> tuple[Receipt | Failure, ...]:
+    """Return what came of a commit that is there: a receipt, and a failure of each source that is left out.
+
+    Args:
+        written: What was committed of a table.
+        positions: The positions that came with it.
+        snapshot_id: The snapshot; None if no row changed.
+        seconds: How long the commit took.
+        is_first: Whether no other mini-transaction of the same commit came before.
+    """
+    receipt = Receipt(
+        target=written.work.target, positions=positions, rows=written.cut.rows, snapshot_id=snapshot_id,
+        is_first=is_first, rows_of=written.cut.rows_of, operations_of=written.operations(),
+        commit_us=written.cut.commit_us, seconds=seconds,
+    )  # fmt: skip
+    return told(written.refused, receipt)
 
 
 def failed(table: str, error: KuvaszError, sources: Collection[str]) -> tuple[Failure, ...]:
@@ -43,4 +77,47 @@ def failed(table: str, error: KuvaszError, sources: Collection[str]) -> tuple[Fa
     return Failure(target=table, source=error.source, error=error), Failure(target=table, error=again)
 
 
-__all__ = ["failed", "told"]
+def stop(
+    table: LakeTable, written: Sequence[WrittenTable], changeset: Changeset, error: KuvaszError
+) -> tuple[Failure, ...]:
+    """Stop a table, whose lock is held, in the middle of a commit: what it wrote is undone, unless it may be there.
+
+    Args:
+        table: The table.
+        written: What was to be committed.
+        changeset: As far as that was worked out.
+        error: Why.
+    """
+    failures = failed(table.name, error, table.positions.keys())
+    table.era = WriteEra(accepted={}, error=failures[-1].error)
+    changeset.is_outcome_unknown = may_be_there(changeset, error)
+    for one in written:
+        one.abandon_to(changeset)
+    table.forget(changeset)
+    return failures
+
+
+def drop(table: LakeTable, written: Sequence[WrittenTable]) -> None:
+    """Remove what was written of a table that failed before."""
+    changeset = Changeset()
+    for one in written:
+        one.abandon_to(changeset)
+    table.commits.discard(changeset)
+
+
+def unkept(table: LakeTable, state: Path, error: OSError) -> LakeError:
+    """Return the error of an index that cannot be kept.
+
+    It leaves the index as it was, but the chunk was resolved in part: the table begins again behind it.
+    """
+    message = f"{place_of(table=table.name)}: its index below {state} cannot be kept: {error}"
+    return LakeError(message, hint="make room; it is tried again")
+
+
+def bug(table: LakeTable, error: Exception) -> InternalError:
+    """Tell, and return, the error of something that nobody thought of: the table stops, not the process."""
+    _log.tell(Event.BUG_IN_COMMIT, table=table.name)
+    return InternalError(f"{place_of(table=table.name)}: {error!r}")
+
+
+__all__ = ["bug", "came_of", "drop", "failed", "stop", "told", "unkept"]

@@ -1,9 +1,10 @@
 """Commits of many tables side by side, those of one table one after another: who gets stuck holds up nobody else.
 
-Each table has a lane. A commit that catalog or store refuse is tried again there, as is one that they do not answer.
-After a moment it *steps aside*: whoever waits for the commits of a mini-transaction gets those that are there, and
-later mini-transactions of the table wait in its lane behind it. Those become one commit once the lane moves again,
-and whoever brings more waits for them.
+Each table has a lane, and so has each group whose tables change in one commit. A commit that catalog or store refuse
+is tried again there, as is one that they do not answer. After a moment it *steps aside*: whoever waits for the
+commits of a mini-transaction gets those that are there, and later mini-transactions of the table wait in its lane
+behind it. Those become one commit once the lane moves again, but for those of a group, and whoever brings more waits
+for them.
 
 What is stuck for `BOUND_S` is given up, which puts the table into error, but only where it is the table's own
 trouble: others were committed meanwhile, or no other is stuck and catalog and store answer. If all of them are away,
@@ -14,25 +15,36 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kuvasz.errors import InternalError, KuvaszError, place_of
+from kuvasz.backoff import Backoff
+from kuvasz.errors import InternalError, KuvaszError, LakeError, LateCommit, TableStuck, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Segment
 from kuvasz.ports import Failure, Receipt
 
 if TYPE_CHECKING:
     from kuvasz.lake.commit.written import WrittenTable
+    from kuvasz.lake.table.table_lock import TableLock
 
 _log = EventLog(__name__)
 
 #: What came of a commit: a failure of each source that brought what is wrong, and what became of the others; nothing
 #: if it belonged to a table that had failed before.
 Outcome: TypeAlias = tuple[Receipt | Failure, ...]
+
+T = TypeVar("T")
+
+#: Before a step that failed is tried again; longer each time.
+_FIRST_WAIT_S = 0.5
+
+#: Between looks why a table's lock is not to be had.
+_LOCK_LOOK_S = 0.1
 
 #: How long a table may be stuck before it is given up.
 BOUND_S = 60.0
@@ -63,16 +75,22 @@ _TOGETHER = 64
 
 
 class Ticket:
-    """One commit of one table on its way.
+    """One commit of one table on its way, or of all tables of a group.
 
     Args:
         written: What is committed.
+        others: What is committed at once with it of other tables.
+        group: The group of all these tables; None for one that is committed on its own.
     """
 
-    def __init__(self, written: WrittenTable) -> None:
+    def __init__(self, written: WrittenTable, *others: WrittenTable, group: str | None = None) -> None:
         self.written = written
+        self.all = (written, *others)
+        self.group = group
         self.outcome: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
-        self.bytes = sum(len(change.data) for change in written.work.changes if isinstance(change, Segment))
+        self.bytes = sum(
+            len(change.data) for one in self.all for change in one.work.changes if isinstance(change, Segment)
+        )
         self.waits_since: float | None = None  #: for catalog or store, however often they refuse; monotonic seconds
         self.refusal: KuvaszError | None = None  #: the last one
         self.is_given_up = threading.Event()
@@ -81,8 +99,17 @@ class Ticket:
 
     @property
     def target(self) -> str:
-        """The table's name."""
+        """The table's name, or that of the first table of a group."""
         return self.written.work.target
+
+    @property
+    def lane(self) -> tuple[str, bool]:
+        """What its lane is known by: a group has one for all of its tables."""
+        return (self.target, False) if self.group is None else (self.group, True)
+
+    def failed(self, error: KuvaszError) -> Outcome:
+        """Return the outcome of a failure of all of it."""
+        return tuple(Failure(target=one.work.target, error=error) for one in self.all)
 
     def claim(self) -> bool:
         """Be the one who says what came of it; returns False if someone else is."""
@@ -131,7 +158,7 @@ class Lanes:
         self._answer = answer
         self._room_bytes = room_bytes
         self._lock = threading.Lock()
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[tuple[str, bool], _Lane] = {}
         self._turns = threading.Semaphore(_TURNS)
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="commit")
         self._succeeded_at = 0.0
@@ -154,23 +181,41 @@ class Lanes:
     def is_stuck(self, target: str) -> bool:
         """Whether commits of a table wait aside."""
         with self._lock:
-            lane = self._lanes.get(target)
+            lane = self._lanes.get((target, False))
             return lane is not None and lane.is_aside and bool(lane.tickets)
 
-    def put(self, written: Sequence[WrittenTable]) -> list[Ticket]:
+    def put(self, tickets: Sequence[Ticket]) -> None:
         """Have commits made; return when each is made, or has stepped aside."""
-        tickets = [Ticket(table) for table in written]
         for ticket in tickets:
             self._queue(ticket)
         while waiting := [ticket for ticket in tickets if not ticket.outcome.done()]:
             if self._step_aside(waiting):
                 break
             concurrent.futures.wait([ticket.outcome for ticket in waiting], timeout=_LOOK_S)
-        return tickets
+
+    def tried_again(self, ticket: Ticket, step: Callable[[], T]) -> T:
+        """Do a step of a commit: catalog and store may fail for a while, and it is tried until that is given up."""
+        backoff = Backoff(_FIRST_WAIT_S)
+        ticket.waits_since = time.monotonic()
+        while True:
+            try:
+                done = step()
+            except LakeError as error:
+                if self.is_closing or isinstance(error, LateCommit):
+                    raise
+                if ticket.is_given_up.is_set():
+                    raise TableStuck(error.message, hint=error.hint) from error
+                ticket.refusal = error
+                wait = backoff.next_s()
+                _log.tell(Event.COMMIT_RETRY, table=ticket.target, error=error.message, wait_s=wait)
+                ticket.is_given_up.wait(wait)
+            else:
+                ticket.waits_since = ticket.refusal = None
+                return done
 
     def _queue(self, ticket: Ticket) -> None:
         with self._lock:
-            lane = self._lanes.setdefault(ticket.target, _Lane())
+            lane = self._lanes.setdefault(ticket.lane, _Lane())
             lane.tickets.append(ticket)
             is_first = len(lane.tickets) == 1
         if is_first:
@@ -189,7 +234,7 @@ class Lanes:
             except Exception as error:  # noqa: BLE001 (the owner of the thread)
                 _log.tell(Event.BUG_IN_COMMIT, table=ticket.target)
                 why = InternalError(f"{place_of(table=ticket.target)}: {error!r}")
-                outcomes = [(Failure(target=ticket.target, error=why),)]
+                outcomes = [ticket.failed(why)]
             receipts = [one for outcome in outcomes for one in outcome if isinstance(one, Receipt)]
             with self._lock:
                 self._end_turn(ticket)
@@ -225,8 +270,8 @@ class Lanes:
             late = [ticket for ticket in waiting if self._is_late(ticket, now)]
             if self._closing.is_set() or not late:
                 return False
-            lanes = {ticket.target: self._lanes[ticket.target] for ticket in late}
-            new = sorted(target for target, lane in lanes.items() if not lane.is_aside)
+            lanes = {ticket.lane: self._lanes[ticket.lane] for ticket in late}
+            new = sorted(name for (name, _), lane in lanes.items() if not lane.is_aside)
             for lane in lanes.values():
                 lane.is_aside = True
                 if lane.tickets:
@@ -238,7 +283,7 @@ class Lanes:
         return is_done
 
     def _is_late(self, ticket: Ticket, now: float) -> bool:
-        lane = self._lanes[ticket.target]
+        lane = self._lanes[ticket.lane]
         heads = (ticket, *itertools.islice(lane.tickets, 1))  # who is behind a late one is late, too
         return lane.is_aside or any(
             head.refusal is not None or (head.waits_since is not None and now - head.waits_since > PATIENCE_S)
@@ -296,9 +341,21 @@ class Lanes:
         error = self._hangs(ticket)
         with self._lock:
             behind = [one for one in lane.tickets if one is not ticket]
-        ticket.outcome.set_result((Failure(target=ticket.target, error=error),))
+        ticket.outcome.set_result(ticket.failed(error))
         for one in behind:
             one.finish(())
 
 
-__all__ = ["BOUND_S", "PATIENCE_S", "Lanes", "Outcome", "Ticket"]
+@contextlib.contextmanager
+def patiently(lock: TableLock, ticket: Ticket) -> Iterator[None]:
+    """Hold a table's lock; while its holder waits for catalog or store, the commit is late for that."""
+    while not lock.acquire(timeout=_LOCK_LOOK_S):
+        ticket.waits_since = lock.doubtful_since
+    ticket.waits_since = None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+__all__ = ["BOUND_S", "PATIENCE_S", "Lanes", "Outcome", "Ticket", "patiently"]

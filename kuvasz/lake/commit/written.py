@@ -57,6 +57,18 @@ class WrittenTable:
         for file in self._files():
             changeset.added[-1 - len(changeset.added)] = (file, None)
 
+    def begin(self, table: LakeTable) -> None:
+        """Begin the commit of what can be committed to a table, whose lock is held.
+
+        Raises:
+            KuvaszError: Nothing of it can.
+        """
+        for source in (*self.work.abandoned, *self.refused):
+            table.open.abandon(source)
+        self.check(table)
+        if self.error is not None:
+            raise self.error
+
     def check(self, table: LakeTable) -> None:
         """Refuse changes of a source whose position was dropped since: they would begin behind a gap.
 

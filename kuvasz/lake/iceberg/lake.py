@@ -7,12 +7,14 @@ thread; one Spark job for all targets) and `commit` (per target: resolve, delete
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from kuvasz.config import names
+from kuvasz.config.model import Consistency
 from kuvasz.errors import KuvaszError, LakeRewound, TableGone
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.about.about import LakeAbout
@@ -90,13 +92,16 @@ class IcebergLake(Lake):
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
         self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
         tells = self.about.namespace is not None
+        joint = functools.cache(engine.catalog.joint)
+        if any(group.consistency is Consistency.GROUP for group in self._config.databases):
+            joint()  # now rather than at the first commit
         self._copy_commits = CopyCommits(tells=tells)
         self._write_stage = WriteStage(
             engine.session, engine.jobs, engine.spool, tables.loaded, tables.feeds, self._config, engine.access
         )
         self._commit_stage = CommitStage(
             engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
-            engine.access, pipeline.state_folder, tells=tells,
+            engine.access, pipeline.state_folder, tells=tells, joint=joint,
         )  # fmt: skip
         self.about.start(tables.about)
         self.maintenance.start()

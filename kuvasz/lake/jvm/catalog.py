@@ -22,9 +22,10 @@ from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
-from kuvasz.lake.jvm import localfs
+from kuvasz.lake.jvm import joint_commit, localfs
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
+from kuvasz.lake.jvm.joint_commit import JointCommit
 from kuvasz.lake.jvm.jvm_errors import class_of, translated
 from kuvasz.lake.jvm.vended_table import VendedTable
 from kuvasz.model import LakeType, ValueType
@@ -57,6 +58,15 @@ class Catalog:
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
             self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
+
+    def joint(self) -> JointCommit:
+        """Return what shows commits of several tables at once.
+
+        Raises:
+            LakeError: The catalog changes one table at a time.
+        """
+        with translated(f"catalog {self._name}"):
+            return joint_commit.install(self.jvm, self._handle, self._parse_name)
 
     def known_files(self, name: str) -> set[str]:
         """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""

@@ -23,6 +23,7 @@ from kuvasz.lake.jvm.table_handle import TableHandle
 if TYPE_CHECKING:
     from kuvasz.lake.files.commit import TableCommit
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
+    from kuvasz.lake.jvm.joint_commit import JointCommit, StagedCommit
     from kuvasz.lake.jvm.jvm_calls import CurrentState
     from kuvasz.lake.jvm.vended_table import VendedTable
 
@@ -147,6 +148,23 @@ class IcebergTable:
             self._handle.renew()
             now = calls.commit(self._handle.java, commit, is_local=self._handle.is_local)
         return now.snapshot_id, now.parent_id
+
+    def stage(self, commit: TableCommit, joint: JointCommit) -> StagedCommit:
+        """Write all of a commit but what shows it, upon what the catalog has now; `joint` shows it with others.
+
+        Raises:
+            ForeignChange: Someone else's commit conflicts.
+            LakeError: Catalog or storage failed.
+        """
+        with self._handle.asking():
+            self._handle.renew()
+            calls = self._classes.plain if commit.is_swap else self._classes.calls
+            java = self._handle.java
+
+            def fill(transaction: Any) -> None:  # noqa: ANN401 (a Java object)
+                calls.fill(java, transaction, commit, is_local=self._handle.is_local)
+
+            return joint.stage(self.name, java, fill)
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         """Yield the files of the current snapshot, with the bounds of the sid, which say whose rows a file holds.

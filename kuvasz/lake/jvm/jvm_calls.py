@@ -105,8 +105,14 @@ public class %(name)s {
   }
 
   public String commit(Table table, String text, ExecutorService direct) throws Exception {
-    JsonNode commit = JsonUtil.mapper().readTree(text);
     Transaction transaction = table.newTransaction();
+    this.fill(table, transaction, text, direct);
+    transaction.commitTransaction();
+    return this.look(table);
+  }
+
+  public void fill(Table table, Transaction transaction, String text, ExecutorService direct) throws Exception {
+    JsonNode commit = JsonUtil.mapper().readTree(text);
     UpdateProperties update = transaction.updateProperties();
     for (Iterator i = commit.get("properties").fields(); i.hasNext();) {
       Map.Entry entry = (Map.Entry) i.next();
@@ -119,8 +125,6 @@ public class %(name)s {
     if (commit.has("data_files")) {
       this.changeRows(table, transaction, commit, direct);
     }
-    transaction.commitTransaction();
-    return this.look(table);
   }
 
   private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
@@ -244,6 +248,10 @@ class JvmCalls:
         """
         direct = self._direct if is_local else None
         return _state(self._compiled.commit(handle, _json(commit), direct))
+
+    def fill(self, handle: Any, transaction: Any, commit: TableCommit, *, is_local: bool) -> None:  # noqa: ANN401
+        """Put a commit that is no rewrite into a transaction of Iceberg's, which its owner ends."""
+        self._compiled.fill(handle, transaction, _json(commit), self._direct if is_local else None)
 
 
 def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401

@@ -88,6 +88,12 @@ class PlainCalls:
     def commit(self, handle: Any, commit: TableCommit, *, is_local: bool) -> CurrentState:  # noqa: ANN401
         """Make a commit, of any kind."""
         transaction = handle.newTransaction()
+        self.fill(handle, transaction, commit, is_local=is_local)
+        transaction.commitTransaction()
+        return self.look(handle)
+
+    def fill(self, handle: Any, transaction: Any, commit: TableCommit, *, is_local: bool) -> None:  # noqa: ANN401
+        """Put a commit, of any kind, into a transaction of Iceberg's, which its owner ends."""
         update = transaction.updateProperties()
         for key, value in commit.properties.items():
             update.set(key, value)
@@ -98,8 +104,6 @@ class PlainCalls:
             self.rewrite(handle, transaction, commit, is_local=is_local)
         elif not commit.is_empty:
             self._row_delta(handle, transaction, commit, is_local=is_local)
-        transaction.commitTransaction()
-        return self.look(handle)
 
     def rewrite(
         self, handle: Any, transaction: Any, commit: TableCommit, branch: str = "main", *, is_local: bool  # noqa: ANN401

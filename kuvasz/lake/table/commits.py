@@ -84,17 +84,9 @@ class Commits:
             return self._make(changeset, positions)
 
     def _make(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> int | None:
-        sent = changeset.sent
-        self._past.refuse_all(positions)
-        if sent is None:
-            builder = CommitBuilder(self._definition, self._index, changeset)
-            if builder.is_empty and positions.keys() <= self._positions.keys():
-                self._index.places.mark()
-                return None
-            changeset.sent = sent = builder.finish(positions)
-        elif changeset.is_there or self._has_landed(sent):
-            return self._accept(changeset, sent, positions, self._parent_of(sent))
-        self._past.expect(positions)
+        sent = self.prepare(changeset, positions)
+        if sent is None or changeset.is_there:
+            return None if sent is None else self._index.snapshot_id
         try:
             failpoints.hit("before_swap" if changeset.is_rewrite else "before_commit", LakeError)
             self._index.snapshot_id, parent = self._table.commit(sent.commit)
@@ -104,6 +96,33 @@ class Commits:
                 raise
             parent = self._parent_of(sent)
         return self._accept(changeset, sent, positions, parent)
+
+    # In steps, for commits that others share
+
+    def prepare(self, changeset: Changeset, positions: Mapping[str, SourcePosition]) -> Sent | None:
+        """Return what is to be sent for a changeset, put together at the first call; None if nothing is.
+
+        One that was sent before and is there after all is taken over.
+        """
+        sent = changeset.sent
+        self._past.refuse_all(positions)
+        if sent is None:
+            builder = CommitBuilder(self._definition, self._index, changeset)
+            if builder.is_empty and positions.keys() <= self._positions.keys():
+                self._index.places.mark()
+                return None
+            changeset.sent = sent = builder.finish(positions)
+        elif changeset.is_there or self._has_landed(sent):
+            self._accept(changeset, sent, positions, self._parent_of(sent))
+            return sent
+        self._past.expect(positions)
+        return sent
+
+    def shown(self, changeset: Changeset, sent: Sent, positions: Mapping[str, SourcePosition]) -> None:
+        """Take over a commit that was shown with those of other tables."""
+        now = self._table.look()
+        self._index.snapshot_id = now.snapshot_id
+        self._accept(changeset, sent, positions, now.parent_id)
 
     def _has_landed(self, sent: Sent) -> bool:
         """Look whether a commit that seemed to fail is there after all.

@@ -171,6 +171,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "sort_by": spec.config.sort_by,
         "partitions_regex": spec.config.partitions_regex is not None,
         "the column sid": spec.has_sid,
+        "consistency": spec.group,
     }
 
 

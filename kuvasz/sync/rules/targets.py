@@ -82,6 +82,7 @@ class Targets:
         self._workers = workers
         self._of: dict[str, SourceRoutes] = {}
         self._owners: dict[tuple[str, str], str] = {}  # (target, sid) -> source
+        self.routed_by: dict[str, str] = {}  #: target -> what routes it to its worker, if that is not its name
         for source in sources:
             self.replace(source.name, source)
 
@@ -93,6 +94,7 @@ class Targets:
             self._of.pop(name, None)
             return
         self._of[name] = SourceRoutes(source)
+        self.routed_by |= {spec.identifier: spec.group for spec in source.tables if spec.group is not None}
         for spec in source.tables:
             if spec.has_sid and spec.schemas is None and source.sid is not None:
                 self.own(name, spec.identifier, source.sid)
@@ -135,7 +137,11 @@ class Targets:
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
         spec = self._spec(source, relation)
-        return None if spec is None else worker_of(spec.identifier, self._workers)
+        return None if spec is None else worker_of(spec.routed_by, self._workers)
+
+    def worker_of_target(self, target: str) -> int:
+        """Return the number of the worker that owns a target."""
+        return worker_of(self.routed_by.get(target, target), self._workers)
 
     def _spec(self, source: str, relation: Relation) -> SourceTableSpec | None:
         routes = self._of.get(source)  # a worker may still have something of one that has left the map
@@ -162,6 +168,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         sort_by=spec.config.sort_by,
         type=spec.config.type,
         on_schema_change=str(spec.config.on_schema_change),
+        group=spec.group,
     )
 
 

@@ -19,7 +19,6 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import Delivery, Relation, Replay, Segment
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.route.assembler import Follow
-from kuvasz.route.hashing import worker_of
 from kuvasz.route.parts import Change
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.source.reading.reader import Reader
@@ -201,7 +200,7 @@ class Replays:
         if delivery is None or delivery.replay is None or not self._is_on(feed):
             return 0
         shared.budget.add(delivery.source, delivery.bytes)
-        shared.inboxes[worker_of(target, len(shared.inboxes))].put(delivery)
+        shared.inboxes[shared.routes.worker_of_target(target)].put(delivery)
         if not delivery.is_open:
             feed.waits_for, feed.sent = feed.sent, delivery.replay.end
         feed.offset = delivery.replay.end

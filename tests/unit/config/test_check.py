@@ -253,3 +253,24 @@ def test_tenants_stand_beside_sources_with_a_sid(tmp_path: Path) -> None:
     assert not faults(tmp_path, groups(("a", tenants, "t: "), ("b", A, "t: ")))
     assert not faults(tmp_path, groups(("a", f"{A}, {tenants.replace('schemas', 'sid: c, schemas')}", "t: ")))
     assert "a sid is needed" in refusal(tmp_path, groups(("a", f"{A}, {tenants}", "t: ")))
+
+
+@pytest.mark.parametrize("catalog", ["rest", "hive", "glue"])
+def test_a_catalog_that_changes_one_table_at_a_time_has_no_group_that_changes_at_once(
+    tmp_path: Path, catalog: str
+) -> None:
+    uri = {"rest": "https://c", "hive": "thrift://c", "glue": "x"}[catalog]
+    lake = f"lake: {{type: {catalog}, uri: '{uri}', warehouse: 's3://b/w'}}"
+    map_ = f"{lake}\ndatabases:\n- {{database: shop, consistency: group, urls: [{A}], tables: {{a: }}}}\n"
+    assert faults(tmp_path, map_) == [
+        "map.yaml:3:33: databases[0].consistency: cannot be group in a"
+        f" {catalog} catalog, which changes one table at a time: use a jdbc catalog, or leave it at table"
+    ]
+
+
+def test_a_group_that_changes_at_once_shares_no_target(tmp_path: Path) -> None:
+    map_ = groups(("shop", A, "a: "), ("store", B, "a: ")).replace("shop,", "shop, consistency: group,")
+    assert faults(tmp_path, map_) == [
+        "map.yaml:1:33: databases[0].consistency: cannot be group, because the target kuvasz.a is fed by databases[1]"
+        " too: give the tables of one of them other targets, or put their urls into one group"
+    ]

@@ -159,6 +159,7 @@ RESOLVED = {
     ("UrlConfig", "schemas"): "config/sources.py",
     ("DatabaseConfig", "database"): "config/sources.py",
     ("DatabaseConfig", "on_slot_lost"): "config/sources.py",
+    ("DatabaseConfig", "consistency"): "config/sources.py",
     ("TableConfig", "target"): "config/sources.py",
     ("TableConfig", "partitions_regex"): "config/sources.py",
     ("LakeConfig", "namespace"): "config/sources.py",

@@ -66,3 +66,9 @@ def test_all_stop_and_one_that_died_is_told(made: list[Any]) -> None:
     assert [worker.stopped for worker in made] == [[7.0], [7.0]]
     made[1].died = InternalError("a bug")
     assert workers.died is made[1].died
+
+
+def test_targets_that_change_at_once_have_the_worker_of_their_group() -> None:
+    workers = Workers([Worker() for _ in range(64)], {"shop.a": "shop", "shop.b": "shop"})  # type: ignore[misc]
+    assert workers.number_of("shop.a") == workers.number_of("shop.b") == worker_of("shop", 64)
+    assert workers.number_of("shop.c") == worker_of("shop.c", 64)

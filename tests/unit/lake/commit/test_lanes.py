@@ -51,9 +51,10 @@ class Store:
             raise LakeError("nobody there")
 
     def put(self, number: int, *targets: str) -> list[Ticket]:
-        return self.lanes.put(
-            [SimpleNamespace(work=SimpleNamespace(target=name, changes=()), number=number) for name in targets]
-        )
+        works = (SimpleNamespace(target=name, changes=()) for name in targets)
+        tickets = [Ticket(SimpleNamespace(work=work, number=number)) for work in works]
+        self.lanes.put(tickets)
+        return tickets
 
 
 @pytest.fixture

@@ -206,3 +206,15 @@ def test_of_two_targets_that_have_had_a_tables_rows_one_follows_it() -> None:
         assert follower() == f"shop.{name}"
     targets.claim("shop", specs["b"], 1)  # type: ignore[arg-type]
     assert follower() == "shop.a"
+
+
+def test_targets_that_change_at_once_have_one_worker(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP.replace("- database: shop", "- database: shop\n  consistency: group"))
+    sources = config_sources.resolve(load(file, {}).config)
+    targets, eu = Targets(sources, 64), sources[0].name
+    orders = relation(table=TableName(schema="sales", name="orders"))
+    assert targets.worker(eu, relation()) == targets.worker(eu, orders) == worker_of("shop", 64)
+    assert {targets.worker_of_target(name) for name in ("shop.items", "shop.fact_orders")} == {worker_of("shop", 64)}
+    assert targets.worker_of_target("shop.events") == worker_of("shop.events", 64)
+    assert [target_of(spec).group for source in sources for spec in source.tables] == ["shop"] * 4 + [None]
