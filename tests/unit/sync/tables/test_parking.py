@@ -189,7 +189,7 @@ class Life:
             source=SimpleNamespace(name=EU, tables=SPECS),
             shared=SimpleNamespace(
                 lot=self.lot, lake=world.lake, progress=self.progress, budget=self.budget, states=self.states,
-                inboxes=[self.worker], mask_secret=b"",
+                inboxes=[self.worker], routes=SimpleNamespace(worker_of_target=lambda _: 0), mask_secret=b"",
             ),
             troubles=SimpleNamespace(fail=self._fail),
             requests=SimpleNamespace(mended=lambda _: None),
