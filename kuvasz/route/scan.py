@@ -55,6 +55,9 @@ _TRUNCATED, _BAD_ENVELOPE, _ROW_OUTSIDE, _BEGIN_INSIDE, _COMMIT_OUTSIDE, _COMMIT
 )
 _BAD_TAG = 9
 
+#: The tag of a message of a relation, and what follows it.
+_TAG_AND_OID_BYTES = 5
+
 _REASONS = {
     _TRUNCATED: "message is shorter than its kind needs",
     _BAD_ENVELOPE: "neither XLogData nor keepalive",
@@ -191,6 +194,15 @@ def has_relation(gulp: UInt8s, lengths: UInt32s) -> bool:
             return True
         start += size  # type: ignore[assignment]
     return False
+
+
+def relation_oids(gulp: UInt8s, lengths: UInt32s) -> list[int]:
+    """Return the OIDs of the Relation messages of a gulp, in their order; malformed ones are left to `classify`."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    bodies = ends - lengths + XLOGDATA_HEADER_BYTES
+    bodies = bodies[bodies + _TAG_AND_OID_BYTES <= np.minimum(ends, len(gulp))]
+    bodies = bodies[gulp[bodies] == RELATION]
+    return [int.from_bytes(gulp[body + 1 : body + _TAG_AND_OID_BYTES].tobytes(), "big") for body in bodies.tolist()]
 
 
 def check(gulp: UInt8s, lengths: UInt32s) -> None:

@@ -154,6 +154,7 @@ class Stream:
                 on_truncate=self._messages.truncated,
                 on_astray=self._ancestor_rows.missed,
                 row_limit=self._row_limit,
+                on_describing=self._messages.announce,
                 on_described=types.close,
             ),
             on_left=self._context.lifetime.leave,

@@ -58,6 +58,8 @@ class StreamWatch:
     on_truncate: OnTruncate | None = None  #: told of every TRUNCATE
     on_astray: OnAstray | None = None  #: told of relations whose rows come as those of another
     row_limit: RowLimit | None = None  #: looks at the rows that go out
+    #: told, before a gulp is routed, of the OIDs of all Relation messages in it
+    on_describing: Callable[[Sequence[int]], None] = lambda _: None
     on_described: Callable[[], None] = lambda: None  #: called when all Relation messages of a gulp were taken
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kuvasz.model import Delivery, UInt8s, UInt32s
     from kuvasz.route.assembler import Assembler
     from kuvasz.source.reading.connection import Connection
-    from kuvasz.source.reading.ends import Downstream
+    from kuvasz.source.reading.ends import Downstream, StreamWatch
     from kuvasz.source.reading.facts import ReaderFacts
     from kuvasz.source.reading.options import ReaderOptions
     from kuvasz.source.reading.status_clock import StatusClock
@@ -30,7 +30,7 @@ class Gulps:
         downstream: Where what it makes of them goes.
         facts: Told what came.
         clock: Told when the server wants an answer.
-        on_described: Called in a thread when all Relation messages of a gulp were taken.
+        watch: Told in a thread of the Relation messages of a gulp, before it is routed and behind that.
         on_left: Told of the thread that routes a gulp when its task was cancelled: it goes on to its end.
     """
 
@@ -43,7 +43,7 @@ class Gulps:
         facts: ReaderFacts,
         clock: StatusClock,
         *,
-        on_described: Callable[[], None],
+        watch: StreamWatch,
         on_left: Callable[[asyncio.Future[Any]], None] = lambda _: None,
     ) -> None:
         self._source = source
@@ -54,7 +54,7 @@ class Gulps:
         self._budget = downstream.budget
         self._facts = facts
         self._clock = clock
-        self._on_described = on_described
+        self._watch = watch
         self._on_left = on_left
         self._began_at = 0.0
         self._gather_s = options.gulp_s
@@ -119,9 +119,10 @@ class Gulps:
 
     def _feed_described(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
         try:
+            self._watch.on_describing(scan.relation_oids(gulp, lengths))
             return self._assembler.feed(gulp, lengths)
         finally:
-            self._on_described()
+            self._watch.on_described()
 
 
 __all__ = ["Gulps"]

@@ -93,7 +93,7 @@ class Reader:
             downstream,
             facts,
             self._clock,
-            on_described=watch.on_described,
+            watch=watch,
             on_left=on_left,
         )
         self._handshake = Handshake(upstream, progress, assembler, facts, start)

@@ -59,6 +59,10 @@ class LastLooks:
         """Return the last look at a table; None if there is none that counts."""
         return self._looks.get(oid)
 
+    def entry(self, oid: int) -> SourceTableSpec | None:
+        """Return the entry of a table that was looked at; None if none was, by that OID."""
+        return self._spec_of.get(oid)
+
     def put(self, spec: SourceTableSpec, seen: Look) -> None:
         """Take over a look at a table that is there."""
         assert seen.table is not None

@@ -46,6 +46,10 @@ class PartitionMessages:
         others = {oid: spec for oid, spec in self._leaves.items() if spec.key not in keys}
         self._leaves = others | {leaf: roots[oid] for oid, found in leaves.items() for leaf in found}
 
+    def announce(self, oids: Sequence[int]) -> None:
+        """See `SchemaWatch.announce`."""
+        self._watch.announce(oids)
+
     def follow(self, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         """Take note of partitions that the stream tells of, then follow the relation as `SchemaWatch` does.
 

@@ -47,9 +47,12 @@ from kuvasz.sync.watch.last_looks import LastLooks
 
 _log = EventLog(__name__)
 
-#: Tables that a look at one of them looks at besides, and how often that is done.
+#: Tables that a look at one of them looks at besides, if nobody says which are next, and how often that is done.
 _AHEAD = 100
 _AHEAD_EVERY_S = 1.0
+
+#: The same of those that are said to be next, each time.
+_ANNOUNCED = 1000
 
 
 class SchemaWatch:
@@ -73,6 +76,11 @@ class SchemaWatch:
         self._approvals = approvals
         self._following = threading.Lock()  #: what was parked is numbered while the stream goes on
         self._ahead_at = -_AHEAD_EVERY_S  #: when other tables were looked at last, monotonic seconds
+        self._announced: Sequence[int] = ()  #: OIDs of tables that the stream describes next
+
+    def announce(self, oids: Sequence[int]) -> None:
+        """Hear which tables the stream describes next: if one has to be looked at, all of them are, together."""
+        self._announced = oids
 
     def follow(self, relation: Relation, commit_lsn: int, xid: int) -> Relation:
         """Return a Relation message's relation with numbered columns; see `kuvasz.route.assembler.Follow`.
@@ -249,34 +257,37 @@ class SchemaWatch:
 
         What changed, or cannot be looked at now, is left to its own message.
         """
+        with contextlib.suppress(Exception):  # whatever it is, it is not this table's, and is told with its own
+            others = self._next(spec, at) or self._oldest(spec, at)
+            found = tables(connection, [other.table for other, _ in others], self._publications) if others else {}
+            for other, seen in others:
+                self._renew(other, found.get(other.table), seen)
+
+    def _next(self, spec: SourceTableSpec, at: int) -> list[tuple[SourceTableSpec, Look]]:
+        """Return the tables that were announced, and have to be looked at when it is their turn."""
+        announced, self._announced = self._announced, ()
+        looked_at = [(self._looks.entry(oid), self._looks.get(oid)) for oid in announced]
+        return [
+            (other, seen)
+            for other, seen in looked_at
+            if other is not None and seen is not None and self._is_stale(other, seen, spec, at)
+        ][:_ANNOUNCED]
+
+    def _oldest(self, spec: SourceTableSpec, at: int) -> list[tuple[SourceTableSpec, Look]]:
+        """Return those whose looks are the oldest, now and then."""
         now = time.monotonic()
         if now - self._ahead_at < _AHEAD_EVERY_S:
-            return
+            return []
         self._ahead_at = now
-        with contextlib.suppress(Exception):  # whatever it is, it is not this table's, and is told with its own
-            self._renew_all(connection, spec, at)
-
-    def _renew_all(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        spec: SourceTableSpec,
-        at: int,
-    ) -> None:
         oids, looks = self._looks.oids(), self._looks.all()
-        stale = {
-            other.key: seen
-            for other in self._source_tables.source.tables
-            if other.key != spec.key and self._source_tables.is_streaming(other)
-            if (seen := looks.get(oids.get(other.key, 0))) is not None and seen.lsn < at
-        }
-        known = [other for other in self._source_tables.source.tables if other.key in stale]
-        others = sorted(known, key=lambda other: stale[other.key].lsn)[:_AHEAD]
-        if not others:
-            return
-        names = [other.table for other in others]
-        found = tables(connection, names, self._publications)
-        for other in others:
-            self._renew(other, found.get(other.table), stale[other.key])
+        looked_at = ((other, looks.get(oids.get(other.key, 0))) for other in self._source_tables.source.tables)
+        stale = [
+            (other, seen) for other, seen in looked_at if seen is not None and self._is_stale(other, seen, spec, at)
+        ]
+        return sorted(stale, key=lambda one: one[1].lsn)[:_AHEAD]
+
+    def _is_stale(self, other: SourceTableSpec, seen: Look, spec: SourceTableSpec, at: int) -> bool:
+        return other.key != spec.key and seen.lsn < at and self._source_tables.is_streaming(other)
 
     def _renew(self, spec: SourceTableSpec, table: SourceTable | None, seen: Look) -> None:
         """Take over a look at a table that is as it was, if nobody else has looked meanwhile."""

@@ -34,6 +34,22 @@ def test_relation_messages_are_noticed():
         assert scan.has_relation(scan.frozen_view(bytearray(data)), lengths) is expected
 
 
+def test_described_relations_are_named_in_their_order():
+    row = [pgoutput.begin(1), pgoutput.row(7, "R"), pgoutput.commit(1), pgoutput.keepalive(9)]
+    cut_off = pgoutput.relation(99)[:28]
+    for messages, expected in (
+        ([], []),
+        (row, []),
+        (
+            [*row, pgoutput.relation(70_000), *row, pgoutput.relation(1), pgoutput.relation(1 << 31)],
+            [70_000, 1, 1 << 31],
+        ),
+        ([b"w", pgoutput.relation(5), cut_off], [5]),
+    ):
+        data, lengths = pgoutput.gulp(messages)
+        assert scan.relation_oids(scan.frozen_view(bytearray(data)), lengths) == expected
+
+
 def test_keepalives_alone_are_told_from_all_else():
     one, two = pgoutput.keepalive(9), pgoutput.keepalive(10, reply=True)
     begun = pgoutput.begin(1)

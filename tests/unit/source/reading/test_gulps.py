@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kuvasz.errors import SourceError
 from kuvasz.source.reading import gulps
+from kuvasz.source.reading.ends import StreamWatch
 from kuvasz.source.reading.facts import ReaderFacts
 from kuvasz.source.reading.gulps import Gulps
 from kuvasz.source.reading.options import ReaderOptions
@@ -28,10 +30,11 @@ class World:
         nobody: Any = SimpleNamespace(inboxes=(), progress=None, budget=None)
         unused: Any = None
         self.left: list[asyncio.Future[Any]] = []
+        self.announced: list[Sequence[int]] = []
         self.assembler: Any = SimpleNamespace(hear=lambda _: False, received_lsn=0)
         self.gulps = Gulps(
             "eu", OPTIONS, self.assembler, nobody, self.facts, unused,
-            on_described=lambda: None, on_left=self.left.append,
+            watch=StreamWatch(on_describing=self.announced.append), on_left=self.left.append,
         )  # fmt: skip
 
     def hear(self, added: int, held: int) -> None:

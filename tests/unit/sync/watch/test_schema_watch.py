@@ -533,3 +533,28 @@ def test_other_tables_are_looked_at_now_and_then_the_oldest_look_first(
     monkeypatch.setattr(schema_watch, "_AHEAD_EVERY_S", 3600.0)
     ahead.watch._look_ahead(None, tables[0], 9000)
     assert len(ahead.besides) == 3, "not for each message of a thousand tables"
+
+
+def test_all_tables_that_are_described_next_are_looked_at_together(
+    ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of tables the first change of each behind a start had a session and a look of its own."""
+    monkeypatch.setattr(type(ahead.source_tables), "is_streaming", lambda *_: True)
+    tables = [dataclasses.replace(ahead.items, table=TableName(schema="public", name=f"t{n}")) for n in range(9)]
+    for number, spec in enumerate(tables):
+        relation = dataclasses.replace(CATALOG.relation, table=spec.table, oid=500 + number)
+        ahead.found[spec.table] = dataclasses.replace(CATALOG, relation=relation)
+        monkeypatch.setattr(type(spec), "key", property(lambda spec: spec.table.name))
+        ahead.last_looks.put(spec, Look(lsn=1000, table=ahead.seen(spec, 1000)))
+    for at in (2000, 3000):
+        ahead.wal_lsn = at
+        ahead.besides.clear()
+        ahead.watch.announce([503, 500, 501, 999, 502])
+        ahead.watch._look_ahead(None, tables[3], at)
+        assert ahead.besides == ["t0", "t1", "t2"], (
+            "however often; not the one that is looked at anyway, nor strangers"
+        )
+    ahead.besides.clear()
+    ahead.watch._ahead_at = float("inf")
+    ahead.watch._look_ahead(None, tables[3], 4000)
+    assert not ahead.besides, "what was announced counts for one gulp"
