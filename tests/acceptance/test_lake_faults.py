@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from kuvasz.lake.iceberg import engine
+from kuvasz.lake.jvm import spark
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
 from tests.support import torn
@@ -28,6 +29,9 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 ROWS = 400
+
+#: What Python workers are forked from.
+DAEMON = spark.DEFAULTS["spark.python.daemon.module"]
 
 
 @pytest.fixture(autouse=True)
@@ -216,7 +220,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "pyspark.daemon" in process.cmdline() and "pyspark.daemon" in process.parent().cmdline():
+            if DAEMON in process.cmdline() and DAEMON in process.parent().cmdline():
                 found.append(process)
     assert found
     return found
