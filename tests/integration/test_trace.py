@@ -11,9 +11,11 @@ import pytest
 from kuvasz import cli
 from kuvasz.config import sources as config_sources
 from kuvasz.lake.maintenance import run_once
+from kuvasz.state.tables import State
 from kuvasz.sync.rules.targets import target_of
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -159,7 +161,7 @@ def test_members_are_told_apart_and_what_was_expired_is_said(
         database.execute(f"INSERT INTO {name} VALUES (1, 0)")
     config = lake_folder.config(group({None: database}, {"ev": {"partitions_regex": "ev_[0-9]"}}))
     with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+        wait_until(lambda: [*pipeline.states().values()] == [State.STREAMING] * 2, "both members stream")
         database.execute("UPDATE ev_2 SET n = 5")
         pipeline.wait_applied(database)
         lake_folder.session.sql(
