@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz.errors import LakeError, TableStuck
-from kuvasz.lake.commit import commit_stage
+from kuvasz.lake.commit import lanes
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.table.table_index import TableIndex
@@ -38,7 +38,7 @@ def world(lake_folder: LakeFolder) -> Iterator[IcebergWorld]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_stage, "_FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(lanes, "_FIRST_WAIT_S", 0.01)
 
 
 def without(key: int, n: object = 0, body: object = "b") -> bytes:

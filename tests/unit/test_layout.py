@@ -65,6 +65,7 @@ ELSEWHERE = {
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
+    "lake/jvm/joint_commit.py": "integration/test_group_commit.py",
 }  # fmt: skip
 
 #: What is beside `kuvasz` is named with its folder.
