@@ -34,7 +34,9 @@ class World(Scene):
         self.unknown: set[str] = set()
         parking: Any = SimpleNamespace(has=self.parked.__contains__, begin=self._begin_parking)
         slot: Any = SimpleNamespace(name="slot", applied_lsn=lambda: 0, copied=list, applied=list)
-        messages: Any = SimpleNamespace(follow=lambda relation, *_: relation, truncated=lambda *_: None)
+        messages: Any = SimpleNamespace(
+            announce=lambda _: None, follow=lambda relation, *_: relation, truncated=lambda *_: None
+        )
         rows: Any = SimpleNamespace(missed=lambda *_: None)
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
