@@ -2,7 +2,8 @@
 
 Rows are told apart by their sid alone. That of a source stands in the map, which is checked; those of tenants are
 what `schemas` captures of the names that are there now, so two schemas may come to have one, or one that is another
-source's. Whoever has rows in the lake goes on, and the other is refused for as long as that lasts.
+source's. Of two schemas the one with rows in the lake goes on; another source does, whose sid the map says. Who is
+refused waits as long as that lasts, and is copied again if other rows took the place of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Namesakes:
 
     def __init__(self, context: SourceContext) -> None:
         self._source_tables = context.source_tables
+        self._troubles = context.troubles
         self._own = context.shared.routes.own
         self._lake = context.shared.lake
         self._known: Source | None = None
@@ -43,6 +45,7 @@ class Namesakes:
             raise self._refusal(spec, sid, f"those of {first.table}")
         owner = self._own(source.name, spec.identifier, sid)
         if owner != source.name:
+            self._troubles.miss_rows(spec)  # the other one's are in their place by now, or will be
             raise self._refusal(spec, sid, f"those of source {owner}")
 
     def _first(self, spec: SourceTableSpec, source: Source) -> SourceTableSpec:

@@ -58,6 +58,12 @@ def test_a_sid_of_another_source_is_refused(tmp_path: Path) -> None:
     namesakes = Namesakes(scene.context)
     with pytest.raises(SchemaError, match="as those of source another have"):
         namesakes.refuse(spec)
+    assert not scene.source_tables.look(spec).is_resync_due, "it had no rows there"
+    scene.states.add(spec.identifier, scene.source.name_of(spec), str(spec.table))
+    scene.copy(spec)
+    with pytest.raises(SchemaError, match="as those of source another have"):
+        namesakes.refuse(spec)
+    assert scene.source_tables.look(spec).is_resync_due, "the other one's are in their place"
     plain = dataclasses.replace(scene.items, has_sid=True)
     with_tables(scene, plain, sid="eu")
     with pytest.raises(SchemaError, match="as those of source another have"):
