@@ -265,13 +265,13 @@ class SchemaWatch:
 
     def _next(self, spec: SourceTableSpec, at: int) -> list[tuple[SourceTableSpec, Look]]:
         """Return the tables that were announced, and have to be looked at when it is their turn."""
-        announced, self._announced = self._announced, ()
+        announced, self._announced = self._announced[:_ANNOUNCED], self._announced[_ANNOUNCED:]
         looked_at = [(self._looks.entry(oid), self._looks.get(oid)) for oid in announced]
         return [
             (other, seen)
             for other, seen in looked_at
             if other is not None and seen is not None and self._is_stale(other, seen, spec, at)
-        ][:_ANNOUNCED]
+        ]
 
     def _oldest(self, spec: SourceTableSpec, at: int) -> list[tuple[SourceTableSpec, Look]]:
         """Return those whose looks are the oldest, now and then."""

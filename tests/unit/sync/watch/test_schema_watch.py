@@ -558,3 +558,8 @@ def test_all_tables_that_are_described_next_are_looked_at_together(
     ahead.watch._ahead_at = float("inf")
     ahead.watch._look_ahead(None, tables[3], 4000)
     assert not ahead.besides, "what was announced counts for one gulp"
+    monkeypatch.setattr(schema_watch, "_ANNOUNCED", 2)
+    ahead.watch.announce([500, 501, 502, 504, 505])
+    for expected in (["t0", "t1"], ["t0", "t1", "t2", "t4"]):
+        ahead.watch._look_ahead(None, tables[3], 5000)
+        assert ahead.besides == expected, "those that are left are looked at with the next that has to be"
