@@ -42,10 +42,8 @@ class CutRequests:
     async def answer(self, request: web.Request) -> web.Response:
         """Make a cut; the answer comes when it is there."""
         body: Mapping[str, Any] = request[BODY]
-        database, name = (
-            body.get("database"),
-            body.get("name") or f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}",
-        )
+        database = body.get("database")
+        name = body.get("name") or f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}"
         if not _NAME.fullmatch(name):
             raise RequestRefused(400, f"name {name!r}: not the name of a cut", "letters, digits, `_`, `.` and `-`")
         try:

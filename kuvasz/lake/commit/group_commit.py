@@ -107,11 +107,13 @@ class GroupCommits:
         self._resolve = resolve
         self._tell_origin = tell_origin
         self._note_conflict = note_conflict
-        self._pool = concurrent.futures.ThreadPoolExecutor(_TURNS, thread_name_prefix="group")
+        # One a group, whose commits come one after another: what hangs in one keeps no other group waiting.
+        self._pools: dict[str | None, concurrent.futures.ThreadPoolExecutor] = {}
 
     def close(self) -> None:
         """Begin nothing any more."""
-        self._pool.shutdown(wait=False)
+        for pool in tuple(self._pools.values()):
+            pool.shutdown(wait=False)
 
     def commit(self, ticket: Ticket) -> Outcome:
         """Commit a group's mini-transaction; see `Lanes`."""
@@ -261,10 +263,15 @@ class GroupCommits:
         Raises:
             LakeError: The first that one of them raised, when all have ended.
         """
-        running = [self._pool.submit(step, part) for part in parts]
+        running = [self._pool(part.table.target.group).submit(step, part) for part in parts]
         concurrent.futures.wait(running)
         for one in running:
             one.result()
+
+    def _pool(self, group: str | None) -> concurrent.futures.ThreadPoolExecutor:
+        if group not in self._pools:
+            self._pools[group] = concurrent.futures.ThreadPoolExecutor(_TURNS, thread_name_prefix="group")
+        return self._pools[group]
 
     @contextlib.contextmanager
     def _failing(self, part: GroupPart, but: type[LakeError] | tuple[()] = ()) -> Iterator[None]:
