@@ -7,14 +7,12 @@ import datetime
 import itertools
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from kuvasz import cli
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.server import serve
 from kuvasz.admin.views import status
@@ -25,28 +23,18 @@ from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, MemoryPipeline, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.verb_runs import Run, verb_runs
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 ROWS = "SELECT id, n FROM {} ORDER BY id"
 
-Run = Callable[..., tuple[int, dict[str, Any]]]
-
 
 @pytest.fixture
 def kuvasz(lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a verb on the test's map; returns exit code and JSON."""
-
-    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main([*arguments, "--json", "--config", str(lake_folder.folder / "map.yaml")])
-        captured = capsys.readouterr()
-        assert not captured.err
-        return int(end.value.code or 0), json.loads(captured.out)
-
-    return run
+    return verb_runs(lake_folder, capsys)
 
 
 class ServedPipeline(Pipeline):

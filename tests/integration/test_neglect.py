@@ -13,31 +13,17 @@ SEED=7` runs one again; a failure prints its seed and its steps.
 from __future__ import annotations
 
 import os
-import random
-import sys
-import time
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.neglect.program import run
+from tests.support.neglect.seeds import try_all
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 SEEDS = (3, 19, 22)
-
-
-def wanted(what: str) -> Iterator[int]:
-    """Return the seeds to try: those named, or new ones for some minutes."""
-    if what.startswith("seed="):
-        yield from map(int, what.removeprefix("seed=").split(","))
-        return
-    end = time.monotonic() + float(what) * 60
-    while time.monotonic() < end:
-        yield random.SystemRandom().randint(1, 10**6)
 
 
 @pytest.fixture(autouse=True)
@@ -59,15 +45,4 @@ def test_neglected_tables_come_back_right(
 @pytest.mark.skipif("NEGLECT" not in os.environ, reason="make neglect")
 @pytest.mark.timeout(0)
 def test_new_neglect_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: object, tmp_path: Path) -> None:
-    tried, failed = 0, []
-    for seed in wanted(os.environ["NEGLECT"]):
-        tried += 1
-        began = time.monotonic()
-        try:
-            run(postgres18, spark_session, seed, tmp_path)
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are tried all the same)
-            failed.append(seed)
-            traceback.print_exception(error, file=sys.stdout)
-        print(f"seed {seed}: {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{tried} programs, {len(failed)} failed: {failed}")
-    assert not failed
+    try_all(lambda seed: run(postgres18, spark_session, seed, tmp_path))

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
-import sys
-import time
-import traceback
-from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +15,7 @@ from pyspark.sql import SparkSession
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.sync import watches
 from tests.support.lake import LakeFolder
+from tests.support.neglect.seeds import try_all
 from tests.support.neglect.tenancy import Tenancy
 from tests.support.postgres import create_database, drop_database
 
@@ -57,28 +53,7 @@ def test_neglected_tenants_come_back_right(
     run(postgres18, spark_session, seed)
 
 
-def wanted(what: str) -> Iterator[int]:
-    """Return the seeds to try: those named, or new ones for some minutes."""
-    if what.startswith("seed="):
-        yield from map(int, what.removeprefix("seed=").split(","))
-        return
-    end = time.monotonic() + float(what) * 60
-    while time.monotonic() < end:
-        yield random.SystemRandom().randint(1, 10**6)
-
-
 @pytest.mark.skipif("NEGLECT" not in os.environ, reason="make neglect")
 @pytest.mark.timeout(0)
 def test_new_neglect_of_tenants_for_some_minutes(postgres18: EmbeddedPostgres, spark_session: SparkSession) -> None:
-    tried, failed = 0, []
-    for seed in wanted(os.environ["NEGLECT"]):
-        tried += 1
-        began = time.monotonic()
-        try:
-            run(postgres18, spark_session, seed)
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are tried all the same)
-            failed.append(seed)
-            traceback.print_exception(error, file=sys.stdout)
-        print(f"seed {seed}: {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{tried} programs, {len(failed)} failed: {failed}")
-    assert not failed
+    try_all(lambda seed: run(postgres18, spark_session, seed))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kuvasz import cli
 from kuvasz.config import sources as config_sources
 from kuvasz.lake.maintenance import run_once
 from kuvasz.state.tables import State
 from kuvasz.sync.rules.targets import target_of
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.verb_runs import Run, verb_runs
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -27,21 +26,16 @@ TABLES = {
     "bag": None,
 }
 
-Run = Callable[..., tuple[int, dict[str, Any]]]
-
 
 @pytest.fixture
 def kuvasz(lake_folder: LakeFolder, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the verb on the test's map; returns exit code and the only table of its JSON."""
+    verb = verb_runs(lake_folder, capsys)
 
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main(["trace", *arguments, "--json", "--config", str(lake_folder.folder / "map.yaml")])
-        captured = capsys.readouterr()
-        assert not captured.err
-        (table,) = json.loads(captured.out)["tables"]
-        return int(end.value.code or 0), table
+        code, found = verb("trace", *arguments)
+        (table,) = found["tables"]
+        return code, table
 
     return run
 

@@ -41,6 +41,7 @@ class Tenancy:
 
     def __init__(self, seed: int, tenants: Database, plain: Database, lake: LakeFolder) -> None:
         self.random = random.Random(seed)  # noqa: S311 (programs, not secrets)
+        self._is_for_all = seed % 3 == 0  #: the publication, of which no table is taken out
         self.tenants = tenants
         self.plain = plain
         self.lake = lake
@@ -60,6 +61,10 @@ class Tenancy:
             self.execute(self.plain, f"CREATE TABLE {table} {_COLUMNS}", f"INSERT INTO {table} VALUES (0, 'plain')")
         for sid in SIDS[:2]:
             self.create(f"tenant_{sid}")
+        if self._is_for_all:
+            self.execute(
+                self.tenants, "CREATE PUBLICATION kuvasz_crm FOR ALL TABLES WITH (publish_via_partition_root)"
+            )
         with contextlib.ExitStack() as end:
             end.callback(self.stop)
             self.start()
