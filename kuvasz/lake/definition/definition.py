@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from kuvasz.events import Event, EventLog
+from kuvasz.index import seed as index_seed
 from kuvasz.lake.files.data_file import file_io, remove
 from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import layout, table_identity
@@ -31,9 +32,10 @@ class Definition:
         table: The Iceberg table.
         target: What the map says of it.
         io_properties: The properties of the FileIO, of which those of other tables do not travel.
+        secret: The half of its seed that does not stand in the lake (`kuvasz.index.seed`).
     """
 
-    def __init__(self, table: IcebergTable, target: Target, io_properties: Mapping[str, str]) -> None:
+    def __init__(self, table: IcebergTable, target: Target, io_properties: Mapping[str, str], secret: bytes) -> None:
         self._table = table
         self.target = target
         self.uuid = table.uuid
@@ -43,7 +45,7 @@ class Definition:
         self.lock = threading.RLock()  #: held while schema, key, layout and shapes change together
         self.schema: LakeSchema = table.schema.read()
         identity = table_identity.parse(table.properties, target, self.schema)
-        self.seed = identity.seed
+        self.seed = index_seed.of_table(secret, identity.seed)
         self.key = identity.key
         self.layout = table.layout.read()
         self.identities = 0  #: how often other columns came to tell rows without a key apart

@@ -28,7 +28,7 @@ MEMBERS_PROPERTY = "kuvasz.members"
 class TableIdentity:
     """What a table was made with."""
 
-    seed: bytes  #: of the hashes of its keys
+    seed: bytes  #: the half of the seed of its keys' hashes that the lake has (`kuvasz.index.seed`)
     key: tuple[str, ...]  #: its columns, without sid; it may change with the source's
 
 

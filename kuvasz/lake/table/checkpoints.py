@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kuvasz import failpoints
 from kuvasz.events import Event, EventLog
+from kuvasz.index import seed as index_seed
 from kuvasz.lake.files.files import FileEntry
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ _log = EventLog(__name__)
 
 #: Marks checkpoints whose hashes of rows take a column that a file lacks for its default.
 _DEFAULTS = "defaults"
+
+#: Says with which seed the keys were hashed; earlier versions had all of it from the lake, and say nothing.
+_SEED = "seed"
 
 #: Entries after which the index is made durable although nobody stops.
 CHECKPOINT_ENTRIES = 1 << 20
@@ -54,6 +58,7 @@ class Checkpoints:
         now = (self._definition.schema.schema_id, True)
         # Whole rows are hashed, and rows have other columns now, or lacked their defaults.
         is_other = self._definition.is_bag and (tag.get("schema"), _DEFAULTS in tag) != now
+        is_other |= tag.get(_SEED) != index_seed.mark(self._definition.seed)
         if is_other or not self._take_files(tag):
             index.clear()
             return None, 0
@@ -95,6 +100,7 @@ class Checkpoints:
                 {
                     "snapshot": snapshot_id, "sequence": sequence, "files": files, "next": self._files.next_number,
                     "schema": self._definition.schema.schema_id, _DEFAULTS: True,
+                    _SEED: index_seed.mark(self._definition.seed),
                 }
             )  # fmt: skip
         except OSError as error:  # a disk without room: the next start reads keys from the table

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kuvasz.errors import LakeError, LateCommit, place_of
 from kuvasz.events import Event, EventLog
+from kuvasz.index import seed as index_seed
 from kuvasz.lake.definition.columns import Columns
 from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
@@ -66,7 +67,7 @@ class LakeTable:
     ) -> None:
         self.lock = TableLock(target.name)
         self.table = table
-        self.definition = definition = Definition(table, target, properties)
+        self.definition = definition = Definition(table, target, properties, _secret(index_folder))
         self.notes = Notes(table)
         self.positions: dict[str, SourcePosition] = position_properties.parse(table.properties, target.name)
         self.open = OpenTransactions(definition)
@@ -241,6 +242,19 @@ class LakeTable:
             what = f"another process has committed changes of source {', '.join(sorted(ahead))}"
             message = f"{place_of(table=self.name)}: {what}"
             raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")
+
+
+def _secret(index_folder: Path) -> bytes:
+    """Return what only this machine knows of the seeds of keys.
+
+    Raises:
+        LakeError: It cannot be kept.
+    """
+    try:
+        return index_seed.secret_of(index_folder)
+    except OSError as error:
+        message = f"the seed of the indexes cannot be kept in {index_folder}: {error}"
+        raise LakeError(message, hint="make room there, and let kuvasz write to it; it is tried again") from error
 
 
 __all__ = ["LakeTable"]

@@ -40,10 +40,10 @@ def test_a_changed_byte_is_seen(tmp_path: Path, at: int) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"format":2}', "the manifest has format 2, not 1"),
-        (b'{"format":1}', "the manifest cannot be read: KeyError('runs')"),
+        (b'{"format":1}', "the manifest has format 1, not 2"),
+        (b'{"format":2}', "the manifest cannot be read: KeyError('runs')"),
         (b"[]", "the manifest cannot be read: TypeError('list indices must be integers or slices, not str')"),
-        (b'{"format":1,"tag":{},"dropped":[],"runs":[{"size":1}]}', "the manifest cannot be read: TypeError("),
+        (b'{"format":2,"tag":{},"dropped":[],"runs":[{"size":1}]}', "the manifest cannot be read: TypeError("),
         (b"{", "the manifest cannot be read: JSONDecodeError("),
     ],
 )

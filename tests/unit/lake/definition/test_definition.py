@@ -21,7 +21,7 @@ def column(number: int, name: str, kind: LakeType = LakeType.LONG) -> Field:
 def defined(kind: TableType, key: tuple[str, ...] = ("id",), **more: object) -> tuple[Definition, Iceberg]:
     target = Target(name="shop.items", type=kind, **more)
     iceberg = Iceberg(target, key)
-    return Definition(iceberg, target, {}), iceberg
+    return Definition(iceberg, target, {}, b"secret"), iceberg
 
 
 @pytest.mark.parametrize(

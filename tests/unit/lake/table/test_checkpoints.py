@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pyroaring import BitMap64
 
+from kuvasz.index import seed as index_seed
 from kuvasz.index.positions import PositionIndex
 from kuvasz.lake.format.schema import LakeSchema
 from kuvasz.lake.table import checkpoints
@@ -41,6 +42,16 @@ def test_what_was_kept_is_not_read_again(tmp_path: Path) -> None:
 
 def test_without_a_checkpoint_all_is_read(tmp_path: Path) -> None:
     world = filled(tmp_path)
+    world.read.clear()
+    world.start()
+    assert world.table.index.places
+    assert sorted(world.read) == ["a", "b"]
+
+
+def test_what_was_hashed_with_another_seed_is_read_again(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    world.table.close()
+    (tmp_path / index_seed.NAME).unlink()  # a state folder of which somebody took a part, or an earlier version's
     world.read.clear()
     world.start()
     assert world.table.index.places
