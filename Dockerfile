@@ -23,11 +23,12 @@ RUN apt-get update \
 
 WORKDIR /opt/kuvasz
 COPY requirements requirements
-RUN pip install --no-cache-dir --no-compile --require-hashes -r requirements/build.lock \
- && pip install --no-cache-dir --no-compile --require-hashes --no-build-isolation -r requirements/run.lock
+# pip compiles what it installs: the user below may not write there, and each command would compile all of it anew.
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.lock \
+ && pip install --no-cache-dir --require-hashes --no-build-isolation -r requirements/run.lock
 COPY pyproject.toml README.md ./
 COPY kuvasz kuvasz
-RUN pip install --no-cache-dir --no-compile --no-deps --no-build-isolation . && rm -rf /opt/kuvasz
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . && rm -rf /opt/kuvasz
 
 # As the user that will look for them: Ivy's cache and numba's compiled kernels lie in its home, archives of the jars'
 # classes in /usr/local/share/kuvasz.

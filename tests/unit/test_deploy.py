@@ -50,6 +50,13 @@ def test_the_image_takes_nothing_of_python_without_a_hash() -> None:
     assert all("--require-hashes" in one or "--no-deps --no-build-isolation ." in one for one in installs)
 
 
+def test_the_image_has_its_python_compiled() -> None:
+    # Its user may not write where packages are: what is not there then, is compiled anew by each start and each verb.
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    assert "--no-compile" not in text
+    assert "PYTHONDONTWRITEBYTECODE" not in text
+
+
 def test_the_workflow_audits_each_day_with_actions_that_cannot_change() -> None:
     (workflow,) = WORKFLOWS
     text = workflow.read_text("utf-8")
