@@ -13,17 +13,18 @@ from __future__ import annotations
 import contextlib
 import gc
 
-from pyspark import daemon
-
-from kuvasz.lake.executors import warmup
-
 
 def main() -> None:
     """Load what workers need, then fork one for each connection of Spark, until it closes the standard input."""
+    gc.disable()  # modules are no garbage: to look for some while they come takes a fifth of the time
+    from pyspark import daemon
+
     with contextlib.suppress(Exception):  # a worker meets it again, and tells it with its task
+        from kuvasz.lake.executors import warmup
+
         warmup.load()
-    gc.collect()
     gc.freeze()  # or each child's first collection would write to every page that they share
+    gc.enable()
     daemon.manager()  # type: ignore[no-untyped-call]
 
 

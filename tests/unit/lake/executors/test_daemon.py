@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import pyspark.daemon
 import pytest
 
 from kuvasz.lake.executors import daemon, warmup
@@ -16,12 +17,14 @@ def test_everything_is_loaded_and_frozen_before_workers_are_forked(
     done: list[str] = []
 
     def load() -> None:
+        assert not gc.isenabled(), "modules are no garbage"
         done.append("load")
         if error is not None:
             raise error
 
     monkeypatch.setattr(warmup, "load", load)
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr(daemon.daemon, "manager", lambda: done.append("manager"))
+    monkeypatch.setattr(pyspark.daemon, "manager", lambda: done.append("manager"))
     daemon.main()
+    assert gc.isenabled(), "workers have garbage"
     assert done == ["load", "freeze", "manager"]
