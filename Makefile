@@ -12,6 +12,9 @@ SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Whether `make test` ends with the lines that ran; nothing: no.
 COVERAGE ?= 1
 
+# Where it is set, as in many images, each of the hundreds of processes that tests start would compile all of kuvasz anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve clean
 
@@ -77,7 +80,7 @@ mutations: setup-dev ## each durable fact of continuity left out in turn: tests 
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
 
 test-unit: setup-dev ## the tests that need neither a server nor Spark
-	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres" -n $(WORKERS) tests/unit $(PYTEST_ARGS)
+	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres" $(SHARED) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars
