@@ -95,7 +95,7 @@ class Scene:
         """Wait until the lake has a source's rows, and compare them."""
         for target in targets:
             expected = source_rows(database.url, target, sid=sid)
-            is_there = lambda t=target, e=expected: self.process.rows(t).select(e.columns).rows == e.rows  # noqa: E731
+            is_there = lambda t=target, e=expected: self.process.rows_seen(t).select(e.columns).rows == e.rows  # noqa: E731
             self.process.wait_until(is_there, f"{target} is equal")
 
     def metadata(self) -> dict[str, str]:

@@ -266,6 +266,24 @@ def lake_rows_pyiceberg(
     return rows_of_arrow(table.scan(selected_fields=tuple(columns or ("*",))).to_arrow())
 
 
+#: Where the metadata of a table was, and its rows then.
+_seen: dict[tuple[str, str], tuple[str, Rows]] = {}
+
+
+def lake_rows_seen(properties: Mapping[str, str], identifier: str, *, catalog: str = "kuvasz") -> Rows:
+    """Return the rows of a lake table, read again only once its metadata is another: for what is waited for.
+
+    Not for what is asserted: a table whose files are gone has the same metadata as before.
+    """
+    table = open_table(properties, identifier, catalog=catalog)
+    name = (properties.get("uri", ""), identifier)
+    where, rows = _seen.get(name, ("", None))
+    if rows is None or where != table.metadata_location:
+        rows = rows_of_arrow(table.scan().to_arrow())
+        _seen[name] = (table.metadata_location, rows)
+    return rows
+
+
 def lake_rows_duckdb(
     properties: Mapping[str, str],
     identifier: str,

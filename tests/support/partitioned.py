@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from tests.support.lake import Pipeline
-from tests.support.oracle import source_rows
+from tests.support.oracle import lake_rows_seen, source_rows
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -33,9 +33,18 @@ def is_equal(pipeline: Pipeline, database: Database, table: str) -> bool:
     return sorted(pipeline.rows(table)) == sorted(expected.rows.elements())
 
 
+def _is_seen_equal(pipeline: Pipeline, database: Database, table: str) -> bool:
+    folder = pipeline.folder
+    seen = lake_rows_seen(folder.pyiceberg, f"shop.{table}", catalog=folder.catalog)
+    expected = source_rows(database.url, table, sid="eu")
+    return (
+        seen.select([name for name in seen.columns if name != "sid"]).rows == expected.select(["id", "day", "n"]).rows
+    )
+
+
 def wait_equal(pipeline: Pipeline, database: Database, tables: Iterable[str]) -> None:
     for table in tables:
-        wait_until(functools.partial(is_equal, pipeline, database, table), f"{table} is as its source")
+        wait_until(functools.partial(_is_seen_equal, pipeline, database, table), f"{table} is as its source")
     pipeline.wait_streaming()
     pipeline.wait_applied(database)
     assert [table for table in tables if not is_equal(pipeline, database, table)] == []

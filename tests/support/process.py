@@ -260,6 +260,10 @@ class Process:
         """A table's rows as PyIceberg reads them."""
         return oracle.lake_rows_pyiceberg(self.pyiceberg, f"shop.{target}")
 
+    def rows_seen(self, target: str) -> oracle.Rows:
+        """The same, read again only once the table's metadata is another: for what is waited for."""
+        return oracle.lake_rows_seen(self.pyiceberg, f"shop.{target}")
+
     def positions(self, target: str) -> dict[str, SourcePosition]:
         """How far each source is in a table, by the lake alone."""
         return source_positions.parse(self._table(target).properties, target)
