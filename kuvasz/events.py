@@ -174,6 +174,7 @@ class Event(enum.Enum):
     FOREIGN_COMMIT = "foreign_commit", WARNING, "someone else changed the table"
     NO_EXECUTOR = "no_executor", WARNING, "waiting for an executor"
     INSIDE_FAILED = "inside_failed", DEBUG, "the class for the JVM was not compiled", _TRACEBACK
+    COMMIT_FILES_PLAIN = "commit_files_plain", INFO, "commits of a table ask its store more often than they need to"
     LOCALFS_FAILED = "localfs_failed", DEBUG, "no plain local file system", _TRACEBACK
     REHEARSAL_FAILED = "rehearsal_failed", DEBUG, "the rehearsal of commits failed", _TRACEBACK
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kuvasz.lake.java import jars, versions
-from kuvasz.lake.jvm.class_archive import archive_of
+from kuvasz.lake.java.class_archive import archive_of
 
 pytestmark = pytest.mark.spark
 

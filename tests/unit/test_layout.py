@@ -63,6 +63,7 @@ ELSEWHERE = {
     # Calls into the JVM: only Iceberg says whether they are right.
     "lake/jvm/catalog.py": "contract/test_iceberg.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
+    "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
     "lake/jvm/joint_commit.py": "integration/test_group_commit.py",

@@ -1,7 +1,7 @@
 """What a first start has to fetch, and each start to load, beforehand.
 
 `python -m kuvasz.lake.iceberg.prefetch [--aws]`, for images, which start without a network, and for `make`. The jars
-come into Ivy's cache, an archive of the JVM's classes into the Python environment (`kuvasz.lake.jvm.class_archive`);
+come into Ivy's cache, an archive of the JVM's classes into the Python environment (`kuvasz.lake.java.class_archive`);
 without the archive a start takes longer, and is right.
 """
 
@@ -19,8 +19,8 @@ from pathlib import Path
 from kuvasz.config.load import load
 from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.java import jars, versions
+from kuvasz.lake.java.class_archive import archive_of, option_to_make
 from kuvasz.lake.jvm import spark
-from kuvasz.lake.jvm.class_archive import archive_of, option_to_make
 
 #: Of a start on a slow disk, and of writing 130 MB.
 _SECONDS = 300.0

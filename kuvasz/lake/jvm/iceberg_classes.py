@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kuvasz.lake.jvm import jvm_calls
+from kuvasz.lake.jvm import commit_files, jvm_calls
+from kuvasz.lake.jvm.commit_files import CommitFiles
 from kuvasz.lake.jvm.jvm_calls import JvmCalls
 from kuvasz.lake.jvm.plain_calls import PlainCalls
 
@@ -31,6 +33,11 @@ class IcebergClasses:
         self.snapshot_json = iceberg.SnapshotParser.toJson
         self.spec_json = iceberg.PartitionSpecParser.toJson
         self.order_json = iceberg.SortOrderParser.toJson
+
+    @functools.cached_property
+    def commit_files(self) -> CommitFiles | None:
+        """How commits write to a store; compiled when the first table needs it."""
+        return commit_files.install(self.jvm)
 
 
 __all__ = ["IcebergClasses"]

@@ -145,8 +145,8 @@ class IcebergTable:
         """
         calls = self._classes.plain if commit.is_swap else self._classes.calls
         with self._handle.asking():
-            self._handle.renew()
-            now = calls.commit(self._handle.java, commit, is_local=self._handle.is_local)
+            java, is_direct = self._handle.to_commit()
+            now = calls.commit(java, commit, is_local=is_direct)
         return now.snapshot_id, now.parent_id
 
     def stage(self, commit: TableCommit, joint: JointCommit) -> StagedCommit:
@@ -157,14 +157,13 @@ class IcebergTable:
             LakeError: Catalog or storage failed.
         """
         with self._handle.asking():
-            self._handle.renew()
             calls = self._classes.plain if commit.is_swap else self._classes.calls
-            java = self._handle.java
+            java, is_direct = self._handle.to_commit()
 
             def fill(transaction: Any) -> None:  # noqa: ANN401 (a Java object)
-                calls.fill(java, transaction, commit, is_local=self._handle.is_local)
+                calls.fill(java, transaction, commit, is_local=is_direct)
 
-            return joint.stage(self.name, java, fill)
+            return joint.stage(self.name, java, fill, arrive=lambda: self._handle.arrive(java))
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         """Yield the files of the current snapshot, with the bounds of the sid, which say whose rows a file holds.

@@ -293,14 +293,24 @@ class JointCommit:
         self._compiled = compiled
         self._parse_name = parse_name
 
-    def stage(self, name: str, java: Any, fill: Callable[[Any], None]) -> StagedCommit:  # noqa: ANN401
-        """Write what a transaction is filled with, but for what shows it; called by `IcebergTable.stage`."""
+    def stage(
+        self, name: str, java: Any, fill: Callable[[Any], None], arrive: Callable[[], None]  # noqa: ANN401
+    ) -> StagedCommit:  # fmt: skip
+        """Write what a transaction is filled with, but for what shows it; called by `IcebergTable.stage`.
+
+        Args:
+            name: `namespace.table`.
+            java: Iceberg's table.
+            fill: Puts the commit into the transaction.
+            arrive: Waits until the store has all that was written.
+        """
         staged = self._compiled.stage(java)
         try:
             transaction = staged.begin()
             fill(transaction)
             transaction.commitTransaction()
             staged.write()
+            arrive()
         except Exception:
             self._drop(staged)
             raise

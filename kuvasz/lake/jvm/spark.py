@@ -20,8 +20,8 @@ from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
 from kuvasz.lake.java import jars
+from kuvasz.lake.java.class_archive import archive_of, option_to_use
 from kuvasz.lake.java.output import SparkOutput
-from kuvasz.lake.jvm.class_archive import archive_of, option_to_use
 
 #: Settings that may hold secrets under any name.
 _PRIVATE = ("spark.sql.catalog.", "spark.hadoop.")

@@ -51,6 +51,17 @@ class TableHandle:
         if self._vended is not None:
             self.java = self._vended.current(self.java)
 
+    def to_commit(self) -> tuple[Any, bool]:
+        """Return the table ready for one commit, and whether its manifests are to be read in the calling thread."""
+        self.renew()
+        files = None if self.is_local else self.classes.commit_files
+        return (self.java, self.is_local) if files is None else files.for_commit(self.name, self.java)
+
+    def arrive(self, java: Any) -> None:  # noqa: ANN401
+        """Wait until the store has all that was written with what `to_commit` returned."""
+        if not self.is_local and self.classes.commit_files is not None:
+            self.classes.commit_files.arrive(java)
+
     def to_read(self) -> Any:  # noqa: ANN401
         """Return the table as it was at the last look, ready for its files to be read."""
         return self.java if self._vended is None else self._vended.reading(self.java)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.lake.jvm.class_archive import archive_of
+from kuvasz.lake.java.class_archive import archive_of
 
 
 def java(folder: Path, version: str) -> Path:
