@@ -240,6 +240,15 @@ def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
     return pgconn
 
 
+def is_idle(pgconn: pq.abc.PGconn) -> bool:
+    """Return whether a session between two statements still stands: a server that ends it says so, or hangs up."""
+    if pgconn.status != pq.ConnStatus.OK:
+        return False
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLIN)
+    return not poll.poll(0)
+
+
 def has_encoding(pgconn: pq.abc.PGconn) -> bool:
     """Return whether the database of a session knows the encoding of its texts."""
     return pgconn.parameter_status(b"server_encoding") != b"SQL_ASCII"

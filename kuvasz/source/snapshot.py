@@ -7,14 +7,19 @@ VACUUM FULL, CLUSTER and a rewriting ALTER TABLE move rows to a new file between
 empties it; ranges over two files would miss or repeat rows. And names are looked up in the catalog of now: a table or
 a column that took the name of another one would be read in its place. So each range takes its lock first and then
 compares file and names with those the snapshot knew; and when the last range is read, `Names` are compared once more.
+
+To open a session takes longer than to read twenty rows, so small ranges are read in `Sessions` one after another,
+each in a transaction of its own.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -27,16 +32,101 @@ from kuvasz.source.catalog import entries
 from kuvasz.source.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kuvasz.model import TableName
     from kuvasz.source.catalog.table import SourceTable
+
+T = TypeVar("T")
 
 _MOVED_HINT = "it is copied again with a new snapshot"
 
 #: Failures of a table or a snapshot that is not what it was when the copy was planned.
 _PASSING_STATES = {"22023": "the exported snapshot is gone", "42704": "the exported snapshot is gone",
                    "42P01": "the table is gone", "42703": "a column is gone"}  # fmt: skip
+
+
+class Sessions:
+    """Sessions at one server that are used again, so many at a time, until they are closed. From any thread.
+
+    One in which something failed is closed.
+
+    Args:
+        most: The sessions of each kind, readers and others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._readers: list[pq.abc.PGconn] = []
+        self._others: list[psycopg.Connection[Any]] = []
+        self._turns = threading.Semaphore(most), threading.Semaphore(most)
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def reader(self, conninfo: Callable[[], str], doing: str) -> Iterator[pq.abc.PGconn]:
+        """Give a session for COPY; the transaction that it is used for ends with it.
+
+        Args:
+            conninfo: Returns where one is opened that is not there yet.
+            doing: What it is for, told in errors.
+
+        Raises:
+            SourceError: The server cannot be reached.
+        """
+        with self._turns[0]:
+            session = self._idle(self._readers, lambda session: session)
+            session = session or conninfos.connect_pq(conninfo(), doing)
+            is_good = False
+            try:
+                yield session
+                with contextlib.suppress(psycopg.OperationalError):  # what was read is read
+                    is_good = conninfos.execute(session, "COMMIT").status == pq.ExecStatus.COMMAND_OK
+            finally:
+                if not (is_good and self._keep(self._readers, session)):
+                    session.finish()
+
+    @contextlib.contextmanager
+    def other(self, conninfo: Callable[[], str]) -> Iterator[psycopg.Connection[Any]]:
+        """Give an ordinary session in autocommit; see `reader`."""
+        with self._turns[1]:
+            session = self._idle(self._others, lambda session: session.pgconn)
+            session = session or conninfos.connect(conninfo())
+            is_good = False
+            try:
+                yield session
+                is_good = session.info.transaction_status == pq.TransactionStatus.IDLE
+            finally:
+                if not (is_good and self._keep(self._others, session)):
+                    session.close()
+
+    def _idle(self, among: list[T], pgconn: Callable[[T], pq.abc.PGconn]) -> T | None:
+        """Return one that nobody uses and that the server has not ended, as far as it says."""
+        while True:
+            with self._lock:
+                if not among:
+                    return None
+                session = among.pop()
+            if conninfos.is_idle(pgconn(session)):
+                return session
+            pgconn(session).finish()
+
+    def _keep(self, among: list[T], session: T) -> bool:
+        with self._lock:
+            if not self._is_closed:
+                among.append(session)
+            return not self._is_closed
+
+    def close(self) -> None:
+        """Close those that nobody uses, and each other one when it is given back. May be called again."""
+        with self._lock:
+            self._is_closed = True
+            readers, others = list(self._readers), list(self._others)
+            self._readers.clear()
+            self._others.clear()
+        for reader in readers:
+            reader.finish()
+        for other in others:
+            other.close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +148,8 @@ class CopyRange:
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
     #: returns the source's url as it is now; nothing: `conninfo` stays as it is
     url: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
+    #: which it is read in, in this process; None: in one of its own
+    sessions: Sessions | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def server(self) -> str:
@@ -76,7 +168,7 @@ class CopyRange:
 
     @override
     def __reduce__(self) -> tuple[Callable[[], CopyRange], tuple[()]]:
-        now = self.as_of_now()
+        now = dataclasses.replace(self.as_of_now(), sessions=None)
         fields = {each.name: getattr(now, each.name) for each in dataclasses.fields(now)}
         return functools.partial(CopyRange, **fields), ()
 
@@ -110,11 +202,20 @@ class CopyRange:
         """
         place = conninfos.location(self.conninfo)
         doing = f"copy {self.table} from block {self.first_block}"
-        pgconn = conninfos.connect_pq(self.as_of_now().conninfo, doing)
-        try:
+        with self._session(doing) as pgconn:
             self._begin(pgconn, place, doing)
             pace = Pace(self.rows_per_second) if self.rows_per_second else None
             yield from copy_out.rows(pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace)
+
+    @contextlib.contextmanager
+    def _session(self, doing: str) -> Iterator[pq.abc.PGconn]:
+        if self.sessions is not None:
+            with self.sessions.reader(lambda: self.as_of_now().conninfo, doing) as pgconn:
+                yield pgconn
+            return
+        pgconn = conninfos.connect_pq(self.as_of_now().conninfo, doing)
+        try:
+            yield pgconn
         finally:
             pgconn.finish()
 
@@ -179,9 +280,22 @@ class Names:
         Raises:
             SourceError: The query failed.
         """
-        oid = table.relation.oid
-        oids = frozenset({oid, *(leaf.oid for leaf in table.leaves)})
-        return cls(table=table.table, oid=oid, oids=oids, seen=entries.load(connection, oids))
+        return cls.of_all(connection, [table])[table.relation.oid]
+
+    @classmethod
+    def of_all(cls, connection: psycopg.Connection[Any], tables: Iterable[SourceTable]) -> Mapping[int, Names]:
+        """Return those of several tables, by their OIDs; see `of`."""
+        oids_of = {
+            table.relation.oid: (table.table, frozenset({table.relation.oid, *(leaf.oid for leaf in table.leaves)}))
+            for table in tables
+        }
+        found: dict[int, set[entries.Entry]] = collections.defaultdict(set)
+        for entry in entries.load(connection, frozenset().union(*(oids for _, oids in oids_of.values()))):
+            found[entry[0]].add(entry)
+        return {
+            oid: cls(table=name, oid=oid, oids=oids, seen=frozenset().union(*(found[each] for each in oids)))
+            for oid, (name, oids) in oids_of.items()
+        }
 
     def check(self, url: str, hint: str = _MOVED_HINT) -> None:
         """Make sure that all that was read up to now was read of what the snapshot shows.
@@ -194,11 +308,15 @@ class Names:
             SourceError: Nobody knows, for a name was given to something else, or an entry was altered.
         """
         with contextlib.closing(conninfos.connect(url)) as connection:
-            now = entries.load(connection, self.oids)
+            self.check_in(connection, hint)
+
+    def check_in(self, connection: psycopg.Connection[Any], hint: str = _MOVED_HINT) -> None:
+        """Do what `check` does, in an ordinary session that is there."""
+        now = entries.load(connection, self.oids)
         if changed := entries.changed(self.seen, now, self.oid):
             which = ", ".join(map(str, changed))
             what = f"cannot read {self.table} as it was: {which} was altered or renamed meanwhile"
-            message = f"{conninfos.location(url)}: {what}"
+            message = f"{conninfos.place(connection)}: {what}"
             raise SourceError(message, hint=hint)
 
 

@@ -39,14 +39,15 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import in_thread
 from kuvasz.sync.parts import Parts
 from kuvasz.sync.source_setup import Start
+from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 
 _log = EventLog(__name__)
 
 #: Between looks at what a person wants while a source waits for that.
 _WAIT_S = 0.2
 
-#: Tenants whose tables are copied side by side at the first start: each has a session at the source's server.
-_TENANTS = 8
+#: Tenants whose tables are copied side by side at the first start: some are read, most wait to be committed together.
+_TENANTS = 128
 
 
 class SourceSync:
@@ -247,10 +248,10 @@ class SourceSync:
         of_tenant: dict[str | None, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         turns = asyncio.Semaphore(_TENANTS)
 
-        async def copy(spec: SourceTableSpec) -> None:
+        async def copy(spec: SourceTableSpec, taken: CopySnapshot) -> None:
             try:
                 async with of_tenant[spec.tenant]:
-                    await self._parts.copies.first(spec, snapshot, system_id)
+                    await self._parts.copies.first(spec, taken, system_id)
             except SourceLocked as error:
                 name = self._source_tables.name(spec)
                 _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
@@ -259,11 +260,11 @@ class SourceSync:
             finally:
                 turns.release()
 
-        with snapshot:
+        with self._parts.copies.under(snapshot, new) as taken:
             async with asyncio.TaskGroup() as tasks:
                 for spec in new:
                     await turns.acquire()
-                    tasks.create_task(copy(spec), name=f"copy {spec.table}")
+                    tasks.create_task(copy(spec, taken), name=f"copy {spec.table}")
         return locked
 
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:

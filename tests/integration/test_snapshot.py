@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import pickle
 import random
 import re
@@ -35,6 +37,14 @@ def connection(source):
 def exported(source):
     with slots.create(conninfo.replication_conninfo(source.url), f"kuvasz_{source.name}") as opened:
         yield opened
+
+
+@pytest.fixture
+def exported_after(source):
+    """Exports the snapshot of a slot when it is called."""
+    with contextlib.ExitStack() as stack:
+        replication = conninfo.replication_conninfo(source.url)
+        yield lambda: stack.enter_context(slots.create(replication, f"kuvasz_{source.name}", temporary=True))
 
 
 def ranges(connection, exported, name="t", target_bytes=8192 * 8):
@@ -390,3 +400,68 @@ def test_a_session_that_ends_amid_the_rows_is_raised(database, pgconn, read):
     database.execute("SELECT pg_terminate_backend(%s)", (pgconn.backend_pid,))
     with pytest.raises(SourceError, match="u@h: cannot copy t: "):
         list(chunks)
+
+
+def in_sessions(parts, sessions):
+    return [row for part in parts for piece in dataclasses.replace(part, sessions=sessions).read() for row in
+            bytes(piece).splitlines()]  # fmt: skip
+
+
+def test_small_ranges_are_read_in_one_session_that_holds_no_lock_between_them(source, connection, exported_after):
+    for name in "abc":
+        connection.execute(f"CREATE TABLE {name} AS SELECT '{name}' || i AS v FROM generate_series(1, 3) i")
+    exported = exported_after()
+    parts = [part for name in "abc" for part in ranges(connection, exported, name)]
+    connection.execute("INSERT INTO b VALUES ('later')")
+    sessions = snapshot.Sessions(1)
+    pids = []
+    for part, name in zip(parts, "abc", strict=True):
+        assert in_sessions([part], sessions) == [f"{name}{i}".encode() for i in range(1, 4)], "and of the snapshot"
+        pids.append([session.backend_pid for session in sessions._readers])
+        connection.execute(f"ALTER TABLE {name} ADD COLUMN w int")
+    assert pids == [pids[0]] * 3
+    assert len(pids[0]) == 1
+    with sessions.other(lambda: conninfo.conninfo(source.url)) as first:
+        pass
+    with sessions.other(lambda: conninfo.conninfo(source.url)) as again:
+        assert again is first
+    sessions.close()
+    assert again.closed
+    assert in_sessions(parts[:0], sessions) == []
+
+
+def test_a_session_that_failed_or_was_ended_is_not_used_again(source, connection, exported_after):
+    connection.execute("CREATE TABLE a AS SELECT 1 AS v; CREATE TABLE b AS SELECT 2 AS v")
+    exported = exported_after()
+    parts = [part for name in "ab" for part in ranges(connection, exported, name)]
+    sessions = snapshot.Sessions(1)
+    assert in_sessions(parts[:1], sessions) == [b"1"]
+    connection.execute("ALTER TABLE a RENAME TO c")
+    with pytest.raises(SourceError, match=r"is gone|renamed"):
+        in_sessions(parts[:1], sessions)
+    assert sessions._readers == []
+    assert in_sessions(parts[1:], sessions) == [b"2"]
+    (ended,) = sessions._readers
+    connection.execute("SELECT pg_terminate_backend(%s, 5000)", [ended.backend_pid])
+    assert in_sessions(parts[1:], sessions) == [b"2"]
+    sessions.close()
+    assert in_sessions(parts[1:], sessions) == [b"2"], "whoever is late opens one, and closes it"
+    assert sessions._readers == []
+    assert in_sessions([pickle.loads(pickle.dumps(dataclasses.replace(parts[1], sessions=sessions)))], None) == [b"2"]
+
+
+def test_names_of_many_tables_are_those_of_each(connection):
+    connection.execute("""
+        CREATE TABLE a (v int); CREATE TABLE p (v int) PARTITION BY LIST (v);
+        CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1)""")
+    names = [TableName(schema="public", name=name) for name in ("a", "p")]
+    found = list(introspect.load_relations(connection, names).values())
+    together = snapshot.Names.of_all(connection, found)
+    assert together == {table.relation.oid: snapshot.Names.of(connection, table) for table in found}
+    connection.execute("ALTER TABLE p1 ADD CHECK (v = 1); ALTER TABLE a RENAME v TO w")
+    for table in found:
+        if table.table.name == "p":
+            together[table.relation.oid].check_in(connection)
+        else:
+            with pytest.raises(SourceError, match=r"public\.a was altered or renamed meanwhile"):
+                together[table.relation.oid].check_in(connection)

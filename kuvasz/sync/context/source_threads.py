@@ -52,13 +52,13 @@ class Turn:
     async def __aenter__(self) -> Turn:
         await self._permits.acquire()
         self._is_held = True
-        self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._give_back)
+        self._timer = asyncio.get_running_loop().call_later(self._patience_s, self.give_back)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._give_back()
+        self.give_back()
 
     async def keep(self) -> None:
         """Hold the permit to the end; if it was given back, wait for another one."""
@@ -69,7 +69,8 @@ class Turn:
             await self._permits.acquire()
             self._is_held = True
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Give the permit back, unless that was done."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

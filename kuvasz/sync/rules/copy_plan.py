@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from kuvasz.model import TableName
     from kuvasz.source.catalog.table import SourceTable
+    from kuvasz.source.snapshot import Sessions
 
 _PAGE_BYTES = 8192
 
@@ -56,6 +57,7 @@ def copy_ranges(
     target_bytes: int,
     url: Callable[[], str] | None = None,
     where: str = "",
+    sessions: Sessions | None = None,
 ) -> list[CopyRange]:
     """Return the requests that together read all rows of a table, largest first.
 
@@ -68,6 +70,7 @@ def copy_ranges(
         target_bytes: Size of a range at the source, more than 0.
         url: Returns the source's url as it is now; see `CopyRange`.
         where: Other rows are left out; see `CopyRange`.
+        sessions: In which a range is read that is small; see `CopyRange`.
 
     Raises:
         ValueError: `target_bytes` is not positive, or a size is not known.
@@ -76,7 +79,8 @@ def copy_ranges(
     ranges = [
         CopyRange(
             conninfo=conninfo, url=url, snapshot_name=snapshot_name, table=name, columns=columns, where=where,
-            first_block=first, end_block=end, size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
+            sessions=sessions, first_block=first, end_block=end,
+            size=_share(first, end, pages, pages * table.page_bytes + toast_bytes),
         )
         for name, pages, toast_bytes in map(_known, _heaps(table))
         for first, end in plan_ranges(pages, toast_bytes, target_bytes, page_bytes=table.page_bytes)

@@ -12,9 +12,8 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from kuvasz import failpoints, lsn
+from kuvasz import lsn
 from kuvasz.backoff import FIRST_S, Backoff
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
@@ -28,10 +27,8 @@ from kuvasz.errors import (
     place_of,
 )
 from kuvasz.events import Event, EventLog
-from kuvasz.model import Seen, SourcePosition
-from kuvasz.source import conninfo, slots, snapshot
-from kuvasz.source.catalog import introspect, partitions, sizes
-from kuvasz.source.catalog.look import as_seen
+from kuvasz.model import SourcePosition
+from kuvasz.source import slots, snapshot
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
@@ -39,20 +36,24 @@ from kuvasz.sync.context.lifetime import ended
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn, in_thread
-from kuvasz.sync.rules import eligibility, lost
+from kuvasz.sync.rules import lost
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
+from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
-from kuvasz.sync.watch.schema_watch import publications_of, tell
+from kuvasz.sync.watch.schema_watch import tell
 
 _log = EventLog(__name__)
 
 
 #: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
 _RANGE_BYTES = 64 << 20
+
+#: Sessions in which small tables of one source are read at a time at its first start.
+_SESSIONS = 8
 
 #: (parts done, rows)
 OnProgress = Callable[[int, int], None]
@@ -93,7 +94,13 @@ class Copies:
         self._look = look
         self._published = published
 
-    async def first(self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str) -> None:
+    def under(self, taken: slots.ExportedSnapshot, specs: Sequence[SourceTableSpec]) -> CopySnapshot:
+        """Return the snapshot of the slot that the stream begins with, for tables that are copied with it."""
+        # A source has few tables, and of a thousand sources each would keep its sessions while it waits for others.
+        sessions = snapshot.Sessions(_SESSIONS) if any(spec.tenant for spec in specs) else None
+        return CopySnapshot(self._context, self._slot.name, taken, specs, sessions)
+
+    async def first(self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str) -> None:
         """Copy a table with the snapshot of the slot that the stream begins with.
 
         Raises:
@@ -101,8 +108,9 @@ class Copies:
         """
         # As it was before the slot was created: nobody looks at a table again until the stream begins.
         published = self._published(spec)
-        async with self._permits(spec):
-            await self._copy(spec, taken, system_id, published)
+        async with Turn(self._permits(spec)) as turn:
+            await turn.keep()
+            await self._copy(spec, taken, system_id, published, turn)
 
     async def beside(self, spec: SourceTableSpec, system_id: str) -> bool:
         """Copy a table beside the running stream, with a snapshot of its own.
@@ -123,7 +131,7 @@ class Copies:
                 # A snapshot waits for every transaction that writes at its server: others copy meanwhile.
                 async with Turn(self._permits(spec)) as turn:
                     source_tables.hold(spec)
-                    with await self._snapshot(spec, turn) as taken:
+                    with CopySnapshot(self._context, self._slot.name, await self._snapshot(spec, turn)) as taken:
                         if self._is_due(spec) and self._published(spec) == published:
                             await self._copy(spec, taken, system_id, published)
             except SourceError as error:
@@ -160,7 +168,7 @@ class Copies:
             return taken
 
     async def _copy(
-        self, spec: SourceTableSpec, taken: slots.ExportedSnapshot, system_id: str, published: str
+        self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str, published: str, turn: Turn | None = None
     ) -> None:
         """Copy a table.
 
@@ -169,13 +177,15 @@ class Copies:
             taken: What is copied.
             system_id: The system identifier of the source's cluster.
             published: By which catalog rows the table was published before the snapshot was taken.
+            turn: Given back when the rows of a small table are read: they wait for those of others to be committed.
+                Not where a slot at the server lives for as long.
         """
         if self._context.lifetime.is_ending:
             raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
         self._source_tables.set(spec, State.COPYING)
         abandoned = threading.Event()
         copying = asyncio.wrap_future(
-            in_thread(functools.partial(self._copy_now, spec, taken, system_id, published, abandoned))
+            in_thread(functools.partial(self._copy_now, spec, taken, system_id, published, turn, abandoned))
         )
         try:
             await asyncio.shield(copying)
@@ -226,18 +236,20 @@ class Copies:
     def _copy_now(
         self,
         spec: SourceTableSpec,
-        taken: slots.ExportedSnapshot,
+        under: CopySnapshot,
         system_id: str,
         published: str,
+        turn: Turn | None,
         abandoned: threading.Event,
     ) -> None:
+        taken = under.taken
         if not self._slot.is_of_now(taken):
             raise self._other_server()
-        plain = taken.pinned(conninfo.conninfo(self._context.url()))
-        table, names = self._seen(spec, plain, taken)
+        table, names = self._seen(spec, under)
         ranges = copy_ranges(
-            table, conninfo=plain, url=self._context.url, snapshot_name=taken.snapshot_name,
+            table, conninfo=under.conninfo(), url=self._context.url, snapshot_name=taken.snapshot_name,
             target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
+            sessions=under.sessions if is_small(table) else None,
         )  # fmt: skip
         begin = time.monotonic()
         self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
@@ -248,7 +260,9 @@ class Copies:
         )  # fmt: skip
 
         def on_read() -> None:
-            names.check(conninfo.with_password_of(plain, self._context.url))
+            under.check(names)
+            if turn is not None and is_small(table):
+                self._context.lifetime.call(turn.give_back)
 
         if not self._needs_copy(spec):
             self._repair(spec, table, ranges, position, progress, on_read)
@@ -268,25 +282,15 @@ class Copies:
             lsn=lsn.render(taken.consistent_point),
         )
 
-    def _seen(
-        self, spec: SourceTableSpec, plain: str, taken: slots.ExportedSnapshot
-    ) -> tuple[SourceTable, snapshot.Names]:
+    def _seen(self, spec: SourceTableSpec, under: CopySnapshot) -> tuple[SourceTable, snapshot.Names]:
         """Return the table as the snapshot has it, with the columns that the map takes, and all names in it."""
-        with snapshot.session(plain, taken.snapshot_name) as connection:
-            failpoints.hit("snapshot_taken", SourceError)
-            found = introspect.load_relations(connection, [spec.table], publications_of(self._source)).get(spec.table)
-            parts, horizon = _partitions_of(connection, found)
-            unsettled = partitions.unsettled(connection, self._slot.name, parts) if parts else ()
-            if found is not None:
-                found = as_seen(found, Seen(lsn=taken.consistent_point, until=taken.consistent_point))
-            now = eligibility.checked(self._source.name, spec, found)
-            names = snapshot.Names.of(connection, now)
-            now = sizes.sized(connection, now)  # last: it waits for whoever has locked the table
-        self._follow(spec, now, taken.consistent_point)
+        sight, at = under.look(spec), under.taken.consistent_point
+        now = sight.table
+        self._follow(spec, now, at)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            self._notes.copied(spec, parts, horizon, taken.consistent_point, unsettled=unsettled)
-        return dataclasses.replace(now, relation=narrowed(spec, now.relation)), names
+            self._notes.copied(spec, sight.partitions, sight.horizon, at, unsettled=sight.unsettled)
+        return dataclasses.replace(now, relation=narrowed(spec, now.relation)), sight.names
 
     def _follow(self, spec: SourceTableSpec, now: SourceTable, at: int) -> None:
         """Have the lake follow what the snapshot shows: the last look may have failed before it did."""
@@ -368,18 +372,6 @@ class Copies:
             snapshot=receipt.snapshot_id,
             lsn=lsn.render(position.lsn),
         )
-
-
-def _partitions_of(
-    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-    table: SourceTable | None,
-) -> tuple[Sequence[partitions.Partition], int]:
-    """Return a table's partitions and the horizon of this look at them."""
-    if table is None or table.kind is not TableKind.PARTITIONED:
-        return (), 0
-    oid = table.relation.oid
-    horizon = partitions.horizon(connection)
-    return partitions.load(connection, [oid])[oid], horizon
 
 
 __all__ = ["Copies"]

@@ -72,7 +72,7 @@ class Parts:
         self.resets = SimpleNamespace(is_replaced=False, forget_all=lambda: self.done.append("forgotten"))
         self.slot = SimpleNamespace(name="kuvasz_shop", drop=lambda: self.done.append("slot dropped"))
         self.setup = SimpleNamespace(target_lsn=77, start=self._start)
-        self.copies = SimpleNamespace(first=self._copy)
+        self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken)
         self.stream = SimpleNamespace(leave=self._leave, begin=self._begin, open=self._open, close=self._close)
         forever = SimpleNamespace
         self.rejoin = forever(begin=self._rejoin, copy=self._wait, run=self._wait)

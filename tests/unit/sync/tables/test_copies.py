@@ -23,6 +23,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.tables import copies
 from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from tests.support.scene import Scene
 
@@ -64,7 +65,7 @@ class World(Scene):
         self.published = "1:700, table 2:700"
         self.while_waiting: list[Callable[[], None]] = []  #: for the turn, with a snapshot
         self.snapshots = 0
-        self.slot: Any = SimpleNamespace(snapshot=self._snapshot, history=0, is_of_now=lambda _: True)
+        self.slot: Any = SimpleNamespace(name="s", snapshot=self._snapshot, history=0, is_of_now=lambda _: True)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
         notes = PartitionNotes(self.context)
         self.copies = Copies(
@@ -80,6 +81,10 @@ class World(Scene):
         monkeypatch.setattr(sizes, "sized", lambda _, table: table)
         monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
         monkeypatch.setattr(copies, "FIRST_S", 0.01)
+
+    @property
+    def taken(self) -> CopySnapshot:
+        return CopySnapshot(self.context, "s", TAKEN)
 
     @contextlib.contextmanager
     def _session(self, *_: object) -> Iterator[None]:
@@ -260,7 +265,7 @@ def test_a_lake_that_fails_is_tried_again(world: World, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(MemoryLake, "copy", fail)
     with pytest.raises(SourceError, match="no room"):
-        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+        asyncio.run(world.copies.first(world.items, world.taken, "7"))
     assert world.source_tables.state(world.items) is State.COPYING
 
 
@@ -277,7 +282,7 @@ def test_the_lake_follows_what_changed_since_the_last_look(world: World) -> None
 def test_nothing_begins_when_the_source_ends(world: World) -> None:
     world.lifetime.end()
     with pytest.raises(SourceError, match="stopped while copying"):
-        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+        asyncio.run(world.copies.first(world.items, world.taken, "7"))
     assert world.source_tables.state(world.items) is State.NEW
 
 
@@ -288,7 +293,7 @@ def test_a_lake_that_closes_under_a_copy_is_no_table_s_fault(world: World, monke
 
     monkeypatch.setattr(MemoryLake, "copy", copy)
     with pytest.raises(SourceError, match="stopped while copying"):
-        asyncio.run(world.copies.first(world.items, TAKEN, "7"))
+        asyncio.run(world.copies.first(world.items, world.taken, "7"))
     assert world.source_tables.look(world.items).error is None
 
 
@@ -307,7 +312,7 @@ def test_a_copy_that_is_given_up_ends_before_anything_else_begins(
             ended.set()
 
     async def run() -> None:
-        copying = asyncio.create_task(world.copies.first(world.items, TAKEN, "7"))
+        copying = asyncio.create_task(world.copies.first(world.items, world.taken, "7"))
         await asyncio.to_thread(begun.wait, 10)
         copying.cancel()
         with pytest.raises(asyncio.CancelledError):
