@@ -59,9 +59,10 @@ CREATE TABLE kuvasz.piece (
     cluster text NOT NULL,
     file text NOT NULL,
     at bigint NOT NULL,           -- offset of its first byte in the file
-    data bytea STORAGE EXTERNAL NOT NULL,
+    data bytea NOT NULL,
     PRIMARY KEY (cluster, file, at)
 );
+ALTER TABLE kuvasz.piece ALTER data SET STORAGE EXTERNAL; -- in CREATE TABLE from PostgreSQL 16 on
 """
 
 
