@@ -61,7 +61,7 @@ class Target:
     exclude: frozenset[str] = frozenset()  #: source columns to leave out
     partition_by: tuple[str, ...] = ()  #: as in the map
     sort_by: tuple[str, ...] = ()
-    on_schema_change: str = "evolve"  #: or ``hold`` or ``stop``
+    on_schema_change: str = "evolve"  #: or ``agree``, ``hold`` or ``stop``
     group: str | None = None  #: all targets of which change in one commit; None: it is committed on its own
     keeps_rows: bool = False  #: a person agreed that rows which another rule made stay beside those to come
 

@@ -36,6 +36,7 @@ class CatalogType(enum.StrEnum):
 class OnSchemaChange(enum.StrEnum):
     """What happens when a source table's columns change."""
 
+    AGREE = "agree"
     EVOLVE = "evolve"
     HOLD = "hold"
     STOP = "stop"
@@ -545,9 +546,10 @@ class TableConfig(Section):
     sort_by: tuple[kinds.Ordering, ...] = ()
     """The order of rows within files: columns or transforms, with `asc`, `desc`, `nulls first`, `nulls last`."""
 
-    on_schema_change: OnSchemaChange = OnSchemaChange.EVOLVE
-    """evolve: the target follows; hold: the table waits for a person, its changes are kept; stop:
-    the table stops with an error."""
+    on_schema_change: OnSchemaChange = OnSchemaChange.AGREE
+    """agree: the target follows, but another name or type of a column that other databases fill waits, with
+    its table's changes, until these have changed it, too; evolve: the target follows; hold: the table waits for a
+    person, its changes are kept; stop: the table stops with an error."""
 
     out_of_range: OutOfRange = Field(default=OutOfRange.ERROR, json_schema_extra=kinds.or_null)
     """Dates and timestamps that Iceberg cannot hold (infinity, year 20000): error stops the table, null, or clamp

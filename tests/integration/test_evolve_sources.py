@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.state.tables import State
+from kuvasz.sync.context import requests
 from tests.support.evolving import ITEMS, ROWS, assert_same, change, fields, start
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import Rows, lake_rows_pyiceberg
@@ -25,9 +26,8 @@ def two(database: Database, second: Database, lake_folder: LakeFolder, **options
     for source in (database, second):
         source.execute(ITEMS)
         source.execute(ROWS.format(1, 100))
-    return Pipeline(
-        lake_folder.config(group({"eu": database, "us": second}, {"items": options or None})), lake_folder
-    )
+    options.setdefault("on_schema_change", "evolve")
+    return Pipeline(lake_folder.config(group({"eu": database, "us": second}, {"items": options})), lake_folder)
 
 
 def rows_of(pipeline: Pipeline, sid: str, *columns: str) -> Rows:
@@ -57,6 +57,45 @@ def test_a_rename_comes_to_one_source_first(database: Database, second: Database
         change(second)
         pipeline.wait_applied(database, second)
         assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_without_a_word_of_the_map_a_rename_waits_for_the_other_source(
+    database: Database, second: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.5)
+    rename = "ALTER TABLE items RENAME name TO label"
+    with two(database, second, lake_folder, on_schema_change="agree") as pipeline:
+        pipeline.wait_streaming()
+        change(database, rename)
+        change(second, "UPDATE items SET name = 'still here' WHERE id % 9 = 0")
+        wait_until(pipeline.errors, "one of them waits")
+        assert "name was renamed to label: the lake's too, but shop_us has not done the same" in pipeline.errors()[0]
+        pipeline.wait_applied(second)
+        assert rows_of(pipeline, "us", "id", "name") == sorted(second.execute("SELECT id, name FROM items"), key=repr)
+        assert "label" not in fields(pipeline)
+    with Pipeline(pipeline.config, lake_folder) as pipeline:
+        wait_until(pipeline.errors, "it waits after a restart, too")
+        change(second, rename)
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database, second)
+        assert not pipeline.errors()
+        assert_same(pipeline, database, second, key=("sid", "id"))
+
+
+def test_a_person_has_the_lake_follow_the_first(
+    database: Database, second: Database, lake_folder: LakeFolder
+) -> None:
+    with two(database, second, lake_folder, on_schema_change="agree", type="history") as pipeline:
+        pipeline.wait_streaming()
+        change(database, "ALTER TABLE items ALTER n TYPE text")
+        change(second)
+        wait_until(pipeline.errors, "one of them waits")
+        assert "n__old" not in fields(pipeline)
+        pipeline.tell("retry", "shop.items", "shop_eu")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database, second)
+        assert fields(pipeline)["n__old"] == "int"
+        assert not pipeline.errors()
 
 
 def test_a_column_and_a_type_come_to_one_source_first(

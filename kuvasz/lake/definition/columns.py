@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import CopyNeeded, SchemaError, SchemaHeld, place_of, resync_of, retry_of
+from kuvasz.errors import CopyNeeded, SchemaAwaited, SchemaError, SchemaHeld, place_of, resync_of, retry_of
 from kuvasz.evolve import column_notes
+from kuvasz.lake.definition.agreement import Agreement
 from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.definition.shapes import Shapes
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 #: The first format version with defaults of fields.
 _DEFAULT_FORMAT = 3
+
+#: How many of the sources that one waits for an error names.
+_NAMED = 3
 
 
 class Columns:
@@ -63,6 +67,7 @@ class Columns:
         self._forget_position = forget_position
         self.known = KnownSources(definition, table.properties)
         self.shapes = Shapes(definition, self.known, expressions)
+        self._agreement = Agreement(self.known, positions)
         self._rules = SourceRules(table, positions)
         self._noted = ColumnNotes(table)
         self._fitting: dict[str, tuple[Target, Feed, Relation, int]] = {}  # source -> what `fit` was told, and schema
@@ -72,6 +77,7 @@ class Columns:
         with self._definition.lock:
             self.known.pop(source, None)
             self.shapes.forget()
+            self._agreement.forget(source)
             self.unfit(source)
 
     def fits(self, target: Target, feed: Feed, relation: Relation) -> bool:
@@ -115,6 +121,7 @@ class Columns:
 
         Raises:
             SchemaError: The table cannot follow, or must not.
+            SchemaAwaited: Other sources fill what would get another name. Nothing was done.
             CopyNeeded: It has to be copied again, and it is streaming. Nothing was done.
             OtherRule: The map makes other rows than those that are there, and they are kept.
         """
@@ -123,7 +130,10 @@ class Columns:
         restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
         place = feed.place
-        if planned.is_change and target.on_schema_change != "evolve":
+        awaited = self._agreement.ask(feed.source, planned.renamed)
+        if awaited and target.on_schema_change == "agree":
+            raise _awaited(target, feed, planned.told, awaited)
+        if planned.is_change and target.on_schema_change in {"hold", "stop"}:
             raise _not_followed(target, feed, planned.told or (planned.why_copy,))
         if target.type is not TableType.CLONE:
             self._refuse_other_rows(target, planned, place, has_rows=feed.source in self._positions)
@@ -356,6 +366,14 @@ def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaErro
         hint = f"the map says `on_schema_change: hold`, and its changes are kept: to follow, {retry_of(target.name)}"
         return SchemaHeld(message, hint=hint)
     return SchemaError(message, hint="the map says `on_schema_change: stop`: set it to `evolve`, or change it back")
+
+
+def _awaited(target: Target, feed: Feed, told: Sequence[str], awaited: Sequence[str]) -> SchemaError:
+    names = ", ".join(awaited[:_NAMED]) + (f" and {len(awaited) - _NAMED} more" if len(awaited) > _NAMED else "")
+    has = "has" if len(awaited) == 1 else "have"
+    message = f"{feed.place}: {'; '.join(told)}, but {names} {has} not done the same"
+    hint = f"its changes are kept until all have; to have the lake follow the first: {retry_of(target.name)}"
+    return SchemaAwaited(message, hint=hint)
 
 
 __all__ = ["Columns"]

@@ -26,6 +26,8 @@ class Evolution:
     fields: Mapping[int, int]  #: number of a column -> id of the field that was there
     key: tuple[str, ...]  #: of the table, after the steps
     told: tuple[str, ...] = ()  #: what changed at the source and what is done about it, in words
+    #: id of a field -> the name that it is given, also where it is set aside for one of that name
+    renamed: Mapping[int, str] = dataclasses.field(default_factory=dict)
     why_copy: str = ""  #: why the source's rows have to be copied again; empty if they have not
     has_other_key: bool = False  #: whether other columns identify a row than before
     has_other_key_values: bool = False  #: whether the values of those columns may be others now

@@ -66,6 +66,10 @@ class FieldPlan:
         self.now[field_id] = dataclasses.replace(self.now[field_id], type=kind)
         self._widened[field_id] = kind
 
+    def renamed(self) -> dict[int, str]:
+        """Return the fields that get another name, by their ids, and the name."""
+        return {number: field.name for number, field in self.now.items() if field.name != self._before[number].name}
+
     def steps(self) -> tuple[Step, ...]:
         """Return what leads there."""
         left = [self._before[number] for number in self._old_key if number not in self.key]

@@ -239,6 +239,7 @@ class _Planning:
             fields=self._numbers,
             key=self._fields.key_names(),
             told=tuple(self._told),
+            renamed=self._fields.renamed(),
             why_copy=self._why_copy,
             has_other_key=has_other_key,
             has_other_key_values=any(change.why_copy and change.name in self._relation.key for change in changes),

@@ -50,7 +50,7 @@ class Approvals:
     def target_of(self, spec: SourceTableSpec) -> Target:
         """Return the target of a map entry as the lake wants it now."""
         target = dataclasses.replace(target_of(spec, self._mask_secret), keeps_rows=spec.key in self._kept)
-        is_approved = spec.key in self._approved and target.on_schema_change == "hold"
+        is_approved = spec.key in self._approved and target.on_schema_change in {"agree", "hold"}
         return dataclasses.replace(target, on_schema_change="evolve") if is_approved else target
 
     def followed(self, spec: SourceTableSpec) -> None:

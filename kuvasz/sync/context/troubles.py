@@ -10,6 +10,7 @@ from kuvasz.errors import (
     LostTrack,
     RowsUnlogged,
     RowTooLarge,
+    SchemaAwaited,
     SchemaHeld,
     TableError,
     TableStuck,
@@ -58,6 +59,8 @@ class Troubles:
     def refuse(self, spec: SourceTableSpec, error: KuvaszError) -> None:
         """Put a table into error that is not even taken up, and look again later: it may be mended without a word."""
         self.fail(spec, error)
+        if isinstance(error, SchemaAwaited):
+            self._requests.mended(spec.key)  # others may agree at any time
         if not isinstance(error, SchemaHeld) and not self._source_tables.is_paused(spec):
             self._requests.send_later(spec)
 

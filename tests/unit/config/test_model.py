@@ -43,7 +43,7 @@ def test_defaults() -> None:
     (group,) = config.databases
     assert (group.on_slot_lost, group.tables) == ("stop", {"orders": TableConfig()})
     table = group.tables["orders"]
-    assert (table.type, table.on_schema_change, table.out_of_range) == (TableType.CLONE, "evolve", "error")
+    assert (table.type, table.on_schema_change, table.out_of_range) == (TableType.CLONE, "agree", "error")
 
 
 def test_defaults_that_wait_in_memory_fit_into_little_memory() -> None:

@@ -92,7 +92,7 @@ def test_a_wrong_option_of_a_section_is_refused(tmp_path: Path, section: str, me
         ("{partition_by: ['days(x']}", "29: partition_by[0]: must be a column or a transform such as days(at)"
                                        " or bucket(16, id), not 'days(x'"),
         ("{sort_by: ['day(x) desc']}", "24: sort_by[0]: has the unknown transform 'day': did you mean 'days'?"),
-        ("{on_schema_change: halt}", "32: on_schema_change: must be evolve, hold or stop, not 'halt'"),
+        ("{on_schema_change: halt}", "32: on_schema_change: must be agree, evolve, hold or stop, not 'halt'"),
         ("{out_of_range: clam}",
          "28: out_of_range: must be error, null or clamp, not 'clam': did you mean 'clamp'?"),
         ("{out_of_range: }", "14: out_of_range: must be error, null or clamp, not nothing"),

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from kuvasz.errors import CopyNeeded, OtherRule, SchemaError, SchemaHeld
+from kuvasz.errors import CopyNeeded, OtherRule, SchemaAwaited, SchemaError, SchemaHeld
 from kuvasz.evolve import column_notes
 from kuvasz.lake.executors.expressions import Projection
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.model import Relation, TableType
 from kuvasz.ports import Target
-from tests.support.lake_columns import TARGET, Expressions, World, feed
+from tests.support.lake_columns import HERE, TARGET, Expressions, World, feed
 from tests.support.source_table import INT, TEXT
 
 
@@ -63,6 +63,48 @@ def test_the_map_may_forbid_to_follow(world: World, asked: str, error: type[Sche
     assert type(caught.value) is error
     assert f"`on_schema_change: {asked}`" in caught.value.hint
     assert world.definition.schema.by_name("size") is None
+
+
+def with_another(world: World) -> World:
+    """Have a second source fill the same columns."""
+    world.evolve("us")
+    world.positions["us"] = HERE
+    world.iceberg.properties |= world.columns.made_by("us")
+    return world
+
+
+@pytest.mark.parametrize("is_streaming", [True, False])
+def test_a_name_that_others_go_on_with_waits_for_them_or_for_a_person(world: World, is_streaming: bool) -> None:
+    with_another(world).source.alter(world.source.number("n"), name="m")
+    for columns in (world.columns, world.read()):  # also after a restart
+        world.columns = columns
+        world.iceberg.commits.clear()
+        with pytest.raises(SchemaAwaited, match=r"n was renamed to m.*, but us has not done the same") as caught:
+            world.evolve(on_schema_change="agree", is_streaming=is_streaming)
+        assert "kuvasz retry --table items" in caught.value.hint
+        assert not world.iceberg.commits
+    assert world.evolve("us", on_schema_change="agree")
+    assert [field.name for field in world.iceberg.now.fields] == ["id", "m", "name"]
+    assert world.evolve(on_schema_change="agree") == ("column n was renamed to m: the lake has that name already",)
+
+
+def test_a_type_that_others_do_not_have_waits_for_them(world: World) -> None:
+    with_another(world).source.alter(world.source.number("n"), pg_type=TEXT)
+    world.source.rewrite()
+    with pytest.raises(SchemaAwaited, match="but us has not done the same"):
+        world.evolve(on_schema_change="agree")
+    assert world.evolve()
+    assert "n__old" in [field.name for field in world.iceberg.now.fields]
+
+
+def test_what_concerns_a_source_alone_waits_for_nobody(world: World) -> None:
+    with_another(world).source.add("size")
+    world.evolve(on_schema_change="agree")
+    world.source.alter(world.source.number("size"), name="extent")
+    world.evolve(on_schema_change="agree")
+    world.source.drop(world.source.number("n"))
+    world.evolve(on_schema_change="agree")
+    assert [field.name for field in world.iceberg.now.fields] == ["id", "n", "name", "extent"]
 
 
 def test_what_needs_a_copy_is_not_done_while_it_streams(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config.model import OnSchemaChange
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, ColumnsUnclear, EarlierError, OtherRule, SchemaHeld
+from kuvasz.errors import ChangesLost, ColumnsUnclear, EarlierError, OtherRule, SchemaAwaited, SchemaHeld
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import target_of
 from tests.support.scene import Scene
@@ -27,6 +27,13 @@ def test_a_schema_change_is_agreed_to_once(spec: SourceTableSpec) -> None:
     assert approvals.target_of(spec) == dataclasses.replace(held, on_schema_change="evolve")
     approvals.followed(spec)
     assert approvals.target_of(spec) == held
+
+
+def test_who_waits_for_others_need_not(spec: SourceTableSpec) -> None:
+    spec = dataclasses.replace(spec, config=spec.config.model_copy(update={"on_schema_change": OnSchemaChange.AGREE}))
+    approvals = Approvals(b"")
+    approvals.give(spec.key, SchemaAwaited("another has not done the same"))
+    assert approvals.target_of(spec).on_schema_change == "evolve"
 
 
 def test_nothing_but_a_hold_is_lifted(spec: SourceTableSpec) -> None:

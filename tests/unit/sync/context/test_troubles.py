@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kuvasz.errors import (
     KuvaszError,
     RowsUnlogged,
     RowTooLarge,
+    SchemaAwaited,
     SchemaError,
     SchemaHeld,
     TableError,
@@ -60,6 +62,14 @@ def test_what_is_refused_is_looked_at_later_unless_a_person_has_to(scene: World)
     scene.states.pause("shop.others", scene.source.name)
     scene.troubles.refuse(scene.others, SchemaError("no such table"))
     assert scene.source_tables.look(scene.others).retry_at is None
+
+
+def test_who_waits_for_others_is_looked_at_as_soon_each_time(scene: World) -> None:
+    waits = []
+    for _ in range(6):
+        scene.troubles.refuse(scene.items, SchemaAwaited("another has not done the same"))
+        waits.append(scene.source_tables.look(scene.items).retry_at - time.monotonic())
+    assert max(waits) < 30, waits
 
 
 @pytest.mark.parametrize(
