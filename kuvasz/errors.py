@@ -18,7 +18,7 @@
     │   ├── SchemaError          1   human   table     source and lake disagree on columns or key
     │   │   ├── OptionRefused    2 human   table     an option of the map does not fit its table's columns
     │   │   │   └── ExpressionRefused  2 human table   an expression of the map does not
-    │   │   ├── SchemaAwaited    1   timed   table     it changed what other sources have not changed yet
+    │   │   ├── SchemaAwaited    1   human   table     it changed what other sources have not changed yet
     │   │   ├── SchemaHeld       1   human   table     the table changed and the map says `on_schema_change: hold`
     │   │   ├── LostTrack        1   human   table     rows of its backlog cannot be taken, however often they come
     │   │   ├── RowsUnlogged     1   human   table     rows may have changed that the write-ahead log does not have
@@ -229,8 +229,6 @@ class ExpressionRefused(OptionRefused):
 
 class SchemaAwaited(SchemaError):
     """A source table changed, and other sources that fill the same column of the lake have not changed it yet."""
-
-    retry = Retry.TIMED
 
 
 class SchemaHeld(SchemaError):

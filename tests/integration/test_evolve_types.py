@@ -275,9 +275,10 @@ def test_one_source_of_three_changes_before_the_others(
             one.execute("ALTER TABLE items ALTER c1 SET STORAGE EXTERNAL")
             observers[sid] = Observer(one, {"items": ("k",)}, identify=lambda name: name.removesuffix("_new"))
             one.execute(f"INSERT INTO items SELECT i, 0, {BIG} || i, 'd', 1.5 FROM generate_series(1, 5) i")
+        follow = {"on_schema_change": "evolve"}
         groups = [
-            one | {"tables": {"items": {"type": table_type, "target": f"items_{table_type}"}}, "database": table_type}
-            for table_type in ("append", "history")
+            one | {"tables": {"items": follow | {"type": kind, "target": f"items_{kind}"}}, "database": kind}
+            for kind in ("append", "history")
             for one in group(sources, {})
         ]
         with Pipeline(lake_folder.config(groups), lake_folder) as pipeline:

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 TABLES = {
-    "items": {"mask": {"mail": "hmac"}, "exclude": ["secret"]},
+    "items": {"mask": {"mail": "hmac"}, "exclude": ["secret"], "on_schema_change": "evolve"},
     "prices": {"type": "history"},
     "log": {"type": "changelog"},
     "kept": {"type": "append"},

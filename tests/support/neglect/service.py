@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 EU = "shop_eu"
 PATIENCE_S = 120.0
 
+#: Its tables share columns with others of the depot, and no application waits for another one.
+EVOLVE = {"on_schema_change": "evolve"}
+
 
 class Service:
     """kuvasz, started again and again with what the map says by then."""
@@ -81,7 +84,7 @@ class Service:
         self.pipeline.config = app.config
 
     def _config(self, what: str = "start") -> Config:
-        mapped = {table.mapped: table.entry for table in self.world.tables if table.is_mapped}
+        mapped = {table.mapped: EVOLVE | table.entry for table in self.world.tables if table.is_mapped}
         self.world.note(f"{what} with {mapped}")
         entries = group({"eu": self.world.database}, mapped)
         if self.world.depot is not None:

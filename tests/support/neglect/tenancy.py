@@ -247,7 +247,7 @@ class Tenancy:
             self.heirs = [self.random.choice(SIDS)]
 
     def _config(self) -> Config:
-        tables = {table: {"target": f"shop.{table}"} for table in TABLES}
+        tables = {table: {"target": f"shop.{table}", "on_schema_change": "evolve"} for table in TABLES}
         groups: list[dict[str, Any]] = []
         if self.are_mapped:
             urls = [{"url": self.tenants.url, "schemas": self.pattern}]

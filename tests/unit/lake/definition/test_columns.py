@@ -81,7 +81,7 @@ def test_a_name_that_others_go_on_with_waits_for_them_or_for_a_person(world: Wor
         world.iceberg.commits.clear()
         with pytest.raises(SchemaAwaited, match=r"n was renamed to m.*, but us has not done the same") as caught:
             world.evolve(on_schema_change="agree", is_streaming=is_streaming)
-        assert "kuvasz retry --table items" in caught.value.hint
+        assert "kuvasz retry --table shop.items" in caught.value.hint
         assert not world.iceberg.commits
     assert world.evolve("us", on_schema_change="agree")
     assert [field.name for field in world.iceberg.now.fields] == ["id", "m", "name"]
