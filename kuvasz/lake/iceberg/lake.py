@@ -156,7 +156,7 @@ class IcebergLake(Lake):
         table = self._tables.prepare(target, feed, relation)
         if not is_streaming and table.columns.fits(target, feed, relation):
             return ()
-        with table.lock.asking():
+        with table.lock.asking(), table.table.unchanged():
             if not is_streaming:
                 table.past.see(asked_at)
                 table.past.refuse(feed.source)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kuvasz.lake.format.schema_steps import Step
     from kuvasz.lake.jvm.table_handle import TableHandle
 
+#: Of answers of the handle.
+_ID = "schema id"
+
 
 def put_properties(update: Any, properties: Mapping[str, str | None]) -> None:  # noqa: ANN401 (Iceberg's)
     """Have an update of a table's properties set them, or remove those that are None."""
@@ -35,8 +38,14 @@ class IcebergSchema:
     @property
     def id(self) -> int:
         """Id of the current schema."""
-        with self._handle.asking():
-            return int(self._handle.java.schema().schemaId())
+        answers = self._handle.answers
+        if answers is None or _ID not in answers:
+            with self._handle.asking():
+                found = int(self._handle.java.schema().schemaId())
+            if answers is None:
+                return found
+            answers[_ID] = found
+        return int(answers[_ID])
 
     def read(self) -> LakeSchema:
         """Return the current schema."""

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from kuvasz.lake.jvm.jvm_calls import CurrentState
     from kuvasz.lake.jvm.vended_table import VendedTable
 
+#: Of answers of the handle.
+_PROPERTIES = "properties"
+
 
 class IcebergTable:
     """One table in the catalog.
@@ -69,9 +72,13 @@ class IcebergTable:
 
     def look(self) -> CurrentState:
         """Look at the catalog again, and return what the table is now."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             return self._classes.calls.look(self._handle.java)
+
+    def unchanged(self) -> contextlib.AbstractContextManager[None]:
+        """Ask properties and schema once while nobody else may change the table; see `TableHandle.unchanged`."""
+        return self._handle.unchanged()
 
     def refresh(self) -> None:
         """Look at the catalog again."""
@@ -86,12 +93,18 @@ class IcebergTable:
         Raises:
             TableGone: The table was dropped; its handle is empty since someone looked.
         """
+        answers = self._handle.answers
+        if answers is not None and _PROPERTIES in answers:
+            known: Mapping[str, str] = answers[_PROPERTIES]
+            return known
         with self._handle.asking(), self._there():
             found = self._classes.calls.properties(self._handle.java, self._properties[0])
         if found is not None:
             self._properties = found
-            return found[1]
-        return self._properties[1]
+        properties = self._properties[1] if found is None else found[1]
+        if answers is not None:
+            answers[_PROPERTIES] = properties
+        return properties
 
     def property_of(self, name: str) -> str | None:
         """Return one table property, for less than all of them; None: there is none.
@@ -99,6 +112,8 @@ class IcebergTable:
         Raises:
             TableGone: As above.
         """
+        if self._handle.answers is not None:  # others are asked for, too
+            return self.properties.get(name)
         with self._handle.asking(), self._there():
             return self._classes.calls.property_of(self._handle.java, name)
 
@@ -113,7 +128,7 @@ class IcebergTable:
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
         """Set table properties, or remove those that are None, in a commit of their own."""
-        with self._handle.asking():
+        with self._handle.changing():
             update = self._handle.java.updateProperties()
             put_properties(update, properties)
             update.commit()
@@ -124,7 +139,7 @@ class IcebergTable:
 
     def touch(self, properties: Mapping[str, str]) -> None:
         """Set properties together with an empty snapshot, so that whoever looks at snapshots alone notices."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             transaction = self._handle.java.newTransaction()
             update = transaction.updateProperties()
@@ -144,7 +159,7 @@ class IcebergTable:
             LakeError: Catalog or storage failed; nothing was committed.
         """
         calls = self._classes.plain if commit.is_swap else self._classes.calls
-        with self._handle.asking():
+        with self._handle.changing():
             java, is_direct = self._handle.to_commit()
             now = calls.commit(java, commit, is_local=is_direct)
         return now.snapshot_id, now.parent_id
@@ -156,7 +171,7 @@ class IcebergTable:
             ForeignChange: Someone else's commit conflicts.
             LakeError: Catalog or storage failed.
         """
-        with self._handle.asking():
+        with self._handle.changing():
             calls = self._classes.plain if commit.is_swap else self._classes.calls
             java, is_direct = self._handle.to_commit()
 

@@ -34,7 +34,35 @@ class TableHandle:
         self.java = java
         self.name = name
         self._vended = vended
+        self.answers: dict[str, Any] | None = None  #: what was asked while nobody changes the table; None: it may
         self.is_local = str(java.location()).startswith("file:")  #: whether its files are on this machine
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Have what is asked be asked once, for as long as this process does not look or commit again.
+
+        The caller keeps everybody else from that, by the table's lock: each source of a fleet asks, and calls
+        into the JVM are most of what that costs.
+        """
+        before, self.answers = self.answers, {}
+        try:
+            yield
+        finally:
+            self.answers = before if before is None else {}
+
+    def forget(self) -> None:
+        """Have everything be asked anew: the table was changed, or looked at, or nobody knows."""
+        if self.answers is not None:
+            self.answers = {}
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Do what leaves the table as it was not, or may have, with the exceptions of `asking`."""
+        try:
+            with self.asking():
+                yield
+        finally:
+            self.forget()
 
     def asking(self) -> AbstractContextManager[None]:
         """Have Java's exceptions become ours, also of reads of memory: after a failed commit they ask the catalog."""
@@ -68,7 +96,7 @@ class TableHandle:
 
     def refresh(self) -> None:
         """Look at the catalog again."""
-        with self.asking():
+        with self.changing():
             self.renew()
             self.java.refresh()
 
@@ -83,7 +111,7 @@ class TableHandle:
         for attempt in range(1, _ATTEMPTS + 1):
             seen = self._definition_ids()
             try:
-                with self.asking():
+                with self.changing():
                     change()
             except ForeignChange:
                 self.refresh()

@@ -1,4 +1,4 @@
-"""A change of schema or layout gives way to commits of rows, and to nothing else."""
+"""A change of schema or layout gives way to commits of rows alone; and what is asked twice is asked once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import ForeignChange
+from kuvasz.lake.jvm.iceberg_schema import IcebergSchema
 from kuvasz.lake.jvm.table_handle import TableHandle
 
 
@@ -79,3 +80,24 @@ def test_files_of_this_machine_are_known() -> None:
     assert handle(java).is_local
     java.location = lambda: "s3://lake/items"  # type: ignore[method-assign]
     assert not handle(java).is_local
+
+
+def test_what_was_asked_is_kept_until_something_may_have_changed() -> None:
+    java = Java()
+    of = handle(java)
+    schema = IcebergSchema(of)
+    with of.unchanged():
+        assert schema.id == 0
+        java.schema_id = 1
+        assert schema.id == 0, "somebody else's, which nobody has looked at"
+        of.refresh()
+        assert schema.id == 1
+        java.schema_id = 2
+        with pytest.raises(ForeignChange), of.changing():
+            raise ForeignChange("another one was faster")
+        assert schema.id == 2, "a commit that failed may have been made"
+        java.schema_id = 3
+    assert schema.id == 3
+    java.schema_id = 4
+    with of.unchanged():
+        assert schema.id == 4, "nothing is left of before"
