@@ -8,6 +8,7 @@ from benchmarks.scenario import Entry
 from benchmarks.scenarios.backlog import Backlog, FanIn, TpcbBacklog, Transaction
 from benchmarks.scenarios.copying import Copying
 from benchmarks.scenarios.fleet import Fleet
+from benchmarks.scenarios.flood import FleetFlood
 from benchmarks.scenarios.growth import Growth
 from benchmarks.scenarios.idle import FleetIdle, Idle
 from benchmarks.scenarios.indexing import Indexing
@@ -145,6 +146,20 @@ _ENTRIES = (
         summary="CPU of 100 quiet sources with the same five tables",
         build=FleetIdle,
         tiny={"sources": 3, "tables": 2, "settle": 1.0, "seconds": 1.0},
+    ),
+    *(
+        Entry(
+            name=name,
+            summary=summary,
+            build=FleetFlood,
+            fixed={"absent": absent},
+            tiny={"sources": 2, "rows": 50, "rate": 60.0, "seconds": 2.0, "calm": 1.0, "flood": 2000.0},
+            quick={"sources": 100, "rate": 100.0},
+        )
+        for name, absent, summary in (
+            ("fleet-flood", False, "lag of 200 quiet sources beside one that inserts 100,000 rows/s"),
+            ("fleet-absent", True, "lag of 200 quiet sources while one brings 3 M rows that it has missed"),
+        )
     ),
     Entry(
         name="steady-1k",

@@ -64,6 +64,7 @@ class Stand:
         self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-bench-"))
         self._profiles = profiles
         self._server: EmbeddedPostgres | None = None
+        self._beside: EmbeddedPostgres | None = None
 
     @property
     def server(self) -> EmbeddedPostgres:
@@ -95,10 +96,30 @@ class Stand:
         """Return an object store in which each request takes so long, as a context."""
         return contextlib.closing(ObjectStore(self.folder, delay_ms))
 
-    def fleet(self, load: Workload, sources: int, name: str, *, pipeline: Mapping[str, Any] | None = None) -> Subject:
-        """Return so many sources with the load's tables, each filled in its own way; in a folder of that name."""
+    def fleet(
+        self,
+        load: Workload,
+        sources: int,
+        name: str,
+        *,
+        pipeline: Mapping[str, Any] | None = None,
+        beside: str | None = None,
+    ) -> Subject:
+        """Return so many sources with the load's tables, each filled in its own way; in a folder of that name.
+
+        Args:
+            load: Of each source.
+            sources: How many.
+            name: Of their databases.
+            pipeline: See `Subject`.
+            beside: The name of one more, the last, in a server of its own.
+        """
         urls = [(f"s{number}", self.database(f"{name}_{number}")) for number in range(sources)]
-        self.say(f"filling {sources} sources")
+        if beside is not None:
+            self._beside = EmbeddedPostgres(self.folder / "beside", settings=_SETTINGS)
+            self._beside.start()
+            urls.append((beside, self._beside.url("postgres")))
+        self.say(f"filling {len(urls)} sources")
         for number, (_, url) in enumerate(urls):
             dataclasses.replace(load, seed=load.seed + number).create(url)
         return Subject(self.folder / name, [Group(database=name, urls=urls, fields=load.fields)], pipeline)
@@ -139,8 +160,8 @@ class Stand:
 
     def __exit__(self, *_: object) -> None:
         try:
-            if self._server is not None:
-                self._server.stop("immediate")
-                self._server.remove()
+            for server in filter(None, (self._server, self._beside)):
+                server.stop("immediate")
+                server.remove()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
