@@ -332,6 +332,44 @@ def verify(
     raise typer.Exit(verb.exit_code(found))
 
 
+@app.command("rejects")
+def rejects(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Option("--table", help="Only of this table.", show_default=False)] = None,
+    sid: Annotated[str | None, typer.Option("--sid", help="Only of this source.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most, the newest.")] = 100,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Compare their tables with the sources, and bring in what fits by now.")
+    ] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the rows that were left out because they do not fit; --retry brings in what fits by now, else exit 4."""
+    from kuvasz.verbs import verify as verify_verb
+    from kuvasz.verbs.lake import rejects as verb
+
+    loaded = _loaded(context, config, settings)
+    found = verb.rows(loaded.config, table=table, sid=sid, limit=sys.maxsize if retry else limit)
+    redact = Redactor(loaded.secrets)
+    if not retry:
+        _print_json(verb.as_json(found), redact) if as_json else print(redact(verb.render(found)))
+        return
+    with verify_verb.progress() as on_progress:
+        reports = [
+            report
+            for target, source in verb.tables_of(found)
+            for report in verify_verb.reports(
+                loaded.config, table=target, sid=source, is_fixing=True, on_progress=on_progress
+            )
+        ]
+    if as_json:
+        _print_json(verify_verb.as_json(reports), redact)
+    else:
+        print(redact(verify_verb.render(reports)))
+    raise typer.Exit(verify_verb.exit_code(reports))
+
+
 @app.command("status")
 def status(
     context: typer.Context,

@@ -124,6 +124,7 @@ class Event(enum.Enum):
     COPYING = "copying", DEBUG, "copying"
     COPIED = "copied", INFO, "table copied"
     COPIED_OVER = "copied_over", WARNING, "rows of a source are replaced by a new copy, its earlier ones with them"
+    ROWS_REJECTED = "rows_rejected", WARNING, "rows do not fit their table and are in the table of rejects instead"
     COPY_RETRY = "copy_retry", WARNING, "a copy failed and is tried again"
     COPIED_AGAIN = "copied_again", INFO, "a table is copied again"
     COPIED_AGAIN_REWOUND = (

@@ -10,11 +10,14 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.model import Delivery, Operations, Relation, Segment, SourcePosition, TableName, TableType, Truncation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Inbox(Protocol):
@@ -48,6 +51,7 @@ class Target:
         default_factory=dict
     )  #: source column -> ``string``, ``decimal(p,s)``
     out_of_range: str = "error"  #: or ``null`` or ``clamp``
+    rejects: bool = False  #: rows that do not fit are kept elsewhere, and the others go on
     filter: str | None = None  #: Spark SQL over the source's columns: rows for which it is not true are left out
     set: Mapping[str, str] | None = (
         None  #: the target's columns -> Spark SQL over the source's; None: all as they are
@@ -139,6 +143,7 @@ class Receipt:
     operations_of: Mapping[str, Operations] = dataclasses.field(default_factory=dict)  #: the same by kind
     commit_us: int = 0  #: newest commit time at a source among the rows, µs since 2000-01-01 UTC
     missing: int = 0  #: updates of rows that were not there and were inserted
+    rejected: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> rows that did not fit
     seconds: float = 0.0  #: the commit alone
 
 
@@ -294,6 +299,17 @@ class About(Protocol):
 
     def committed(self, receipt: Receipt) -> None:
         """Take what is known of a commit besides what its snapshot says."""
+
+    def keep_rejected(self, target: str, rows: pa.Table) -> None:
+        """Write rows down that were left out of a target, before this returns; a row may come twice. Blocks.
+
+        Args:
+            target: The name of the target.
+            rows: See `kuvasz.modes.rejects.RECORD`.
+
+        Raises:
+            LakeError: Catalog or store failed; they may be there all the same.
+        """
 
 
 class Tags(Protocol):

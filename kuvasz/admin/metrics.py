@@ -45,6 +45,7 @@ HELP = {
     "kuvasz_parked_since_timestamp_seconds": "Unix time of the first parked change; only while some are parked.",
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
+    "kuvasz_rejected_rows": "Rows that did not fit their table and were written down instead, since the start.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
@@ -169,6 +170,9 @@ def _of_tables(
     yield _counter("kuvasz_rows", (*labels, "op"), _rows(groups))
     yield _counter(
         "kuvasz_copied_rows", labels, [(key, sum(one.copied_rows for one in found)) for key, found in groups.items()]
+    )
+    yield _counter(
+        "kuvasz_rejected_rows", labels, [(key, sum(one.rejected for one in found)) for key, found in groups.items()]
     )
 
 

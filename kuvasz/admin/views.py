@@ -173,6 +173,7 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "waits_for": errors.text(table.waits_for or None),
         "rows": table.rows,
         "copied_rows": table.copied_rows,
+        "rejected_rows": table.rejected,
         "copy_progress": _rounded(copy_progress(table)),
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, Consistency, PartitionRemoved
+from kuvasz.config.model import CatalogType, Consistency, OnBadValue, PartitionRemoved
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -363,6 +363,7 @@ def _targets(config: Config) -> Iterator[Problem]:
     yield from _names(feeds)
     yield from _cases(feeds)
     yield from _strangers(feeds, config.lake.about)
+    yield from _rejecting(feeds, config.lake.about)
     for (namespace, target), group_feeds in feeds.items():
         identifier = f"{namespace}.{target}"
         yield from _one_table_each(identifier, group_feeds)
@@ -389,6 +390,14 @@ def _names(feeds: _Feeds) -> Iterator[Problem]:
         if feed.table.target is None and (re.search(r"[/\\`\x00-\x1f]", target) or not target.strip()):
             message = "cannot be a table's name in the lake: give it another one with 'target'"
             yield Problem(path=feed.path, message=message, is_key=True)
+
+
+def _rejecting(feeds: _Feeds, about: str | None) -> Iterator[Problem]:
+    """What is rejected is kept among the tables about the lake."""
+    for feed in (feed for found in feeds.values() for feed in found):
+        if about is None and feed.table.on_bad_value is OnBadValue.REJECT:
+            message = "rejected rows are kept in a table about the lake: name its namespace with `lake.about`"
+            yield Problem(path=(*feed.path, "on_bad_value"), message=message)
 
 
 def _strangers(feeds: _Feeds, about: str | None) -> Iterator[Problem]:

@@ -50,6 +50,13 @@ class OutOfRange(enum.StrEnum):
     CLAMP = "clamp"
 
 
+class OnBadValue(enum.StrEnum):
+    """What happens to a row with a value that its table in the lake cannot hold."""
+
+    STOP = "stop"
+    REJECT = "reject"
+
+
 class PartitionRemoved(enum.StrEnum):
     """What becomes of the rows of a partition that was detached or dropped."""
 
@@ -555,6 +562,10 @@ class TableConfig(Section):
     """Dates and timestamps that Iceberg cannot hold (infinity, year 20000): error stops the table, null, or clamp
     to the nearest that it can. null goes for NaN and Infinity in decimals, too. A key is always refused: see
     `types`."""
+
+    on_bad_value: OnBadValue = OnBadValue.STOP
+    """A row with a value that the lake cannot hold: stop stops this source's table; reject writes it down in the
+    table `rejects` (needs `lake.about`), and goes on without that row and its earlier version."""
 
     types: dict[str, kinds.LakeType] = Field(default_factory=dict)
     """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of

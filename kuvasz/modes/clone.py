@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.decode import copytext, tuples
+from kuvasz.decode.cells import Cells
 from kuvasz.decode.tuples import RowChanges
 from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
@@ -35,6 +36,7 @@ class Aside:
     unchanged: tuple[np.ndarray, ...]  #: per lake field a boolean array, or an empty one where no cell is missing
     sources: Keys  #: key under which the lake holds the earlier version, one per row that waits
     waits: Int32s | None = None  #: the rows that wait, the others are only kept in order with them; None: all
+    messages: Int32s | None = None  #: of a clone, per row: which of the chunk's messages it is of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class ChunkOutcome:
         None  #: per key, of a table without one: how many copies of the row there are more or fewer
     )
     whose: Int32s | None = None  #: per key: its owner, if the chunk is of several sources
+    rejected: pa.Table | None = None  #: what was left out of it: see `kuvasz.modes.rejects.RECORD`
+    waiting: pa.Table | None = None  #: of rows that wait and may be left out: see `kuvasz.modes.rejects.ORIGIN`
 
 
 def apply_changes(
@@ -77,7 +81,15 @@ def apply_changes(
     Raises:
         DecodeError: The bytes are not what the protocol says, or a value does not fit.
     """
-    changes = shape.split(data, lengths, evaluated)
+    return apply_split(shape, shape.split(data, lengths, evaluated))
+
+
+def apply_split(shape: Shape, changes: RowChanges) -> ChunkOutcome:
+    """Fold messages that were split, and decode what stays.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
     take_key_from_old(shape, changes)
     folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
     unresolved = tuples.fill_unchanged(changes, folded.previous)
@@ -130,6 +142,7 @@ def _aside(shape: Shape, changes: RowChanges, folded: fold.Folded, rows: Int32s)
         rows=shape.rows(changes.new, rows),
         unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
         sources=folded.keys.take(root),
+        messages=rows,
     )
 
 
@@ -185,13 +198,25 @@ class Copied:
 
     rows: pa.Table
     keys: Keys
+    rejected: pa.Table | None = None  #: what was left out of it: see `kuvasz.modes.rejects.RECORD`
 
 
 def apply_copy(shape: Shape, data: bytes | bytearray | memoryview, evaluated: Evaluated | None = None) -> Copied:
     """Decode COPY text; `evaluated` as in `apply_changes`."""
+    return copied_of(shape, *split_copied(shape, data, evaluated))
+
+
+def split_copied(
+    shape: Shape, data: bytes | bytearray | memoryview, evaluated: Evaluated | None
+) -> tuple[Cells, Int32s | None]:
+    """Return the rows of COPY text, and which of them pass the filter; None: all."""
     cells = copytext.split_copy(data, shape.column_count)
-    kept = None
-    if shape.transform is not None and evaluated is not None:
-        cells, kept = attach_copied(shape.transform, cells, evaluated)
+    if shape.transform is None or evaluated is None:
+        return cells, None
+    return attach_copied(shape.transform, cells, evaluated)
+
+
+def copied_of(shape: Shape, cells: Cells, kept: Int32s | None) -> Copied:
+    """Decode some copied rows; None: all."""
     rows = shape.rows(cells, kept)
     return Copied(rows=rows, keys=shape.row_keys(rows))

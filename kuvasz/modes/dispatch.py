@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.decode.tuples import RowChanges
+from kuvasz.errors import DecodeError
 from kuvasz.model import TableType, UInt32s
-from kuvasz.modes import append, changelog, clone, history, keyless
+from kuvasz.modes import append, changelog, clone, history, keyless, rejects
 from kuvasz.modes.clone import ChunkOutcome, Copied
 from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import Shape
@@ -48,10 +49,54 @@ def apply_changes(
     Raises:
         DecodeError: The bytes are not what the protocol says, or a value does not fit.
     """
-    if shape.mode is TableType.CLONE and not shape.is_bag:
-        return clone.apply_changes(shape, data, lengths, evaluated)
-    apply = keyless.apply_changes if shape.is_bag else _CHANGES[shape.mode]
-    return apply(shape, shape.split(data, lengths, evaluated), facts)
+    try:
+        return _with_origins(shape, _apply(shape, shape.split(data, lengths, evaluated), facts), facts)
+    except DecodeError:
+        if not shape.rejects:
+            raise
+    sifted = rejects.sift(shape, shape.split(data, lengths, evaluated), facts)
+    applied = _with_origins(shape, _apply(shape, sifted.changes, sifted.facts), sifted.facts)
+    return dataclasses.replace(applied, rejected=sifted.rejected)
+
+
+def _with_origins(shape: Shape, applied: ChunkOutcome, facts: Facts | None) -> ChunkOutcome:
+    """Return what came of a chunk with what is to be written down if a row waits in vain."""
+    aside = applied.aside
+    if not shape.rejects or facts is None or aside is None or aside.messages is None:
+        return applied
+    return dataclasses.replace(applied, waiting=rejects.origins(facts, aside.messages))
+
+
+def _apply(shape: Shape, changes: RowChanges, facts: Facts | None) -> ChunkOutcome:
+    if shape.is_bag:
+        return keyless.apply_changes(shape, changes, facts)
+    if shape.mode is TableType.CLONE:
+        return clone.apply_split(shape, changes)
+    applied = _CHANGES[shape.mode](shape, changes, facts)
+    if shape.rejects and applied.aside is not None:
+        # The newest version that is here need not be the one before: that may have been rejected.
+        message = f"{shape.place}: an update leaves out a large value, and a row before it may have been rejected"
+        hint = "ALTER TABLE … REPLICA IDENTITY FULL has updates carry all values; or `on_bad_value: stop`, then retry"
+        raise DecodeError(message, hint=hint)
+    return applied
+
+
+def read_copy(
+    shape: Shape, data: bytes | bytearray | memoryview, evaluated: Evaluated | None = None, lsn: int = 0
+) -> Copied:
+    """Decode COPY text as it is; what does not fit is left out where the shape rejects it.
+
+    Raises:
+        DecodeError: A value does not fit.
+    """
+    try:
+        return clone.apply_copy(shape, data, evaluated)
+    except DecodeError:
+        if not shape.rejects:
+            raise
+    cells, kept = clone.split_copied(shape, data, evaluated)
+    sifted = rejects.sift_copied(shape, cells, kept, lsn)
+    return dataclasses.replace(clone.copied_of(shape, cells, sifted.kept), rejected=sifted.rejected)
 
 
 def apply_copy(
@@ -62,7 +107,7 @@ def apply_copy(
     Raises:
         DecodeError: A value does not fit.
     """
-    copied = clone.apply_copy(shape, data, evaluated)
+    copied = read_copy(shape, data, evaluated, lsn)
     if shape.is_bag:
         return dataclasses.replace(copied, keys=keyless.row_keys(shape, copied.rows))
     if shape.mode in _COPIED:

@@ -65,7 +65,13 @@ class Shape:
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
     copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
     family: bytes = b""  #: the same for all shapes of a table; empty: their seed is
+    rejects: bool = False  #: what does not fit is left out, and written down; see `rejects`
     owners: tuple[Owner, ...] = ()  #: of a chunk of several sources; `source`, `table` and `sid` are the first one's
+
+    @property
+    def place(self) -> str:
+        """Where an error is."""
+        return place_of(self.source, self.table)
 
     def split(self, data: np.ndarray, lengths: UInt32s, evaluated: Evaluated | None = None) -> RowChanges:
         """Take row messages apart; with expressions, join what Spark made of them."""
@@ -157,7 +163,8 @@ class Shape:
         if has_bounds.any():
             row = int(np.argmax(has_bounds))
             text = (strip.text(row) or b"").decode()
-            raise self.refusal(index, columns.ValueRefused(row, text, HAS_BOUNDS))
+            refused = columns.ValueRefused(row if rows is None else int(rows[row]), text, HAS_BOUNDS)
+            raise self.refusal(index, refused) from refused
 
     def _masked(self, binding: Binding, values: pa.Array) -> pa.Array:
         if binding.mask is None or binding.is_veiled:

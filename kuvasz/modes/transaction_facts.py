@@ -52,6 +52,18 @@ class Facts:
             row_end=self.row_end[mine] - begin, ordinal=self.ordinal[mine],
         )  # fmt: skip
 
+    def of_rows(self, rows: Int32s) -> Self:
+        """Return the facts of some rows, ascending: each keeps its ordinal, so a run ends where a row is left out."""
+        run, ordinal = self.runs()[rows], self.ordinals()[rows]
+        is_last = np.ones(len(rows), np.bool_)
+        is_last[:-1] = (run[1:] != run[:-1]) | (ordinal[1:] != ordinal[:-1] + 1)
+        is_first = np.concatenate((is_last[-1:], is_last[:-1]))
+        mine = run[is_last]
+        return type(self)(
+            commit_lsn=self.commit_lsn[mine], commit_us=self.commit_us[mine], xid=self.xid[mine],
+            row_end=np.flatnonzero(is_last) + 1, ordinal=ordinal[is_first],
+        )  # fmt: skip
+
     def runs(self) -> Int32s:
         """Return the run of each row."""
         return np.repeat(np.arange(len(self.row_end), dtype=np.int32), np.diff(self.row_end, prepend=0))

@@ -65,6 +65,7 @@ class TableState:
     inserts: int = 0  #: of them
     updates: int = 0
     deletes: int = 0
+    rejected: int = 0  #: rows that did not fit and were written down, since the start
     copies: int = 0  #: that ended well since the start
     copied_rows: int = 0
     copy_done: int = 0  #: ranges
@@ -90,7 +91,7 @@ class TableState:
 
 
 #: Facts that are added to what is known, not put in its place.
-_COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "commits", "copies"})
+_COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "rejected", "commits", "copies"})
 
 #: Facts that stay when its source is begun anew in the same process.
 _LASTING_COUNTS = (*sorted(_COUNTED), "copied_rows", "last_commit_us", "last_commit_seconds")

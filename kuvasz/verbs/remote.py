@@ -425,6 +425,7 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
             f"{copied:.0%}, {table['copied_rows']:,} rows" if is_copying else f"{table['rows']:,} changes",
             "" if table["newest_change_at"] is None else f"newest {table['newest_change_at'][:19]}Z",
             _parked(table["parked"]),
+            f"{table['rejected_rows']:,} rejected" if table.get("rejected_rows") else "",
         )
     return grid
 

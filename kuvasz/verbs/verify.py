@@ -213,6 +213,8 @@ def _lines(report: Report) -> list[str]:
         notes.append(f"  {report.gaps:,} gaps are recorded: changes that were lost at the source")
     if report.waiting:
         notes.append(f"  {report.waiting:,} keys have changes that kuvasz has still to apply")
+    if report.rejected:
+        notes.append(f"  {report.rejected:,} rows of the source do not fit and were rejected: see `kuvasz rejects`")
     if report.undecided:
         notes.append(f"  {report.undecided:,} keys change all the time and could not be decided: verify again")
     if not report.differences:

@@ -12,8 +12,8 @@ from kuvasz.fold.difference import Difference, find
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.comparison_tasks import prints
-from kuvasz.model import Int64s, Relation, Segment, Truncation, UInt8s, UInt32s
-from kuvasz.modes import clone, keyless
+from kuvasz.model import Int64s, Relation, Segment, TableType, Truncation, UInt8s, UInt32s
+from kuvasz.modes import dispatch
 from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import Shape
 
@@ -146,12 +146,14 @@ def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated |
         DecodeError: A value does not fit.
     """
     if not shape.key:
-        counted = keyless.apply_changes(shape, shape.split(data, lengths, evaluated))
+        counted = dispatch.apply_changes(
+            dataclasses.replace(shape, mode=TableType.CLONE), data, lengths, None, evaluated
+        )
         assert counted.delta is not None
         none = Keys.empty(len(counted.keys))
         states = np.full(len(counted.keys), _ROW, np.uint8)
         return KeyChanges(keys=counted.keys, states=states, prints=none, delta=counted.delta.astype(np.int64))
-    applied = clone.apply_changes(shape, data, lengths, evaluated)
+    applied = dispatch.apply_changes(dataclasses.replace(shape, mode=TableType.CLONE), data, lengths, None, evaluated)
     found = Keys.empty(len(applied.keys))
     is_row = (applied.written >= 0) & (applied.written < applied.rows.num_rows)
     states = np.select([applied.written < 0, is_row], [_DELETED, _ROW], _UNKNOWN).astype(np.uint8)

@@ -39,6 +39,7 @@ class Report:
     faults: int = 0  #: keys of a history whose versions do not fit together
     waiting: int = 0  #: keys whose changes a stopped kuvasz has not applied yet: no differences
     undecided: int = 0
+    rejected: int = 0  #: rows of the source that do not fit the table, and are no differences
     mended: int = 0
     left: int = 0  #: keys that differ still
     why_left: str = ""  #: what keeps them from being mended, and what a person can do

@@ -134,6 +134,7 @@ class _SnapshotRound:
     named: tuple[str, ...] = ()  #: the columns whose values are shown
     compared: str = ""
     faults: int = 0  #: keys of a history whose versions do not fit together
+    rejected: int = 0  #: rows of the source that do not fit
     lacks: int = 0  #: rows that the lake lacks, where rows can only be counted; less than 0: that it has more
 
     @property
@@ -272,7 +273,8 @@ class Verification:
         found = one.difference(keys)
         rows = one.counted()
         done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
-                      rows=comparison.rows, named=comparison.shown, compared=one.what)  # fmt: skip
+                      rows=comparison.rows, named=comparison.shown, compared=one.what,
+                      rejected=comparison.rejected.num_rows)  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
             one.check_names(self._url())
             return done
@@ -623,7 +625,8 @@ def _report(report: Report, table: LakeTable, rounds: Sequence[_SnapshotRound], 
         lake_rows=first.rows["lake"], key=first.named, missing=missing, extra=extra,
         changed=counts[DifferenceKind.CHANGED],
         doubled=counts[DifferenceKind.DOUBLED], faults=first.faults, waiting=first.waiting,
-        undecided=int(np.count_nonzero(last.undecided)), mended=mended, keys=tuple(shown[:SHOWN]),
+        undecided=int(np.count_nonzero(last.undecided)), rejected=first.rejected, mended=mended,
+        keys=tuple(shown[:SHOWN]),
     )  # fmt: skip
     left = len(last.unmended) + first.faults if can_mend else report.differences
     return dataclasses.replace(report, left=left, why_left=_why_left(table, left, doubled=report.doubled))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kuvasz import failpoints
+from kuvasz.events import Event, EventLog
 from kuvasz.model import NO_OPERATIONS
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Failure, Receipt
@@ -12,8 +13,16 @@ from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
 from kuvasz.worker.gather import Gathered
 
+_log = EventLog(__name__)
+
 OnFailure = Callable[[Failure], None]
 OnReceipt = Callable[[Receipt], None]
+
+
+def tell_rejected(receipt: Receipt) -> None:
+    """Tell of the rows that were left out of a commit."""
+    for source, rows in receipt.rejected.items():
+        _log.tell(Event.ROWS_REJECTED, table=receipt.target, source=source, rows=rows)
 
 
 class Outcomes:
@@ -44,6 +53,7 @@ class Outcomes:
 
     def receive(self, receipt: Receipt) -> None:
         """Take note of a commit."""
+        tell_rejected(receipt)
         for source in receipt.positions.keys() | receipt.rows_of.keys():
             operations = receipt.operations_of.get(source, NO_OPERATIONS)
             self._states.note(
@@ -51,6 +61,7 @@ class Outcomes:
                 source,
                 rows=receipt.rows_of.get(source, 0),
                 **operations._asdict(),
+                rejected=receipt.rejected.get(source, 0),
                 commits=int(receipt.snapshot_id is not None and receipt.is_first),
                 last_commit_us=receipt.commit_us,
                 last_commit_seconds=receipt.seconds,

@@ -31,6 +31,7 @@ ELSEWHERE = {
     # What they find is another's: only a lake with a past, or a server, has any of it.
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
+    "verbs/lake/rejects.py": "integration/test_rejects.py",
     "worker/cuts.py": "integration/test_cuts.py",
     "lake/iceberg/tags.py": "integration/test_cuts.py",
     "source/row_lookup.py": "integration/test_trace.py",

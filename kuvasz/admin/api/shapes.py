@@ -130,6 +130,7 @@ SHAPES: Final[dict[str, Schema]] = {
         waits_for=_or_null(_TEXT, "Whose transactions have to end before it can be copied."),
         rows=_told(_WHOLE, "Changes since the start."),
         copied_rows=_WHOLE,
+        rejected_rows=_told(_WHOLE, "That did not fit and are in the table `rejects`, since the start."),
         copy_progress=_or_null(_NUMBER, "0 to 1."),
         commits=_WHOLE,
         last_commit_seconds=_or_null(_NUMBER),

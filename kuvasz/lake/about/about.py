@@ -11,12 +11,14 @@ import datetime
 import threading
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from typing_extensions import override
 
+from kuvasz.errors import ForeignChange, InternalError, LakeError, TableGone, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.about import commits
 from kuvasz.lake.about.rows import Row, WaitingRows
-from kuvasz.lake.about.tables import COMMITS, TABLES
+from kuvasz.lake.about.tables import COMMITS, REJECTS, TABLES
 from kuvasz.lake.about.writer import AboutWriter
 from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.ports import About
@@ -58,6 +60,7 @@ class LakeAbout(About):
         self._looked: dict[str, tuple[str, int | None]] = {}  #: target -> uuid and snapshot that were seen last
         self._told: dict[str, str] = {}  #: table -> what was said last of why it cannot be written
         self._writers: tuple[AboutWriter, ...] = ()
+        self._keeping = threading.Lock()  #: whoever comes first loads a table
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="about", daemon=True)
 
@@ -74,6 +77,23 @@ class LakeAbout(About):
             if len(self._took) >= _MOST_TOOK:
                 self._took.clear()  # of some the rows were written before this came
             self._took[receipt.snapshot_id] = receipt.seconds
+
+    @override
+    def keep_rejected(self, target: str, rows: pa.Table) -> None:
+        """See `kuvasz.ports.About.keep_rejected`."""
+        now = datetime.datetime.now(datetime.UTC)
+        count = rows.num_rows
+        at = pa.array([now] * count, pa.timestamp("us", "UTC"))
+        rows = rows.append_column("rejected_at", at).append_column("target", pa.repeat(pa.scalar(target), count))
+        writer = next((one for one in self._writers if one.about.name == REJECTS), None)
+        if writer is None:
+            raise InternalError(f"{place_of(table=target)}: there is nowhere to keep rows that do not fit")
+        try:
+            with self._keeping, writer.held() as table:
+                writer.write(table, rows, {}, now)
+        except (ForeignChange, TableGone, OSError) as error:
+            message = f"{place_of(table=target)}: rows that do not fit cannot be kept: {error}"
+            raise LakeError(message, hint="it is tried again") from error
 
     # Its life
 
@@ -131,9 +151,12 @@ class LakeAbout(About):
             return
         rows = self._waiting.take(writer.about.name)
         try:
-            if rows:
-                with writer.held() as table:
-                    writer.write(table, rows, {}, now)
+            if not rows:
+                with self._keeping:
+                    writer.open()  # who asks finds a table, be it empty
+                return
+            with writer.held() as table:
+                writer.write(table, rows, {}, now)
         except BaseException:
             self._waiting.put_back(writer.about.name, rows)
             raise

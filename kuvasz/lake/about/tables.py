@@ -15,6 +15,7 @@ from kuvasz.ports import Target
 COMMITS: Final = "commits"
 EVENTS: Final = "events"
 SOURCES: Final = "sources"
+REJECTS: Final = "rejects"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,26 @@ TABLES: Final = (
             "error": LakeType.STRING,
         },
     ),
+    AboutTable(
+        name=REJECTS,
+        time="rejected_at",
+        columns={
+            "rejected_at": LakeType.TIMESTAMPTZ,
+            "target": LakeType.STRING,
+            "source": LakeType.STRING,
+            "table_name": LakeType.STRING,
+            "operation": LakeType.STRING,
+            "lsn": LakeType.LONG,
+            "ordinal": LakeType.LONG,
+            "xid": LakeType.LONG,
+            "committed_at": LakeType.TIMESTAMPTZ,
+            "key": LakeType.STRING,
+            "column_name": LakeType.STRING,
+            "reason": LakeType.STRING,
+            "raw": LakeType.STRING,
+            "raw_row": LakeType.STRING,
+        },
+    ),
 )
 
-__all__ = ["COMMITS", "EVENTS", "SOURCES", "TABLES", "AboutTable"]
+__all__ = ["COMMITS", "EVENTS", "REJECTS", "SOURCES", "TABLES", "AboutTable"]

@@ -71,7 +71,7 @@ class AboutWriter:
             raise
 
     def write(
-        self, table: LakeTable, rows: Sequence[Row], properties: Mapping[str, str], now: datetime.datetime
+        self, table: LakeTable, rows: Sequence[Row] | pa.Table, properties: Mapping[str, str], now: datetime.datetime
     ) -> None:
         """Add rows, let those go that are too old, and set properties of the table, in one commit.
 
@@ -96,9 +96,18 @@ class AboutWriter:
             table.forget(changeset)
             raise
 
-    def _files(self, table: LakeTable, rows: Sequence[Row]) -> Sequence[DataFile]:
+    def _files(self, table: LakeTable, rows: Sequence[Row] | pa.Table) -> Sequence[DataFile]:
         definition = table.definition
-        made = pa.Table.from_pylist([dict(row) for row in rows], schema=definition.schema.arrow())
+        schema = definition.schema.arrow()
+        if isinstance(rows, pa.Table):
+            arrays = [
+                rows.column(field.name).cast(field.type) if field.name in rows.schema.names
+                else pa.nulls(rows.num_rows, field.type)
+                for field in schema
+            ]  # fmt: skip
+            made = pa.Table.from_arrays(arrays, schema=schema)
+        else:
+            made = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
         path = naming.fresh(definition.location, "")
         return write_rows(definition.io_properties, path, made, (self.about.time,), definition.layout)[0]
 

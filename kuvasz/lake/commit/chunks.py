@@ -130,6 +130,8 @@ def cut(
     chunk_bytes: int,
     table_type: TableType = TableType.CLONE,
     events: Mapping[tuple[str, TableName], tuple[int, int]] | None = None,
+    *,
+    counts: bool = False,
 ) -> Cut:
     """Cut changes into chunks of about `chunk_bytes`.
 
@@ -139,8 +141,9 @@ def cut(
         chunk_bytes: Size at which a chunk is full.
         table_type: The table type of the target.
         events: What the last cut of the target's changes gave: a transaction may go on from there.
+        counts: Whether chunks carry the facts of their transactions whatever the table type.
     """
-    counter = _Counter(dict(events or {})) if table_type in _WITH_FACTS else None
+    counter = _Counter(dict(events or {})) if counts or table_type in _WITH_FACTS else None
     split: set[tuple[str, int]] = set()
     if table_type is TableType.HISTORY:
         changes, chunk_bytes = list(changes), _NO_LIMIT

@@ -12,15 +12,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from kuvasz.lake.commit.bundles import Step, open_lsn, owner_finder, sources_of
+from kuvasz.lake.commit.bundles import Step, chunks_of, open_lsn, owner_finder, sources_of
 from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
-from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
+from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask, from_ipc
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import no_earlier_version
 from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import TableType, Truncation
+from kuvasz.modes.rejects import orphaned
 
 if TYPE_CHECKING:
     from kuvasz.lake.executors.jobs import Jobs
@@ -66,6 +68,7 @@ class CloneWriter:
         self._resolution = Resolution(table, changeset)
         self._waiting: list[_Waiting] = []
         self._level_of: dict[int, int] = {}  # number of a file to come -> its level
+        self.rejected: list[pa.Table] = []  #: what was left out here: see `kuvasz.modes.rejects.RECORD`
         self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
 
     def apply(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
@@ -148,12 +151,37 @@ class CloneWriter:
                 result, source_of, sid
             )
             return
+        if result.waiting is not None and result.sources is not None:
+            result = self._without_lost(step, result)
         earlier = self._resolution.apply(result, source, number, layer, sid, source_of)
         if earlier is not None:
             level = 1 + max((self._level_of.get(int(file), 0) for file in np.unique(earlier[0])), default=0)
             self._level_of[number] = level
             self._waiting.append(_Waiting(step=step, number=number, level=level, done=result,
                                           earlier=earlier, layer=layer, sid=sid))  # fmt: skip
+
+    def _without_lost(self, step: Step, result: ChunkDone) -> ChunkDone:
+        """Leave the rows out that wait for a version which was rejected, and note what is written down of them."""
+        assert not isinstance(step, Truncation)
+        assert result.waiting is not None
+        assert result.aside is not None
+        assert result.sources is not None
+        layer = self._layer(step.source)
+        left, lost = self._resolution.without_lost(result, step.source, layer, self._level_of)
+        which = np.flatnonzero(lost)
+        if len(which) == 0:
+            return result
+        names = {chunk.source: str(chunk.relation.table) for chunk in chunks_of(step)}
+        source_of = owner_finder(step, result)
+        whose = [source_of(result.sources.take(which[at : at + 1])) for at in range(len(which))]
+        rows, origins = (from_ipc(data).take(pa.array(which)) for data in (result.aside, result.waiting))
+        unsent = [mask[which] if len(mask) else mask for mask in result.unchanged]
+        notes = orphaned(rows, origins, self._table.definition.key, unsent)
+        self.rejected.append(
+            notes.set_column(0, "source", pa.array(whose, pa.string()))
+            .set_column(1, "table_name", pa.array([names[one] for one in whose], pa.string()))
+        )  # fmt: skip
+        return left
 
     def _complete_all(self) -> None:
         for level in sorted({item.level for item in self._waiting}):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+
 from kuvasz.errors import (
     ForeignChange,
     InternalError,
@@ -20,7 +22,7 @@ from kuvasz.events import EventLog
 from kuvasz.lake.commit import chunks, lanes
 from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.lake.commit.clone import CloneWriter
-from kuvasz.lake.commit.failures import bug, came_of, drop, stop, unkept
+from kuvasz.lake.commit.failures import bug, by_source, came_of, drop, stop, unkept
 from kuvasz.lake.commit.group_commit import GroupCommits, pending
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
@@ -61,6 +63,7 @@ class CommitStage:
         state: The folder with the indexes.
         tells: Whether snapshots say how they came about; see `kuvasz.lake.files.snapshot_origin`.
         joint: Returns what shows commits of several tables at once; None where no tables have a group.
+        keep_rejected: See `kuvasz.ports.About.keep_rejected`.
     """
 
     def __init__(  # noqa: PLR0913 (the neighbours of a stage are its parameters)
@@ -75,6 +78,7 @@ class CommitStage:
         *,
         tells: bool = False,
         joint: Callable[[], JointCommit] | None = None,
+        keep_rejected: Callable[[str, pa.Table], None] = lambda *_: None,
     ) -> None:
         self._jobs = jobs
         self._tables = tables
@@ -82,6 +86,7 @@ class CommitStage:
         self._properties = properties
         self._state = state
         self._tells = tells
+        self._keep_rejected = keep_rejected
         self._lanes = Lanes(self._commit, self._hangs, answer, room_bytes)
         self._groups = GroupCommits(
             tables, joint, state, retried=self._lanes.tried_again, resolve=self._resolve,
@@ -195,7 +200,14 @@ class CommitStage:
         snapshot_id = self._retried(table, head, lambda: table.commits.make(changeset, positions))
         seconds = time.monotonic() - begin
         return [
-            came_of(ticket.written, positions, snapshot_id, seconds, is_first=ticket is head)
+            came_of(
+                ticket.written,
+                positions,
+                snapshot_id,
+                seconds,
+                changeset.rejected if ticket is head else {},
+                is_first=ticket is head,
+            )
             for ticket, positions in zip(together, reached, strict=True)
         ]
 
@@ -225,6 +237,12 @@ class CommitStage:
                 for counted in result.operations:
                     layer.operations = layer.operations.plus(counted)
         writer.conclude(written.work.through.keys() - written.work.open_sources)
+        late = writer.rejected if isinstance(writer, CloneWriter) else []
+        early = written.rejected()
+        rejected = [one for one in (early, *late) if one is not None and one.num_rows]
+        if rejected:
+            changeset.rejected.update(by_source(pa.concat_tables(rejected)))
+            changeset.first.append(lambda: self._keep_rejected(table.name, pa.concat_tables(rejected)))
 
     def _sid_of(self, table: LakeTable, step: Step) -> str | None:
         if isinstance(step, Bundle) or not table.target.has_sid:

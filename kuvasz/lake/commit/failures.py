@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import InternalError, KuvaszError, LakeError, VersionLost, place_of
@@ -14,6 +15,8 @@ from kuvasz.ports import Failure, Receipt
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
 
     from kuvasz.lake.commit.written import WrittenTable
     from kuvasz.lake.table.table import LakeTable
@@ -39,6 +42,7 @@ def came_of(
     positions: Mapping[str, SourcePosition],
     snapshot_id: int | None,
     seconds: float,
+    rejected: Mapping[str, int] = MappingProxyType({}),
     *,
     is_first: bool = True,
 ) -> tuple[Receipt | Failure, ...]:
@@ -49,14 +53,22 @@ def came_of(
         positions: The positions that came with it.
         snapshot_id: The snapshot; None if no row changed.
         seconds: How long the commit took.
+        rejected: Source -> rows that were left out.
         is_first: Whether no other mini-transaction of the same commit came before.
     """
     receipt = Receipt(
         target=written.work.target, positions=positions, rows=written.cut.rows, snapshot_id=snapshot_id,
         is_first=is_first, rows_of=written.cut.rows_of, operations_of=written.operations(),
-        commit_us=written.cut.commit_us, seconds=seconds,
+        commit_us=written.cut.commit_us, seconds=seconds, rejected=rejected,
     )  # fmt: skip
     return told(written.refused, receipt)
+
+
+def by_source(rejected: pa.Table | None) -> dict[str, int]:
+    """Return how many rows of each source were left out."""
+    if rejected is None or rejected.num_rows == 0:
+        return {}
+    return {one["values"]: one["counts"] for one in rejected.column("source").value_counts().to_pylist()}
 
 
 def failed(table: str, error: KuvaszError, sources: Collection[str]) -> tuple[Failure, ...]:
@@ -120,4 +132,4 @@ def bug(table: LakeTable, error: Exception) -> InternalError:
     return InternalError(f"{place_of(table=table.name)}: {error!r}")
 
 
-__all__ = ["bug", "came_of", "drop", "failed", "stop", "told", "unkept"]
+__all__ = ["bug", "by_source", "came_of", "drop", "failed", "stop", "told", "unkept"]

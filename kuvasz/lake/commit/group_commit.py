@@ -130,7 +130,9 @@ class GroupCommits:
                 seconds = time.monotonic() - begin
                 for part in _going_on(parts):
                     snapshot_id = None if part.sent is None else part.table.index.snapshot_id
-                    part.outcome = came_of(part.written, part.positions, snapshot_id, seconds)
+                    part.outcome = came_of(
+                        part.written, part.positions, snapshot_id, seconds, part.changeset.rejected
+                    )
             finally:
                 for part in parts:
                     part.table.commits.in_flight.difference_update(part.written.paths())

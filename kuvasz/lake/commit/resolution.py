@@ -7,13 +7,17 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT
+from kuvasz.lake.executors.tasks import from_ipc, to_ipc
 from kuvasz.lake.files.data_file import place_in
 from kuvasz.lake.table.row_counts import RowCounts
 
@@ -79,6 +83,51 @@ class Resolution:
         file, position = place_in(done.files, numbers, done.written[kept])
         table.index.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
         return earlier
+
+    def without_lost(
+        self, done: ChunkDone, source: str, layer: Changeset, waiting: Container[int]
+    ) -> tuple[ChunkDone, npt.NDArray[np.bool_]]:
+        """Leave the rows out that wait for what is not there, or goes in this very commit.
+
+        Args:
+            done: The results of a chunk.
+            source: Its source.
+            layer: Takes the outcome.
+            waiting: Numbers of files that are still to come.
+
+        Returns:
+            The results without them, and which of those that waited they are.
+        """
+        assert done.aside is not None
+        assert done.sources is not None
+        assert done.written is not None
+        files, rows = self._table.index.lookup(done.sources, self._table.open.get(source))
+        lost = self._table.index.lost(files, rows)
+        layers = [layer, self._changeset]
+        for number in np.unique(files).tolist():
+            is_there = number in self._table.index.files or any(number in one.added for one in layers)
+            if not (is_there or number in waiting) or any(number in one.dropped for one in layers):
+                lost |= files == number  # the index does not forget rows of files that went as a whole
+            for changeset in layers:
+                gone = changeset.deletes.get(number)
+                if gone is not None:
+                    lost |= (files == number) & np.isin(rows, np.fromiter(gone, np.uint32, len(gone)))
+        if not lost.any():
+            return done, lost
+        begin = sum(file.rows for file in done.files)
+        waits = np.flatnonzero(done.written >= begin)
+        row = done.written[waits] - begin
+        written = done.written.copy()
+        written[waits] = np.where(lost[row], -1, begin + np.cumsum(~lost)[row] - 1)
+        stay = np.flatnonzero(~lost).astype(np.int32)
+        if len(stay) == 0:
+            return dataclasses.replace(done, written=written, aside=None, sources=None, unchanged=()), lost
+        left = from_ipc(done.aside).take(pa.array(stay))
+        unchanged = tuple(mask[stay] if len(mask) else mask for mask in done.unchanged)
+        sources = done.sources.take(stay)
+        return dataclasses.replace(
+            done, written=written, aside=to_ipc(left), sources=sources, unchanged=unchanged
+        ), lost
 
     def complete(
         self, waiting: int, done: ChunkDone, completed: ChunkDone, source: str, layer: Changeset, sid: str | None

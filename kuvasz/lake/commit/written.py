@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.lake.commit.bundles import sources_of
-from kuvasz.lake.executors.tasks import ChunkDone
+from kuvasz.lake.executors.tasks import ChunkDone, from_ipc
 from kuvasz.model import NO_OPERATIONS, Operations, Truncation
 
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ class WrittenTable:
                 for source, counted in zip(sources_of(step), result.operations, strict=True):
                     found[source] = found.get(source, NO_OPERATIONS).plus(counted)
         return found
+
+    def rejected(self) -> pa.Table | None:
+        """Return what was left out of it (`kuvasz.modes.rejects.RECORD`); None if everything fits."""
+        found = [one.rejected for one in self.results if isinstance(one, ChunkDone) and one.rejected is not None]
+        return pa.concat_tables(map(from_ipc, found)) if found else None
 
     def abandon_to(self, changeset: Changeset) -> None:
         """Put every file into a changeset, to be removed with it."""

@@ -48,6 +48,7 @@ from kuvasz.lake.files.data_file import file_io, remove
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.table.table import LakeTable
+from kuvasz.modes.rejects import RECORD
 from kuvasz.ports import CopyRequest
 
 #: Rows of both sides that are compared in memory at a time: some 100 MB.
@@ -138,6 +139,9 @@ class Comparison:
         self._spill = Spill(folder)
         self._on_progress = on_progress
         self.rows: dict[str, int] = {}  #: side -> rows it has
+        #: the source's rows that do not fit the table (`kuvasz.modes.rejects.RECORD`), once they were compared
+        self.rejected: pa.Table = RECORD.empty_table()
+        self._rejecting: str | None = None  #: the phase that found them; others read them again
 
     def close(self) -> None:
         """Remove what was put on disk."""
@@ -307,6 +311,9 @@ class Comparison:
             if outcome.error is not None:
                 raise outcome.error
             take(outcome.value)
+            if outcome.rejected is not None and self._rejecting in {None, phase}:
+                self._rejecting = phase
+                self.rejected = pa.concat_tables([self.rejected, from_ipc(outcome.rejected)])
             done += 1
         self._on_progress(phase, done, total)
         return rest, done

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError
+from kuvasz.lake.commit.failures import by_source
 from kuvasz.lake.copies.read_rows import ReadRows, read_small
 from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import CopyDone, CopyTask
+from kuvasz.lake.executors.tasks import CopyDone, CopyTask, from_ipc
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import naming
@@ -48,6 +49,7 @@ class CopiedFiles:
         self.is_sorted = bool(definition.key) and not definition.is_bag and shape.copied_us is None
         self.keys = KeyFiles(folder=folder, is_sorted=self.is_sorted)
         self.files: list[DataFile] = []
+        self.rejected: dict[str, int] = {}  #: source -> rows that were left out, which are written down by then
         self.is_kept = False  #: whether they may be in the table, and are nobody's any more
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -102,6 +104,12 @@ class CopiedFiles:
             raise done.error
         with self._lock:
             self.files += done.files
+        if done.rejected is not None:  # whether or not the copy is there in the end: it has read them so
+            rejected = from_ipc(done.rejected)
+            order.keep_rejected(order.table.name, rejected)
+            with self._lock:
+                for source, rows in by_source(rejected).items():
+                    self.rejected[source] = self.rejected.get(source, 0) + rows
         if job.key_files is None:
             for file, keys in zip(done.files, done.keys, strict=True):
                 self.keys.write(file.path, keys)

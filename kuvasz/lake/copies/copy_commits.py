@@ -166,6 +166,7 @@ def _commit_group(table: LakeTable, group: Sequence[CopiedTable], *, tells: bool
             positions={one.source: one.position},
             rows=one.files.rows,
             snapshot_id=snapshot_id,
+            rejected=one.files.rejected,
             seconds=time.monotonic() - begin,
         )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import pyarrow as pa
 
 from kuvasz.config.model import PipelineConfig
 from kuvasz.lake.copies.turns import CopyTurns
@@ -28,6 +30,7 @@ class Order:
     folder: Path  #: on local disk, for what does not fit into memory
     pipeline: PipelineConfig
     turns: CopyTurns
+    keep_rejected: Callable[[str, pa.Table], None] = lambda *_: None  #: see `kuvasz.ports.About.keep_rejected`
 
     @property
     def sid(self) -> str | None:

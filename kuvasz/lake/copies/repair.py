@@ -7,6 +7,7 @@ is in no snapshot; it only gets its position. What was lost stands in the table 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,7 @@ from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError, place_of
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.keys import Keys
+from kuvasz.lake.commit.failures import by_source
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
@@ -64,6 +66,7 @@ class RepairJob:
             shape=order.shape(), properties=order.properties, chunk_bytes=order.pipeline.chunk_bytes,
             at_us=at_us if order.table.target.type is TableType.HISTORY else None,
         )  # fmt: skip
+        self._rejected: dict[str, int] = {}
         self._folder = order.folder
         self._parallelism = order.pipeline.copy_parallelism
 
@@ -77,6 +80,7 @@ class RepairJob:
 
     def _run(self, requests: Sequence[CopyRequest], position: SourcePosition, on_progress: OnProgress) -> Receipt:
         table = self._table
+        self._reading = dataclasses.replace(self._reading, lsn=position.lsn)
         if table.definition.is_growing:
             with table.lock:
                 table.follow()
@@ -99,6 +103,9 @@ class RepairJob:
                 if len(difference):
                     fetched = comparison.fetch(wanted_keys(difference), table)
                 self._settle(comparison, fetched)
+                self._rejected = by_source(comparison.rejected)
+                if self._rejected:
+                    self._order.keep_rejected(self._table.name, comparison.rejected)
                 failpoints.hit("gap_compared", LakeError)
                 return self._commit(difference, fetched, position, seen)
             except ForeignChange:
@@ -159,7 +166,7 @@ class RepairJob:
             table.era.accept({source: position.lsn})
         return Receipt(
             target=table.name, positions={source: position}, rows=len(difference), snapshot_id=snapshot_id,
-            seconds=time.monotonic() - begin,
+            rejected=self._rejected, seconds=time.monotonic() - begin,
         )  # fmt: skip
 
     def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:

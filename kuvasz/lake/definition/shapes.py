@@ -54,6 +54,11 @@ class Shapes:
         """Return what the map says of the table for one source: groups that share it may have rules of their own."""
         return self._targets.get(source, self._definition.target)
 
+    @property
+    def rejects(self) -> bool:
+        """Whether rows of any source are left out that do not fit."""
+        return self._definition.target.rejects or any(target.rejects for target in self._targets.copy().values())
+
     def go_by(self, source: str, target: Target) -> None:
         """Go by what the map says of the table for a source from now on."""
         with self._definition.lock:

@@ -27,7 +27,7 @@ from kuvasz.lake.files.data_file import DataFile, field_id, file_io, remove, wri
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s
-from kuvasz.modes import clone, defaults, history, keyless
+from kuvasz.modes import defaults, dispatch, history, keyless
 from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, SID_COLUMN, Shape
 from kuvasz.ports import CopyRequest
 
@@ -95,6 +95,7 @@ class Rows:
     file: int = 0
     rank: int = 0  #: of the file
     places: np.ndarray | None = None  #: of the lake's rows
+    rejected: pa.Table | None = None  #: the source's rows beside them that do not fit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,7 @@ class Outcome:
 
     value: Any = None
     error: KuvaszError | None = None
+    rejected: bytes | None = None  #: Arrow IPC of the source's rows that do not fit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Reading:
     shape: Shape
     properties: Mapping[str, str]
     chunk_bytes: int
+    lsn: int = 0  #: of the source's snapshot
     at_us: int | None = None  #: of a history: the open versions count, and what the source has begins then
     is_ordered: bool = True  #: where the lake has several rows of a key, files and rows are in the order they came
 
@@ -134,9 +137,10 @@ class Reading:
                 yield from self._lake_rows(file)
             return
         for data, evaluated in chunks or ((data, None) for data in request.read(self.chunk_bytes)):
-            copied = clone.apply_copy(self.shape, data, evaluated)
+            copied = dispatch.read_copy(self.shape, data, evaluated, self.lsn)
             table = copied.rows if self.at_us is None else history.opened(self.shape, copied.rows, self.at_us)
-            yield Rows(table=table, keys=copied.keys if self.shape.key else self.keys(copied.rows))
+            keys = copied.keys if self.shape.key else self.keys(copied.rows)
+            yield Rows(table=table, keys=keys, rejected=copied.rejected)
 
     def _lake_rows(self, part: LakeFile) -> Iterator[Rows]:
         stored = pq.ParquetFile(file_io(self.properties, part.path).new_input(part.path).open())
@@ -390,9 +394,19 @@ class RunEvaluated:
         return _guarded(self.job, self.part, chunks)
 
 
+def _noting(chunks: Iterable[Rows], rejected: list[pa.Table]) -> Iterator[Rows]:
+    """Yield rows, and gather what does not fit."""
+    for rows in chunks:
+        if rows.rejected is not None:
+            rejected.append(rows.rejected)
+        yield rows
+
+
 def _guarded(job: Job, part: Part, chunks: Chunks | None) -> Outcome:
+    rejected: list[pa.Table] = []
     try:
-        return Outcome(value=job.result(part, job.reading.rows(part, chunks)))
+        value = job.result(part, _noting(job.reading.rows(part, chunks), rejected))
+        return Outcome(value=value, rejected=to_ipc(pa.concat_tables(rejected)) if rejected else None)
     except KuvaszError as error:
         return Outcome(error=error)
     except FileNotFoundError as error:

@@ -48,6 +48,9 @@ Task = TypeVar("Task", "ChunkTask", "CompleteTask")
 #: Raw text of a copy that is held together to be divided into partitions and sorted: fewer and better files for it.
 _PORTION_BYTES = 64 << 20
 
+#: Of what is written down of rows of one range that do not fit: a table of which most rows do not is a mistake.
+_REJECTED_BYTES = 64 << 20
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolSlice:
@@ -87,7 +90,10 @@ class ChunkTask:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkDone:
-    """What came of a chunk. With `error` nothing else counts."""
+    """What came of a chunk. With `error` nothing else counts.
+
+    Large because it is all that comes back from an executor, whatever the table type.
+    """
 
     files: tuple[DataFile, ...] = ()  #: none if every row was deleted, or all wait for their earlier version
     keys: Keys | None = None
@@ -98,10 +104,12 @@ class ChunkDone:
     unchanged: tuple[np.ndarray, ...] = ()
     sources: Keys | None = None
     waits: Int32s | None = None  #: as in `clone.Aside`
+    waiting: bytes | None = None  #: Arrow IPC of `clone.ChunkOutcome.waiting`
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
     delta: Int32s | None = None  #: as in `clone.ChunkOutcome`
     operations: tuple[Operations, ...] = ()  #: per source of the chunk
+    rejected: bytes | None = None  #: Arrow IPC of what was left out of it: see `kuvasz.modes.rejects.RECORD`
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     whose: Int32s | None = None  #: as in `clone.ChunkOutcome`
     error: KuvaszError | None = None
@@ -173,6 +181,8 @@ class ApplyChunks:
             operations=tuples.operations_of(data, lengths, [one.end for one in task.owners] or [len(lengths)]),
             whose=applied.whose,
             order=task.order,
+            rejected=None if applied.rejected is None else to_ipc(applied.rejected),
+            waiting=None if applied.waiting is None else to_ipc(applied.waiting),
         )
 
 
@@ -241,6 +251,7 @@ class CopyDone:
 
     files: tuple[DataFile, ...] = ()
     keys: tuple[Keys, ...] = ()  #: one per file; none if `CopyTask.key_files` has them
+    rejected: bytes | None = None  #: as of `ChunkDone`
     error: KuvaszError | None = None
 
 
@@ -277,7 +288,10 @@ class CopyTask:
             return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
 
     def _copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
-        done = self._copy_plain(chunks) if self.layout.is_plain else self._copy_arranged(chunks)
+        rejected: list[pa.Table] = []
+        applied = self._applied(chunks, rejected)
+        done = self._copy_plain(applied) if self.layout.is_plain else self._copy_arranged(applied)
+        done = dataclasses.replace(done, rejected=to_ipc(pa.concat_tables(rejected)) if rejected else None)
         if self.key_files is None:
             return done
         try:
@@ -286,9 +300,32 @@ class CopyTask:
         except BaseException:
             remove(file_io(self.properties, self.path), [file.path for file in done.files])
             raise
-        return CopyDone(files=done.files)
+        return dataclasses.replace(done, keys=())
 
-    def _copy_arranged(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+    def _applied(
+        self,
+        chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]],
+        rejected: list[pa.Table],
+    ) -> Iterator[tuple[clone.Copied, int]]:
+        """Yield what comes of each chunk, with its size, and gather what was left out of it.
+
+        Raises:
+            DecodeError: A value does not fit, or so much of the range does not that it must be a mistake.
+        """
+        for data, evaluated in chunks:
+            copied = dispatch.apply_copy(self.shape, data, self.lsn, evaluated)
+            if copied.rejected is not None and copied.rejected.num_rows:
+                rejected.append(copied.rejected)
+                if sum(some.nbytes for some in rejected) > _REJECTED_BYTES:
+                    count = sum(some.num_rows for some in rejected)
+                    message = f"{self.shape.place}: {count} rows and more of one part of its copy do not fit"
+                    hint = (
+                        f"the first: {rejected[0].slice(0, 1).to_pylist()[0]['reason']}; mend the table's map entry"
+                    )
+                    raise DecodeError(message, hint=hint)
+            yield copied, len(data)
+
+    def _copy_arranged(self, chunks: Iterable[tuple[clone.Copied, int]]) -> CopyDone:
         """Write a range in portions that are held whole: each is divided and sorted, one file open at a time."""
         files: list[DataFile] = []
         keys: list[Keys] = []
@@ -309,9 +346,9 @@ class CopyTask:
             parts.clear()
 
         try:
-            for data, evaluated in chunks:
-                parts.append(dispatch.apply_copy(self.shape, data, self.lsn, evaluated))
-                size += len(data)
+            for copied, read in chunks:
+                parts.append(copied)
+                size += read
                 if size >= _PORTION_BYTES:
                     write()
                     size = 0
@@ -322,15 +359,14 @@ class CopyTask:
             raise
         return CopyDone(files=tuple(files), keys=tuple(keys))
 
-    def _copy_plain(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
+    def _copy_plain(self, chunks: Iterable[tuple[clone.Copied, int]]) -> CopyDone:
         files: list[DataFile] = []
         keys: list[Keys] = []
         writer: DataFileWriter | None = None
         parts: list[Keys] = []
         size = 0
         try:
-            for data, evaluated in chunks:
-                copied = dispatch.apply_copy(self.shape, data, self.lsn, evaluated)
+            for copied, read in chunks:
                 if writer is None:
                     path = self.path.format(len(files))
                     writer = DataFileWriter(
@@ -338,7 +374,7 @@ class CopyTask:
                     )
                 writer.write(copied.rows)
                 parts.append(copied.keys)
-                size += len(data)
+                size += read
                 if size >= self.file_bytes:
                     files.append(writer.close())
                     keys.append(concatenate(parts))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -234,7 +235,10 @@ def read_deletes(properties: Mapping[str, str], data_path: str, delete: str) -> 
 
 
 class Changeset:
-    """What one commit will change, while it is being worked out. New files are not in the `FileTable` yet."""
+    """What one commit will change, while it is being worked out. New files are not in the `FileTable` yet.
+
+    Large because a commit is sent as a whole: whoever puts it together needs all of it.
+    """
 
     def __init__(self) -> None:
         self.added: dict[int, tuple[DataFile, str | None]] = {}  #: number -> file, sid
@@ -249,6 +253,8 @@ class Changeset:
         self.sequence: int | None = None  #: that its files get; None: the next one
         self.summary: dict[str, str] = {}  #: for the snapshot, besides the positions
         self.properties: dict[str, str] = {}  #: of the table, besides the positions
+        self.rejected: collections.Counter[str] = collections.Counter()  #: source -> rows that were left out
+        self.first: list[Callable[[], None]] = []  #: makes durable what has to be so before a position passes it
 
     def add(self, number: int, file: DataFile, sid: str | None) -> None:
         """Add a data file."""

@@ -99,6 +99,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         seed=seed,
         schema=schema.arrow(),
         out_of_range=target.out_of_range,
+        rejects=target.rejects,
         mode=target.type,
     )
 

@@ -101,7 +101,7 @@ class IcebergLake(Lake):
         )
         self._commit_stage = CommitStage(
             engine.jobs, engine.answer, pipeline.memory // _ASIDE_SHARE, tables.loaded, tables.feeds,
-            engine.access, pipeline.state_folder, tells=tells, joint=joint,
+            engine.access, pipeline.state_folder, tells=tells, joint=joint, keep_rejected=self.about.keep_rejected,
         )  # fmt: skip
         self.about.start(tables.about)
         self.maintenance.start()
@@ -306,7 +306,7 @@ class IcebergLake(Lake):
             yield Order(
                 table=table, feed=feed, relation=relation, jobs=self.engine.jobs,
                 properties=table.definition.io_properties, folder=pipeline.state_folder / folder, pipeline=pipeline,
-                turns=self._turns,
+                turns=self._turns, keep_rejected=self.about.keep_rejected,
             )  # fmt: skip
         finally:
             table.commits.copies -= 1

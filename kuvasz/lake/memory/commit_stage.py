@@ -6,17 +6,18 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
-from kuvasz.lake.commit.failures import failed, told
+from kuvasz.lake.commit.failures import by_source, failed, told
 from kuvasz.model import NO_OPERATIONS, TableType
 from kuvasz.ports import Failure, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kuvasz.lake.commit.chunks import Cut
     from kuvasz.lake.format.binding import Feeds
@@ -31,11 +32,15 @@ class MemoryCommitStage:
     Args:
         tables: Every prepared table by its name.
         feeds: What feeds them.
+        keep_rejected: See `kuvasz.ports.About.keep_rejected`.
     """
 
-    def __init__(self, tables: Mapping[str, MemoryTable], feeds: Feeds) -> None:
+    def __init__(
+        self, tables: Mapping[str, MemoryTable], feeds: Feeds, keep_rejected: Callable[[str, pa.Table], None]
+    ) -> None:
         self._tables = tables
         self._feeds = feeds
+        self._keep_rejected = keep_rejected
 
     def commit(self, written: Sequence[MemoryWritten]) -> list[Receipt | Failure]:
         """See `kuvasz.ports.Lake.commit`."""
@@ -62,6 +67,9 @@ class MemoryCommitStage:
     def _make_visible(self, table: MemoryTable, written: MemoryWritten) -> Receipt:
         begin = time.monotonic()
         work, cut = written.work, written.cut
+        rejected = [one.rejected for one in written.applied if one is not None and one.rejected is not None]
+        for one in rejected:
+            self._keep_rejected(work.target, one)
         for step, applied in zip(cut.steps, written.applied, strict=True):
             layer = table.rows.layer_of(step.source, chunks.open_lsn(step))
             sid = table.sid(self._feeds.find(work.target, step.source, step.relation))
@@ -81,6 +89,7 @@ class MemoryCommitStage:
             rows_of=cut.rows_of,
             operations_of=_operations_of(cut),
             commit_us=cut.commit_us,
+            rejected=by_source(pa.concat_tables(rejected) if rejected else None),
             seconds=time.monotonic() - begin,
         )
 

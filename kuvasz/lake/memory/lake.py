@@ -6,10 +6,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from typing_extensions import override
 
 from kuvasz.config import names
 from kuvasz.errors import LakeError, SchemaError, place_of
+from kuvasz.lake.commit.failures import by_source
 from kuvasz.lake.format import gaps
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.memory.commit_stage import MemoryCommitStage
@@ -18,12 +20,11 @@ from kuvasz.lake.memory.table import MemoryTable
 from kuvasz.lake.memory.write_stage import MemoryWriteStage
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
+from kuvasz.modes.rejects import RECORD
 from kuvasz.ports import About, Gap, Lake, Maintenance, Receipt, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from kuvasz.errors import KuvaszError
     from kuvasz.lake.memory.write_stage import MemoryWritten
@@ -64,6 +65,11 @@ class MemoryAbout(About):
     def committed(self, receipt: Receipt) -> None:
         """See `kuvasz.ports.About.committed`."""
 
+    @override
+    def keep_rejected(self, target: str, rows: pa.Table) -> None:
+        """See `kuvasz.ports.About.keep_rejected`."""
+        self.told.setdefault("rejects", []).extend({"target": target} | row for row in rows.to_pylist())
+
 
 class MemoryTags(Tags):
     """Tags of tables in memory, each with the rows that it names."""
@@ -101,10 +107,10 @@ class MemoryLake(Lake):
         self._feeds = Feeds()
         self._lock = threading.Lock()
         self._write_stage = MemoryWriteStage(self._tables, self._feeds, chunk_bytes)
-        self._commit_stage = MemoryCommitStage(self._tables, self._feeds)
+        self.about = MemoryAbout()
+        self._commit_stage = MemoryCommitStage(self._tables, self._feeds, self.about.keep_rejected)
         self.notes = MemorySourceNotes()
         self.maintenance = MemoryMaintenance()
-        self.about = MemoryAbout()
         self.tags = MemoryTags(self)
 
     @property
@@ -302,6 +308,11 @@ class MemoryLake(Lake):
                 rows += parts[-1].rows.num_rows
             on_progress(done, rows)
         on_read()
+        rejected = pa.concat_tables(
+            [part.rejected for part in parts if part.rejected is not None] or [RECORD.empty_table()]
+        )
+        if rejected.num_rows:
+            self.about.keep_rejected(feed.target, rejected)
         with table.lock:
             table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
             snapshot = table.make_visible({feed.source: position})
@@ -312,6 +323,7 @@ class MemoryLake(Lake):
             positions={feed.source: position},
             rows=rows,
             snapshot_id=snapshot,
+            rejected=by_source(rejected),
             seconds=time.monotonic() - begin,
         )
 

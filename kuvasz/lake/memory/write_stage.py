@@ -66,7 +66,10 @@ class MemoryWriteStage:
             return None
         resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
-        cut = chunks.cut(work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events)
+        cut = chunks.cut(
+            work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events,
+            counts=table.target.rejects,
+        )  # fmt: skip
         applied: list[ChunkOutcome | None] = []
         refused: dict[str, KuvaszError] = {}
         for step in cut.steps:

@@ -106,6 +106,9 @@ class Commits:
         """
         sent = changeset.sent
         self._past.refuse_all(positions)
+        while changeset.first:
+            changeset.first[0]()
+            del changeset.first[0]
         if sent is None:
             builder = CommitBuilder(self._definition, self._index, changeset)
             if builder.is_empty and positions.keys() <= self._positions.keys():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kuvasz.events import Event, EventLog
 from kuvasz.index.positions import ABSENT, PositionIndex
@@ -184,15 +185,19 @@ class TableIndex:
             TableError: One is not there.
         """
         files, rows = self.lookup(sources, self._open.get(source))
-        is_lost = files == ABSENT
-        for number in np.unique(files).tolist():
-            # The index does not forget deleted rows; their files do not know them any more.
-            if number in self.files and len(dead := self.files.dead(number)):
-                is_lost |= (files == number) & np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
+        is_lost = self.lost(files, rows)
         if is_lost.any():
             owner = source if source_of is None else source_of(sources.take(np.flatnonzero(is_lost)[:1]))
             raise no_earlier_version(owner, self._definition.name, int(np.count_nonzero(is_lost)))
         return files, rows
+
+    def lost(self, files: UInt32s, rows: UInt32s) -> npt.NDArray[np.bool_]:
+        """Say which rows are not in the table any more: the index does not forget deleted ones, but files do."""
+        is_lost: npt.NDArray[np.bool_] = files == ABSENT
+        for number in np.unique(files).tolist():
+            if number in self.files and len(dead := self.files.dead(number)):
+                is_lost |= (files == number) & np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
+        return is_lost
 
     # Files
 

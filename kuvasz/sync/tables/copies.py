@@ -45,6 +45,7 @@ from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.schema_watch import tell
+from kuvasz.worker.outcomes import tell_rejected
 
 _log = EventLog(__name__)
 
@@ -272,7 +273,8 @@ class Copies:
         receipt = self._lake.copy(feed, table.relation, ranges, position, progress, on_read=on_read)
         self._take_back(spec, taken, to_repair=False)
         self._approvals.closed(spec)
-        self._source_tables.note(spec, copies=1)
+        self._source_tables.note(spec, copies=1, rejected=sum(receipt.rejected.values()))
+        tell_rejected(receipt)
         _log.tell(
             Event.COPIED,
             source=self._source.name,
@@ -364,6 +366,8 @@ class Copies:
             feed, table.relation, ranges, position, tell, at_us=position.taken_us, on_read=on_read
         )  # fmt: skip
         self._approvals.closed(spec)
+        self._source_tables.note(spec, rejected=sum(receipt.rejected.values()))
+        tell_rejected(receipt)
         _log.tell(
             Event.REPAIRED,
             source=feed.source,

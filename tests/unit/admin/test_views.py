@@ -40,7 +40,7 @@ def test_status_of_a_good_day() -> None:
     assert table == {
         "table": "public.items", "mapped_as": None, "target": "shop.items", "state": "streaming",
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
-        "is_resync_due": False, "why_copy": None, "waits_for": None, "rows": 7, "copied_rows": 40,
+        "is_resync_due": False, "why_copy": None, "waits_for": None, "rows": 7, "copied_rows": 40, "rejected_rows": 0,
         "copy_progress": 1.0,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
         "durable_lsn": "0/500", "valid_through": "2023-11-14T22:13:15.000+00:00", "parked": None,

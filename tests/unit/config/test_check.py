@@ -220,6 +220,14 @@ def test_a_target_takes_several_tables_of_each_source_or_of_none(tmp_path: Path)
     assert faults(tmp_path, groups(("x", A, regex), ("y", B, regex.replace("t_", "u_")))) == []
 
 
+def test_what_is_rejected_needs_a_place(tmp_path: Path) -> None:
+    text = SHOP.replace("orders:", "orders: {on_bad_value: reject}", 1)
+    found = refusal(tmp_path, text)
+    assert found.endswith(
+        "orders.on_bad_value: rejected rows are kept in a table about the lake: name its namespace with `lake.about`"
+    ), found
+
+
 def test_no_target_stands_among_the_tables_about_the_lake(tmp_path: Path) -> None:
     text = SHOP.replace("orders:", "orders: {target: _Kuvasz.commits}", 1)
     found = refusal(tmp_path, f"lake: {{about: _kuvasz}}\n{text}")

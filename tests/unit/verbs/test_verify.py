@@ -115,6 +115,7 @@ def test_what_keeps_a_comparison_from_being_final_is_told() -> None:
         "  1,000 keys have changes that kuvasz has still to apply",
         "  3 keys change all the time and could not be decided: verify again",
     ]
+    assert lines(rejected=2)[1:] == ["  2 rows of the source do not fit and were rejected: see `kuvasz rejects`"]
     assert lines(faults=3, mended=2, left=1, why_left="correct them")[1:] == [
         "  … the first 0 are shown (at most 100)",
         "  2 keys mended, 1 left",

@@ -142,3 +142,14 @@ def test_a_failure_without_a_commit_is_told_once(world: World) -> None:
     assert world.states.is_streaming(OTHER, "eu")
     assert world.held() == {"eu": {T}, "us": {T}}
     assert world.failures == [failure]
+
+
+def test_rows_that_did_not_fit_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    at = SourcePosition(lsn=1)
+    world.outcomes.receive(Receipt(target=T, positions={"eu": at}, rows=3, snapshot_id=1, rejected={"eu": 2}))
+    counted = {(one.target, one.source): one.rejected for one in world.states.snapshot()}
+    assert counted == {(T, "eu"): 2, (T, "us"): 0, (OTHER, "eu"): 0}
+    assert [record.__dict__["rows"] for record in caplog.records if record.__dict__["event"] == "rows_rejected"] == [
+        2
+    ]

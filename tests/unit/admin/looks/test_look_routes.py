@@ -19,6 +19,7 @@ _COMMANDS_ALONE = {
     "verify": "it compares with a Spark of its own, in a process of its own",
     "notes": "it shows what stands in the tables' properties",
     "trace": "it shows rows of tables, which no role of a token may read by HTTP",
+    "rejects": "it shows rows as well, and compares as verify does",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
 }
 

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kuvasz.errors import LakeError
 from kuvasz.lake.about import about as lake_about
 from kuvasz.lake.about.about import LakeAbout
 from kuvasz.lake.about.rows import WaitingRows
-from kuvasz.ports import Receipt
-from tests.support.changes import TARGET, Sender, delete, insert, update, work
+from kuvasz.model import SourcePosition, TableType
+from kuvasz.ports import Failure, Receipt
+from tests.support.changes import (
+    ITEMS,
+    SAME,
+    TARGET,
+    Lines,
+    Sender,
+    delete,
+    feed,
+    insert,
+    target,
+    update,
+    work,
+)
 from tests.support.local_lake import LocalWorld
 from tests.support.waiting import wait_until
 
 AT = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
-COMMITS, EVENTS = "_kuvasz.commits", "_kuvasz.events"
+COMMITS, EVENTS, REJECTS = "_kuvasz.commits", "_kuvasz.events", "_kuvasz.rejects"
+BAD = "99999999999"  #: no int
 
 
 @pytest.fixture
@@ -102,7 +120,7 @@ def test_a_catalog_that_is_down_costs_no_row_and_is_told_once(
         world.lake.about.flush()
         world.lake.about.flush()
     told = [record.__dict__["table"] for record in caplog.records if record.__dict__.get("event") == "about_failed"]
-    assert told == [COMMITS, EVENTS]
+    assert told == [COMMITS, EVENTS, "_kuvasz.sources", REJECTS]
     world.catalog.is_down = False
     world.lake.about.tell("events", [{"happened_at": AT, "number": 2}])
     world.lake.about.flush()
@@ -162,3 +180,137 @@ def test_without_a_namespace_nothing_is_kept_and_snapshots_are_as_they_were(loca
     assert local_world.catalog.stored.keys() == {TARGET}
     assert "kuvasz.made" not in local_world.stored().now.snapshots[-1].summary
     assert about.tables() == []
+
+
+def prepare_rejecting(world: LocalWorld, source: str = "eu", table_type: TableType = TableType.CLONE) -> None:
+    wanted = dataclasses.replace(target(table_type=table_type), rejects=True)
+    world.lake.prepare(wanted, feed(source), ITEMS)
+
+
+def rejected(world: LocalWorld) -> list[tuple[Any, ...]]:
+    found = world.table(REJECTS).sort_by([("lsn", "ascending"), ("ordinal", "ascending")]).to_pylist()
+    return [(row["operation"], row["lsn"], row["ordinal"], row["key"]) for row in found]
+
+
+def test_what_does_not_fit_is_written_down_before_a_position_passes_it(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    receipt = world.copy("eu", (1, 1, "x"), (2, BAD, "y"))
+    assert (receipt.rejected, world.of("eu")) == ({"eu": 1}, {1: (1, "x")})
+    before, seen = world.position("eu"), []
+    eu = Sender()
+    world.stored(REJECTS).before_commit.append(lambda: seen.append(world.position("eu")))
+    (receipt,) = world.applied(work(eu.one(insert(3), update(1, BAD)), eu.one(insert(4, BAD))))
+    assert (seen, receipt.rejected, world.of("eu")) == ([before], {"eu": 2}, {3: (0, "b")})
+    assert rejected(world)[1:] == [("U", 1100, 1, '{"id": "1"}'), ("I", 1200, 0, '{"id": "4"}')]
+
+
+def test_a_position_waits_for_what_cannot_be_written_down(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    world.copy("eu", (1, BAD, "x"))
+    before = world.position("eu")
+    seen: list[int] = []
+
+    def refuse() -> None:
+        seen.append(world.position("eu"))
+        raise LakeError("the catalog is away", hint="wait")
+
+    world.stored(REJECTS).before_commit += [refuse, refuse]
+    eu = Sender()
+    (receipt,) = world.applied(work(eu.one(insert(2, BAD), insert(3))))
+    assert (seen, receipt.rejected, world.of("eu")) == ([before, before], {"eu": 1}, {3: (0, "b")})
+
+
+def test_after_a_kill_what_does_not_fit_may_be_there_twice_by_one_key(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    world.copy("eu", (1, 1, "x"))
+    left: dict[str, Any] = {}
+    world.stored().before_commit.append(lambda: left.update((one.name, one.now) for one in stored()))
+
+    def stored() -> list[Any]:
+        return list(world.catalog.stored.values())
+
+    world.applied(work(Sender().one(insert(2, BAD), insert(3))))
+    for one in stored():
+        one.now = left[one.name]
+    assert (rejected(world), world.of("eu")) == ([("I", 1100, 0, '{"id": "2"}')], {1: (1, "x")})
+    shutil.rmtree(world.config.pipeline.state_folder)  # it has noted what came after
+    world.begin(world.catalog)
+    prepare_rejecting(world)
+    world.applied(work(Sender().one(insert(2, BAD), insert(3))))
+    assert (rejected(world), world.of("eu")) == (2 * [("I", 1100, 0, '{"id": "2"}')], {1: (1, "x"), 3: (0, "b")})
+
+
+def test_a_large_transaction_in_parts_numbers_what_does_not_fit(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    world.copy("eu")
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    world.applied(work(eu.part(lsn, insert(1), insert(2, BAD)), open_sources=["eu"]))
+    world.applied(work(eu.segment([(lsn, [insert(3, BAD), insert(4)])])))
+    assert [one[1:3] for one in rejected(world)] == [(lsn, 1), (lsn, 2)]
+    assert sorted(world.of("eu")) == [1, 4]
+
+
+def test_small_sources_share_a_file_and_each_has_its_own_rejects(world: LocalWorld) -> None:
+    for source in ("eu", "us"):
+        prepare_rejecting(world, source)
+        world.copy(source)
+    (receipt,) = world.applied(work(Sender("eu").one(insert(1, BAD), insert(2)), Sender("us").one(insert(1))))
+    assert (receipt.rejected, world.files()) == ({"eu": 1}, 1)
+    assert sorted(world.rows()) == [("eu", 2), ("us", 1)]
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_where_rows_stay_no_value_is_taken_from_before_a_rejected_row(
+    world: LocalWorld, table_type: TableType
+) -> None:
+    """The newest version in the lake may be older than one that was rejected, which nobody could tell."""
+    prepare_rejecting(world, table_type=table_type)
+    world.copy("eu", (1, 1, "old"))
+    eu = Sender()
+    world.applied(work(eu.one(update(1, BAD, "new"))))
+    (failure,) = world.apply(work(eu.one(update(1, 2, SAME))))
+    assert isinstance(failure, Failure)
+    assert "a row before it may have been rejected" in failure.error.message
+
+
+def test_the_rows_that_a_repair_leaves_out_are_written_down(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    world.copy("eu", (1, 1, "x"))
+    at = SourcePosition(lsn=2000, system_id="7001")
+    rows = Lines(((1, BAD, "x"), (2, 1, "y")))
+    receipt = world.lake.repair(feed("eu"), ITEMS, [rows], at)
+    assert (receipt.rejected, world.of("eu")) == ({"eu": 1}, {2: (1, "y")})
+    assert [one[:2] for one in rejected(world)] == [("R", 2000)]
+
+
+def test_what_a_clone_lacks_because_it_was_rejected_takes_later_rows_with_it(world: LocalWorld) -> None:
+    """Those that leave a value out, until one has it; rows of the same chunk that find theirs stay."""
+    for source in ("eu", "us"):
+        prepare_rejecting(world, source)
+        world.copy(source, (1, 1, "one"), (2, 2, "two"))
+    eu, us = Sender("eu"), Sender("us")
+    world.applied(work(eu.one(update(1, BAD, "new"))))
+    (receipt,) = world.applied(work(eu.one(update(1, 5, SAME), update(2, 6, SAME)), us.one(update(1, 7, SAME))))
+    assert receipt.rejected == {"eu": 1}
+    assert (world.of("eu"), world.of("us")) == ({2: (6, "two")}, {1: (7, "one"), 2: (2, "two")})
+    world.applied(work(eu.one(update(1, 8, SAME))))
+    assert rejected(world)[1:] == [("U", 1200, 0, '{"id": "1"}'), ("U", 1300, 0, '{"id": "1"}')]
+    last = max(world.table(REJECTS).to_pylist(), key=lambda row: row["lsn"])
+    assert json.loads(last["raw_row"]) == {"id": "1", "n": "8"}
+    assert (last["source"], last["table_name"]) == ("eu", "public.items")
+    world.applied(work(eu.one(update(1, 9, "whole")), eu.one(update(1, 10, SAME))))
+    assert world.of("eu") == {1: (10, "whole"), 2: (6, "two")}
+
+
+def test_a_value_of_before_a_rejected_row_of_the_same_commit_is_not_taken(tmp_path: Path) -> None:
+    world = LocalWorld(tmp_path, about="_kuvasz", chunk_bytes="64kB")
+    prepare_rejecting(world)
+    world.copy("eu", (1, 1, "old"), (2, 1, "old"))
+    eu = Sender()
+    filler = [insert(number, 1, "x" * 100_000) for number in range(100, 115)]  # the next is another chunk's
+    first, second = eu.one(update(1, BAD, "new"), *filler), eu.one(update(1, 2, SAME), update(2, 3, SAME))
+    (receipt,) = world.applied(work(first, second))
+    assert receipt.rejected == {"eu": 2}
+    assert {key: row for key, row in world.of("eu").items() if key < 100} == {2: (3, "old")}
+    world.lake.close()

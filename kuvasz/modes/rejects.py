@@ -1,0 +1,471 @@
+"""Rows that do not fit their table are taken out of a chunk, and written down (`on_bad_value: reject`).
+
+Pure. A chunk is sifted only when it was refused as it is. A row that is taken out is no row of the lake from then
+on, so its key's earlier version goes with it, as where a row leaves the filter: what is left of the change is a
+deletion. What has no key that can be read is left out as a whole, since no table can have it. A row behind it that
+leaves out a large value of it is taken out with it.
+
+What is written down of a row is what the lake would show of it: masked as there, without the columns that the map
+leaves out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kuvasz.decode import tuples
+from kuvasz.decode.cells import NULL, UNCHANGED, Cells
+from kuvasz.decode.refusals import ValueRefused
+from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges
+from kuvasz.errors import InternalError
+from kuvasz.fold import fold
+from kuvasz.model import POSTGRES_EPOCH_US, Int32s, TableType
+from kuvasz.modes.clone import take_key_from_old
+from kuvasz.modes.row_rules import REDACTED, key_of, pseudonym
+from kuvasz.modes.shape import RefusedValue, Shape
+from kuvasz.modes.transaction_facts import Facts
+
+COPIED: Final = "R"  #: the operation of a row that a copy brought
+
+_LEFT_OUT: Final = "leaves out a large value, which only an earlier version has that was rejected"
+
+#: Characters of a value that are written down.
+_KEPT_CHARACTERS = 64 * 1024
+
+#: What is known of a row where it is taken out; the lake adds which target it was for, and when.
+RECORD: Final = pa.schema(
+    [
+        pa.field("source", pa.string()),
+        pa.field("table_name", pa.string()),
+        pa.field("operation", pa.string()),
+        pa.field("lsn", pa.int64()),
+        pa.field("ordinal", pa.int64()),
+        pa.field("xid", pa.int64()),
+        pa.field("committed_at", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.string()),
+        pa.field("column_name", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("raw", pa.string()),
+        pa.field("raw_row", pa.string()),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why a row does not fit: a column, and what is wrong with its value."""
+
+    column: str
+    reason: str
+    index: int = -1  #: of the column's field, -1: it is nobody's alone
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sifted:
+    """A chunk without the rows that do not fit."""
+
+    changes: RowChanges
+    facts: Facts | None
+    rejected: pa.Table  #: as `RECORD` says
+
+
+def sift(shape: Shape, changes: RowChanges, facts: Facts | None) -> Sifted:
+    """Take the rows out of a chunk that do not fit.
+
+    Args:
+        shape: The shape of the chunk.
+        changes: The chunk, as it was split.
+        facts: What its rows have of their transactions.
+
+    Raises:
+        DecodeError: The messages are not what the protocol says.
+    """
+    return _SiftedChunk(shape, changes, facts).run()
+
+
+class _SiftedChunk:
+    """One chunk on its way. Use once."""
+
+    def __init__(self, shape: Shape, changes: RowChanges, facts: Facts | None) -> None:
+        self._shape = shape
+        self._changes = changes
+        self._said = changes  # as it came: what is written down of it
+        self._facts = facts
+        self._row = np.arange(len(changes.tag), dtype=np.int32)  # of each row that is left: which one it was
+        self._found: dict[int, Misfit] = {}  # rows that are taken out, by their number in the chunk as it came
+
+    def run(self) -> Sifted:
+        shape = self._shape
+        self._blank(np.flatnonzero(self._changes.tag == DELETE))
+        if shape.key:
+            take_key_from_old(shape, self._changes)
+        tuples.fill_unchanged(self._changes, np.full(len(self._changes.tag), -1, np.int32))
+        self._drop_unreadable()
+        if shape.key:
+            changes = self._changes
+            folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+            tuples.fill_unchanged(changes, folded.previous)
+        self._take_out(self._misfits())
+        if shape.key:
+            self._take_out(self._orphans())
+        facts = None if self._facts is None else self._facts.of_rows(self._row)
+        return Sifted(changes=self._changes, facts=facts, rejected=self._written_down())
+
+    # What identifies a row
+
+    def _drop_unreadable(self) -> None:
+        """Leave out rows that nothing can identify; of those that had another identity the deletion of that stays."""
+        changes, shape = self._changes, self._shape
+        indices = shape.key or (range(len(shape.bindings)) if shape.is_bag else ())
+        is_new = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
+        new = _misfits(shape, changes.new, indices, is_new)
+        message_of = np.full(changes.old.row_count, -1, np.int32)
+        has_old = np.flatnonzero(changes.old_row >= 0).astype(np.int32)
+        message_of[changes.old_row[has_old]] = has_old
+        looked_at = np.flatnonzero(message_of >= 0).astype(np.int32)
+        if shape.is_bag and changes.old_outside is not None:
+            looked_at = looked_at[~changes.old_outside[looked_at]]
+        old = {int(message_of[row]): one for row, one in _misfits(shape, changes.old, indices, looked_at).items()}
+        if not new and not old:
+            return
+        tag, old_row, old_tag = changes.tag.copy(), changes.old_row.copy(), changes.old_tag.copy()
+        gone = []
+        for row in sorted(new.keys() | old.keys()):
+            if row in new and row not in old and old_row[row] >= 0:
+                tag[row] = DELETE
+                self._found[row] = new[row]
+            elif row in new or tag[row] == DELETE:
+                gone.append(row)
+                if tag[row] != DELETE or changes.outside is None or not changes.outside[row]:
+                    self._found[row] = new.get(row) or old[row]
+            elif (changes.new.length[:, row] == UNCHANGED).any():
+                gone.append(row)
+                self._found[row] = Misfit(column=old[row].column, reason=_LEFT_OUT)
+            else:  # its earlier version was never here
+                tag[row], old_row[row], old_tag[row] = INSERT, -1, 0
+        self._changes = dataclasses.replace(changes, tag=tag, old_row=old_row, old_tag=old_tag)
+        self._blank(np.flatnonzero(tag == DELETE))
+        self._mark_unseen([row for row in self._found if row not in gone])
+        self._keep(np.setdiff1d(np.arange(len(tag)), gone).astype(np.int32))
+
+    # What it holds
+
+    def _misfits(self) -> dict[int, Misfit]:
+        """Return the rows that are left and do not fit, by their number among them."""
+        shape, changes = self._shape, self._changes
+        rest = [index for index in range(len(shape.bindings)) if index not in shape.key]
+        if shape.is_bag:
+            return {}  # all of it identifies a row
+        is_new = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
+        found = _misfits(shape, changes.new, rest, is_new)
+        if shape.mode is TableType.CHANGELOG:  # shows what was deleted, too
+            gone = np.flatnonzero((changes.tag == DELETE) & (changes.old_row >= 0)).astype(np.int32)
+            if changes.outside is not None:
+                gone = gone[~changes.outside[gone]]
+            message_of = dict(zip(changes.old_row[gone].tolist(), gone.tolist(), strict=True))
+            old = _misfits(shape, changes.old, rest, changes.old_row[gone].astype(np.int32))
+            found |= {message_of[row]: one for row, one in old.items()}
+        return found
+
+    def _orphans(self) -> dict[int, Misfit]:
+        """Return the rows that leave out a value which only a row has that was taken out."""
+        if not self._found:
+            return {}
+        shape, changes = self._shape, self._changes
+        is_open = (changes.new.length == UNCHANGED).any(axis=0) & (changes.tag == UPDATE)
+        waits = np.flatnonzero(is_open).astype(np.int32)
+        if shape.transform is not None and len(waits):
+            waits = shape.waiting(changes.new, waits)
+        if len(waits) == 0:
+            return {}
+        folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+        lost = waits[folded.root[waits] < 0]
+        return {row: Misfit(column="", reason=_LEFT_OUT) for row in lost.tolist()}
+
+    def _take_out(self, misfits: Mapping[int, Misfit]) -> None:
+        """Turn rows into deletions of their keys; where there is no key to go by they are left out."""
+        if not misfits:
+            return
+        for row, misfit in misfits.items():
+            self._found[int(self._row[row])] = misfit
+        rows = np.array(sorted(misfits), np.int32)
+        if not self._shape.key:
+            self._keep(np.setdiff1d(np.arange(len(self._row)), rows).astype(np.int32))
+            return
+        self._changes = _deleting(self._changes, rows)
+        self._mark_unseen(rows.tolist())
+
+    def _blank(self, rows: npt.NDArray[np.intp]) -> None:
+        """Have nobody look at what rows bring that are deletions by now."""
+        new = self._changes.new
+        length = new.length.copy()
+        length[:, rows] = NULL
+        self._changes = dataclasses.replace(self._changes, new=dataclasses.replace(new, length=length))
+
+    def _mark_unseen(self, rows: Sequence[int]) -> None:
+        """Have a changelog show nothing of rows; what becomes of their keys is for its index alone."""
+        if self._shape.mode is not TableType.CHANGELOG or not rows:
+            return
+        changes = self._changes
+        outside = np.zeros(len(changes.tag), np.bool_) if changes.outside is None else changes.outside.copy()
+        outside[rows] = True
+        self._changes = dataclasses.replace(changes, outside=outside)
+
+    def _keep(self, rows: Int32s) -> None:
+        self._changes, self._row = _taken(self._changes, rows), self._row[rows]
+
+    # What is written down
+
+    def _written_down(self) -> pa.Table:
+        said, facts = self._said, self._facts
+        runs = None if facts is None else facts.runs()
+        ordinals = None if facts is None else facts.ordinals()
+        notes = []
+        for row, misfit in sorted(self._found.items()):
+            is_gone = said.tag[row] == DELETE
+            cells, at = (said.old, int(said.old_row[row])) if is_gone else (said.new, row)
+            note = _note(self._shape, cells, at, misfit) | {"operation": chr(said.tag[row])}
+            if facts is not None and runs is not None and ordinals is not None:
+                run = runs[row]
+                note |= {
+                    "lsn": int(facts.commit_lsn[run]), "ordinal": int(ordinals[row]), "xid": int(facts.xid[run]),
+                    "committed_at": int(facts.commit_us[run]) + POSTGRES_EPOCH_US,
+                }  # fmt: skip
+            notes.append(note)
+        return pa.Table.from_pylist(notes, schema=RECORD)
+
+
+def _deleting(changes: RowChanges, rows: Int32s) -> RowChanges:
+    """Return changes of which some rows are deletions: of their old keys, or else of their own."""
+    tag, old_row, old_tag = changes.tag.copy(), changes.old_row.copy(), changes.old_tag.copy()
+    lone = rows[old_row[rows] < 0]
+    tag[rows] = DELETE
+    begin = changes.old.row_count
+    old_row[lone] = np.arange(begin, begin + len(lone), dtype=np.int32)
+    old_tag[lone] = KEY
+    added = _cells(changes.new, lone)
+    outside = changes.old_outside
+    return dataclasses.replace(
+        changes,
+        tag=tag,
+        old=_joined(changes.old, dataclasses.replace(added, length=np.maximum(added.length, NULL))),
+        old_row=old_row,
+        old_tag=old_tag,
+        old_outside=None if outside is None else np.concatenate((outside, np.zeros(len(lone), np.bool_))),
+    )
+
+
+def _taken(changes: RowChanges, rows: Int32s) -> RowChanges:
+    """Return some of the changes."""
+    old_row = changes.old_row[rows]
+    has_old = old_row >= 0
+    old = old_row[has_old]
+    return RowChanges(
+        tag=changes.tag[rows],
+        new=_cells(changes.new, rows),
+        old=_cells(changes.old, old),
+        old_row=np.where(has_old, np.cumsum(has_old) - 1, -1).astype(np.int32),
+        old_tag=changes.old_tag[rows],
+        outside=None if changes.outside is None else changes.outside[rows],
+        old_outside=None if changes.old_outside is None else changes.old_outside[old],
+    )
+
+
+def _cells(cells: Cells, rows: Int32s) -> Cells:
+    return Cells(
+        data=cells.data,
+        start=np.take(cells.start, rows, axis=1),
+        length=np.take(cells.length, rows, axis=1),
+        computed=tuple(column.take(pa.array(rows)) for column in cells.computed),
+        unknown=tuple(one[rows] for one in cells.unknown),
+        whose=None if cells.whose is None else cells.whose[rows],
+    )
+
+
+def _joined(first: Cells, then: Cells) -> Cells:
+    pairs = zip(first.computed, then.computed, strict=True)
+    whose = None
+    if first.whose is not None and then.whose is not None:
+        whose = np.concatenate((first.whose, then.whose))
+    return Cells(
+        data=first.data,
+        start=np.concatenate((first.start, then.start), axis=1),
+        length=np.concatenate((first.length, then.length), axis=1),
+        computed=tuple(pa.concat_arrays([one, other]) for one, other in pairs),
+        unknown=tuple(np.concatenate(pair) for pair in zip(first.unknown, then.unknown, strict=True)),
+        whose=whose,
+    )
+
+
+def origins(facts: Facts, rows: Int32s) -> pa.Table:
+    """Return what `RECORD` has of some rows' transactions, one row for each."""
+    run = facts.runs()[rows]
+    committed = pa.array(facts.commit_us[run] + POSTGRES_EPOCH_US).cast(pa.timestamp("us", "UTC"))
+    columns = [pa.array(facts.commit_lsn[run]), pa.array(facts.ordinals()[rows]), pa.array(facts.xid[run]), committed]
+    return pa.table(columns, names=["lsn", "ordinal", "xid", "committed_at"])
+
+
+def orphaned(
+    rows: pa.Table, origins: pa.Table, key: Sequence[str], unsent: Sequence[npt.NDArray[np.bool_]]
+) -> pa.Table:
+    """Return what is written down of rows that leave out a value of a rejected one, but for whose they are.
+
+    Args:
+        rows: Decoded, as the lake would show them.
+        origins: As `origins` gave them.
+        key: Names of the key's columns.
+        unsent: Per column which rows leave it out; empty where none does.
+    """
+    notes: list[dict[str, object]] = []
+    for number, (row, origin) in enumerate(zip(rows.to_pylist(), origins.to_pylist(), strict=True)):
+        shown = {
+            name: None if value is None else _cut(value.hex() if isinstance(value, bytes) else str(value))
+            for (name, value), mask in zip(row.items(), unsent, strict=True)
+            if not (len(mask) and mask[number]) and (name != "sid" or name in key)
+        }
+        text = json.dumps({name: shown[name] for name in key}, ensure_ascii=False)
+        whole = json.dumps(shown, ensure_ascii=False)
+        notes.append(origin | {"operation": "U", "key": text, "reason": _LEFT_OUT, "raw_row": whole})
+    return pa.Table.from_pylist(notes, schema=RECORD)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SiftedCopy:
+    """Copied rows without those that do not fit."""
+
+    kept: Int32s
+    rejected: pa.Table  #: as `RECORD` says
+
+
+def sift_copied(shape: Shape, cells: Cells, kept: Int32s | None, lsn: int) -> SiftedCopy:
+    """Take the rows out of a piece of a copy that do not fit.
+
+    Args:
+        shape: The shape of the copy.
+        cells: Its rows.
+        kept: The rows that pass the filter; None: all.
+        lsn: The LSN of the snapshot.
+    """
+    rows = np.arange(cells.row_count, dtype=np.int32) if kept is None else kept
+    found = _misfits(shape, cells, range(len(shape.bindings)), rows)
+    is_fine = ~np.isin(rows, np.fromiter(found, np.int32, len(found)))
+    notes = [
+        _note(shape, cells, row, misfit) | {"operation": COPIED, "lsn": lsn, "ordinal": _number_of(cells, row)}
+        for row, misfit in sorted(found.items())
+    ]
+    return SiftedCopy(kept=rows[is_fine], rejected=pa.Table.from_pylist(notes, schema=RECORD))
+
+
+def _number_of(cells: Cells, row: int) -> int:
+    """Return a number that a row of a snapshot has however it is read: of its text, below zero."""
+    digest = hashlib.blake2b(digest_size=8)
+    for column in range(cells.column_count):
+        text = cells.text(column, row)
+        digest.update(b"-" if text is None else len(text).to_bytes(8, "big") + text)
+    return -1 - (int.from_bytes(digest.digest(), "big") >> 1)
+
+
+def _misfits(shape: Shape, cells: Cells, indices: Sequence[int], rows: Int32s) -> dict[int, Misfit]:
+    """Return which of some rows do not fit, each with the first of some fields that says so."""
+    found: dict[int, Misfit] = {}
+    for index in indices:
+        left = rows if not found else rows[~np.isin(rows, np.fromiter(found, np.int32, len(found)))]
+        found |= dict(_refused(shape, cells, index, left))
+    return found
+
+
+def _refused(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterator[tuple[int, Misfit]]:
+    """Yield the rows whose value one field refuses.
+
+    What is read at a time is halved at each refusal and doubled where there is none, so that few of many cost about
+    as much as none, and all of them a look each.
+    """
+    binding = shape.bindings[index]
+    if binding.computed is not None:
+        yield from _without_key(shape, cells, index, rows)
+    if binding.column < 0:
+        return
+    at, size = 0, max(len(rows), 1)
+    while at < len(rows):
+        block = rows[at : at + size]
+        try:
+            shape.read(cells, index, block)
+        except RefusedValue as refused:
+            yield refused.row, Misfit(column=binding.name, reason=_reason(refused), index=index)
+            place = int(np.flatnonzero(block == refused.row)[0])
+            at += place + 1
+            size = max(size // 2, 1)
+        else:
+            at += len(block)
+            size *= 2
+
+
+def _reason(refused: RefusedValue) -> str:
+    cause = refused.__cause__
+    if not isinstance(cause, ValueRefused):
+        raise InternalError("a value was refused for no reason")
+    return cause.reason
+
+
+def _without_key(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterator[tuple[int, Misfit]]:
+    """Yield the rows for which an expression gives no key."""
+    binding = shape.bindings[index]
+    assert binding.computed is not None
+    if index in shape.key:
+        is_null = cells.computed[binding.computed].is_null().to_numpy(zero_copy_only=False)[rows]
+        for row in rows[is_null].tolist():
+            yield row, Misfit(column=binding.name, reason="is NULL, and is part of the key", index=index)
+
+
+def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit) -> dict[str, object]:
+    """Return what is written down of a row."""
+    owner = None if cells.whose is None else shape.owners[int(cells.whose[row])]
+    shown = {
+        binding.name: _shown(shape, cells, index, row)
+        for index, binding in enumerate(shape.bindings)
+        if binding.computed is not None or (binding.column >= 0 and cells.length[binding.column, row] != UNCHANGED)
+    }
+    key = {name: shown[name] for name in (shape.bindings[index].name for index in shape.key) if name in shown}
+    return {
+        "source": shape.source if owner is None else owner.source,
+        "table_name": str(shape.table if owner is None else owner.table),
+        "key": json.dumps(key, ensure_ascii=False) if key else None,
+        "column_name": misfit.column or None,
+        "reason": misfit.reason,
+        "raw": shown.get(misfit.column),
+        "raw_row": json.dumps(shown, ensure_ascii=False),
+    }
+
+
+def _shown(shape: Shape, cells: Cells, index: int, row: int) -> str | None:
+    """Return the text of a value as the lake may show it."""
+    binding = shape.bindings[index]
+    if binding.computed is not None:
+        values = cells.computed[binding.computed]
+        value = values[row].as_py() if row < len(values) else None
+        text = None if value is None else str(value)
+    else:
+        raw = cells.text(binding.column, row)
+        text = None if raw is None else raw[: 4 * _KEPT_CHARACTERS].decode(errors="backslashreplace")
+    if text is None:
+        return None
+    if binding.mask is not None and not binding.is_veiled:
+        if binding.mask == "redact":
+            return REDACTED
+        return pseudonym(text, key_of(binding.mask, shape.mask_secret))
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _KEPT_CHARACTERS else text[:_KEPT_CHARACTERS] + "…"
+
+
+__all__ = ["COPIED", "RECORD", "Misfit", "Sifted", "SiftedCopy", "origins", "orphaned", "sift", "sift_copied"]

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kuvasz.decode.tuples import split_changes
+from kuvasz.errors import DecodeError
+from kuvasz.model import TableType
+from kuvasz.modes import dispatch, rejects, system_columns
+from kuvasz.modes.clone import ChunkOutcome
+from kuvasz.modes.owners import Owner
+from kuvasz.modes.shape import Shape
+from kuvasz.modes.transaction_facts import Facts
+from tests.support.changes import SAME, TABLE, delete, insert, update
+from tests.support.shapes import APPEND, CHANGELOG, CLONE, HISTORY, KEYLESS, keys, pairs, rows, shape
+from tests.support.wires import copy_line, joined, message
+
+#: No int, and no bigint.
+BAD, BAD_KEY = "99999999999", "9" * 30
+
+
+def rejecting(made: Shape) -> Shape:
+    return dataclasses.replace(made, rejects=True)
+
+
+def apply(*messages: bytes, to: Shape = CLONE) -> ChunkOutcome:
+    data, lengths = joined(list(messages))
+    facts = Facts.of(np.array([[100, 1_000_000, 7, len(messages), 0]], np.int64))
+    return dispatch.apply_changes(rejecting(to), np.frombuffer(data, np.uint8), lengths, facts)
+
+
+def notes(applied: Any) -> list[dict]:
+    return [] if applied.rejected is None else applied.rejected.to_pylist()
+
+
+def why(applied: Any) -> list[tuple]:
+    return [(note["operation"], note["ordinal"], note["column_name"], note["raw"]) for note in notes(applied)]
+
+
+def left(applied: ChunkOutcome) -> dict[tuple[int, int], int]:
+    """Key -> row, -1 where it is deleted."""
+    return dict(zip(pairs(applied.keys), applied.written.tolist(), strict=True))
+
+
+def test_a_row_that_does_not_fit_stays_out_and_takes_its_earlier_version_with_it() -> None:
+    applied = apply(insert(1, 1, "a"), update(2, BAD, "b"), insert(3, 3, "c"))
+    assert [row[1:] for row in rows(applied.rows)] == [(1, 1, "a"), (3, 3, "c")]
+    assert left(applied) == dict(zip(keys(1, 2, 3), [0, -1, 1], strict=True))
+    (note,) = notes(applied)
+    assert json.loads(note.pop("raw_row")) == {"id": "2", "n": BAD, "body": "b"}
+    assert note.pop("committed_at").isoformat() == "2000-01-01T00:00:01+00:00"
+    assert note == {
+        "source": "eu", "table_name": "public.items", "operation": "U", "lsn": 100, "ordinal": 1, "xid": 7,
+        "key": '{"id": "2"}', "column_name": "n", "reason": "is too large for its type in the lake", "raw": BAD,
+    }  # fmt: skip
+
+
+def test_without_the_option_it_is_refused() -> None:
+    data, lengths = joined([insert(1, BAD)])
+    with pytest.raises(DecodeError, match="column n"):
+        dispatch.apply_changes(CLONE, np.frombuffer(data, np.uint8), lengths)
+
+
+def test_what_fits_costs_no_look() -> None:
+    assert apply(insert(1), update(1, 2)).rejected is None
+
+
+def test_what_it_left_out_is_taken_from_the_row_that_did_not_fit() -> None:
+    applied = apply(insert(1, BAD, "big"), update(1, 1, SAME), insert(2, BAD))
+    assert [row[1:] for row in rows(applied.rows)] == [(1, 1, "big")]
+    assert why(applied) == [("I", 0, "n", BAD), ("I", 2, "n", BAD)]
+
+
+def test_what_it_left_out_goes_with_it_where_only_a_rejected_row_has_it() -> None:
+    applied = apply(update(1, BAD, SAME), update(1, 1, SAME), update(1, 2, SAME), update(2, 2, SAME), insert(3, BAD))
+    assert [one[:3] for one in why(applied)] == [("U", 0, "n"), ("U", 1, None), ("U", 2, None), ("I", 4, "n")]
+    assert applied.aside is not None
+    assert pairs(applied.aside.sources) == keys(2)
+
+
+def test_a_row_whose_key_cannot_be_read_is_left_out_as_a_whole() -> None:
+    applied = apply(insert(BAD_KEY), insert(1), delete(BAD_KEY))  # type: ignore[arg-type]
+    assert left(applied) == dict(zip(keys(1), [0], strict=True))
+    assert [(one[0], one[1]) for one in why(applied)] == [("I", 0), ("D", 2)]
+
+
+def test_a_row_that_moves_to_such_a_key_leaves_its_old_one() -> None:
+    applied = apply(message("U", [BAD_KEY.encode(), b"1", b"x"], [b"1", None, None], "K"))
+    assert left(applied) == dict(zip(keys(1), [-1], strict=True))
+    assert why(applied) == [("U", 0, "id", BAD_KEY)]
+
+
+def test_a_row_that_comes_from_such_a_key_is_new() -> None:
+    applied = apply(
+        message("U", [b"1", b"1", b"x"], [BAD_KEY.encode(), None, None], "K"),
+        message("U", [b"2", b"1", SAME], [BAD_KEY.encode(), None, None], "K"),
+    )
+    assert [row[1:] for row in rows(applied.rows)] == [(1, 1, "x")]
+    assert why(applied) == [("U", 1, "id", "2")]
+
+
+def test_an_append_table_knows_no_newest_version_of_a_rejected_row() -> None:
+    applied = apply(insert(1, 1), update(1, BAD), insert(2), to=APPEND)
+    assert [row[1] for row in rows(applied.rows)] == [1, 2]
+    assert left(applied) == dict(zip(keys(1, 2), [-1, 1], strict=True))
+
+
+def test_a_changelog_shows_no_rejected_event_and_keeps_the_numbers_of_others() -> None:
+    applied = apply(insert(1, 1), insert(BAD_KEY), update(1, BAD), insert(2), to=CHANGELOG)  # type: ignore[arg-type]
+    found = applied.rows.select(["id", system_columns.OP, system_columns.ORDINAL])
+    assert rows(found) == [(1, "I", 0), (2, "I", 3)]
+    assert [(one[0], one[1]) for one in why(applied)] == [("I", 1), ("U", 2)]
+
+
+def test_a_history_ends_the_version_before_it() -> None:
+    applied = apply(update(1, BAD), to=HISTORY)
+    assert applied.closings is not None
+    assert (applied.rows.num_rows, applied.closings.is_gone.tolist()) == (0, [True])
+
+
+def test_a_row_without_a_key_goes_as_a_whole() -> None:
+    bag = shape(KEYLESS, TableType.CLONE)
+    whole = [b"1", b"1", b"x"]
+    bad = [b"2", BAD.encode(), b"x"]
+    applied = apply(
+        message("I", whole), message("I", bad), message("U", whole, bad, "O"), message("U", bad, whole, "O"),
+        message("D", None, bad, "O"), message("I", whole), to=bag,
+    )  # fmt: skip
+    assert applied.delta is not None
+    assert (applied.rows.num_rows, applied.delta.tolist()) == (2, [2])
+    assert [one[0] for one in why(applied)] == ["I", "U", "D"]
+
+
+def test_of_several_sources_each_is_told_by_its_name() -> None:
+    owners = (Owner(source="eu", table=TABLE, sid="eu", end=1), Owner(source="us", table=TABLE, sid="us", end=3))
+    applied = apply(insert(1), insert(1, BAD), insert(2), to=dataclasses.replace(CLONE, owners=owners))
+    assert [row[:2] for row in rows(applied.rows)] == [("eu", 1), ("us", 2)]
+    assert [note["source"] for note in notes(applied)] == ["us"]
+
+
+def test_masked_values_are_masked_and_those_left_out_are_absent() -> None:
+    bindings = [dataclasses.replace(one, mask={"body": "hmac", "id": None}.get(one.name)) for one in CLONE.bindings]
+    masked = dataclasses.replace(CLONE, bindings=tuple(bindings), mask_secret=b"s")
+    (note,) = notes(apply(insert(1, BAD, "secret"), to=masked))
+    assert len(json.loads(note["raw_row"])["body"]) == 64
+    hidden = [dataclasses.replace(one, mask="redact" if one.name == "n" else None) for one in bindings]
+    (note,) = notes(apply(insert(1, BAD), to=dataclasses.replace(CLONE, bindings=tuple(hidden))))
+    assert note["raw"] == "***"
+    without = [dataclasses.replace(one, column=-1) if one.name == "body" else one for one in CLONE.bindings]
+    (note,) = notes(apply(insert(1, BAD, "secret"), to=dataclasses.replace(CLONE, bindings=tuple(without))))
+    assert json.loads(note["raw_row"]) == {"id": "1", "n": BAD}
+
+
+def test_long_values_are_cut() -> None:
+    (note,) = notes(apply(insert(1, BAD, "x" * 100_000)))
+    assert len(json.loads(note["raw_row"])["body"]) == 64 * 1024 + 1
+
+
+def test_copied_rows_that_do_not_fit_have_a_number_of_their_own() -> None:
+    lines = [copy_line([b"1", b"1", b"x"]), copy_line([b"2", BAD.encode(), b"y"]), copy_line([b"x", b"1", b"z"])]
+    copied = dispatch.apply_copy(rejecting(CLONE), b"".join(lines), 7)
+    assert [row[1:] for row in rows(copied.rows)] == [(1, 1, "x")]
+    assert pairs(copied.keys) == keys(1)
+    found = notes(copied)
+    assert [(one["operation"], one["lsn"], one["column_name"]) for one in found] == [("R", 7, "n"), ("R", 7, "id")]
+    again = notes(dispatch.apply_copy(rejecting(CLONE), b"".join(reversed(lines)), 7))
+    assert sorted(one["ordinal"] for one in again) == sorted(one["ordinal"] for one in found)
+    assert all(one["ordinal"] < 0 for one in found)
+
+
+def test_rows_of_which_none_fits_leave_nothing() -> None:
+    applied = apply(*(insert(number, BAD) for number in range(100)))
+    assert (applied.rows.num_rows, len(notes(applied))) == (0, 100)
+
+
+values = st.sampled_from([1, 2, BAD])
+bodies = st.sampled_from(["a", "b"])
+ids = st.sampled_from([1, 2, 3, BAD_KEY])
+
+
+@given(st.lists(st.tuples(st.sampled_from("IUMD"), ids, ids, values, bodies, st.booleans()), max_size=25))
+def test_what_is_left_is_what_the_source_has_less_what_does_not_fit(steps: list[tuple]) -> None:
+    source: dict[Any, tuple] = {}
+    torn: set[Any] = set()  # rows that came from a key which nobody can read, and left something out
+    messages = []
+    for kind, key, other, n, body, is_same in steps:
+        if kind == "I" and key not in source:
+            source[key] = (n, body)
+            torn.discard(key)
+            messages.append(insert(key, n, body))
+        elif kind == "D" and key in source:
+            del source[key]
+            messages.append(delete(key))
+        elif kind == "U" and key in source:
+            source[key] = (n, source[key][1] if is_same else body)
+            if not is_same:
+                torn.discard(key)
+            messages.append(update(key, n, SAME if is_same else body))
+        elif kind == "M" and key in source and other not in source and key != other:
+            before = source.pop(key)
+            source[other] = (n, before[1] if is_same else body)
+            is_torn = is_same and (key in torn or key == BAD_KEY)
+            torn.discard(key)
+            (torn.add if is_torn else torn.discard)(other)
+            messages.append(update(other, n, SAME if is_same else body, old=key))
+    applied = apply(*messages)
+    wanted = {(key, *row) for key, row in source.items() if key != BAD_KEY and row[0] != BAD and key not in torn}
+    assert {row[1:] for row in rows(applied.rows)} == wanted
+    assert applied.aside is None
+
+
+def test_a_message_that_is_none_is_refused_all_the_same() -> None:
+    with pytest.raises(DecodeError, match="ends in the middle"):
+        apply(insert(1)[:-1])
+
+
+def test_what_fits_is_sifted_to_itself() -> None:
+    data, lengths = joined([insert(1), update(2), delete(3)])
+    changes = split_changes(data, lengths, 3)
+    sifted = rejects.sift(CLONE, changes, None)
+    assert (sifted.changes.tag.tolist(), sifted.rejected.num_rows) == (changes.tag.tolist(), 0)
