@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz import cli
+from kuvasz import __main__, cli
 from kuvasz.verbs import text, typetable
 from tests.support.maps import SHOP
 from tests.support.scene import CATALOG
@@ -274,3 +275,17 @@ def test_a_hangup_that_comes_early_is_remembered() -> None:
         assert heard.wait(10)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_modules_are_loaded_with_few_looks_for_garbage_and_what_runs_has_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *sizes: told.append(sizes))
+    monkeypatch.setattr(gc, "freeze", lambda: told.append("freeze"))
+    monkeypatch.setattr(cli, "main", lambda: told.append("main"))
+    __main__.main()
+    cli._settle()
+    (first, *_), main, freeze, (second, *_) = told
+    assert (main, freeze) == ("main", "freeze")
+    assert first > 10_000 > second
