@@ -12,6 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
+import types
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from typing import cast
 
 
 def main() -> None:
@@ -20,12 +25,34 @@ def main() -> None:
     from pyspark import daemon
 
     with contextlib.suppress(Exception):  # a worker meets it again, and tells it with its task
+        with _without("pandas"):
+            import pyarrow.dataset  # noqa: F401
         from kuvasz.lake.executors import warmup
 
         warmup.load()
     gc.freeze()  # or each child's first collection would write to every page that they share
     gc.enable()
     daemon.manager()  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Have a module be missing for a while.
+
+    PyArrow loads pandas with its data sets, in case that somebody hands it a frame: 0.15 s and 30 MB for what no task
+    does. Who asks for it later, as PySpark does for SQL over Arrow, has it.
+    """
+
+    def find_spec(wanted: str, *_: object) -> None:
+        if wanted == name:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
+
+    finder = cast("MetaPathFinder", types.SimpleNamespace(find_spec=find_spec))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 if __name__ == "__main__":
