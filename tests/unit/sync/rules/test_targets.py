@@ -138,7 +138,8 @@ def test_all_sources_of_a_target_share_its_worker(sources: list[config_sources.S
 
 def test_a_spec_becomes_target_and_feed(sources: list[config_sources.Source]) -> None:
     spec = next(spec for spec in sources[0].tables if spec.table.name == "orders")
-    assert target_of(spec) == Target(name="shop.fact_orders", has_sid=True, place="table sales.orders of the map")
+    place = "table sales.orders of the map"
+    assert target_of(spec) == Target(name="shop.fact_orders", has_sid=True, on_schema_change="agree", place=place)
     assert feed_of(sources[0], spec) == Feed(
         target="shop.fact_orders", source=sources[0].name, sid="eu", table=TableName(schema="sales", name="orders")
     )
