@@ -5,6 +5,7 @@ Files are real, below a folder; a `LocalTable` is a handle that sees the table a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -284,6 +285,9 @@ class LocalTable:
     @property
     def format_version(self) -> int:
         return int(self.seen.properties.get("format-version", "3"))
+
+    def unchanged(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def refresh(self) -> None:
         self._catalog.ask()
