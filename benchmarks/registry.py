@@ -14,6 +14,7 @@ from benchmarks.scenarios.idle import FleetIdle, Idle
 from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
+from benchmarks.scenarios.scanning import Scanning
 from benchmarks.scenarios.starting import FleetStart
 from benchmarks.scenarios.steady import Steady
 from benchmarks.scenarios.storing import StoreBacklog, StoreSteady
@@ -210,6 +211,13 @@ _ENTRIES = (
         build=StoreBacklog,
         fixed={"tables": 100},
         tiny=_TINY_LOAD | {"tables": 5},
+    ),
+    Entry(
+        name="scanning",
+        summary="files and scans of a table at random moments of two small commits a second",
+        build=Scanning,
+        tiny={"rows": 2000, "seconds": 3.0},
+        quick={"seconds": 150.0},
     ),
     Entry(
         name="growth",
