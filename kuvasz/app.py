@@ -174,12 +174,12 @@ class App:
         if self.phase != "running" or self._sources.is_changing:
             raise MapBusy("the map before it is still being put into use", hint="try it again in a moment")
 
-    def take_over(self, found: MapDifference, *, may_drop: bool = True) -> None:
+    def take_over(self, found: MapDifference, *, may_drop: bool | None = None) -> None:
         """Go by another map from now on; what comes of it is seen in the states of sources and tables.
 
         Args:
             found: What it has otherwise, as `difference` returned it a moment ago.
-            may_drop: Whether slots and publications go that it would have dropped.
+            may_drop: Whether slots and publications of sources go that leave; None: as `map.drop_removed` says.
 
         Raises:
             MapBusy: See `refuse_if_changing`.

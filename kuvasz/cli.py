@@ -583,14 +583,16 @@ def notes(
         print(verb.render(found))
 
 
-def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, as_json: bool) -> None:
+def _command(
+    loaded: Loaded, verb: str, table: str | None, sid: str | None, database: str | None = None, *, as_json: bool
+) -> None:  # fmt: skip
     from kuvasz.admin.commands import VERBS
     from kuvasz.verbs import offline, remote
 
     if table is None and sid is None:
         raise ConfigError(f"kuvasz {verb}: which table?", hint="name it: --table items, or a source: --sid eu")
     try:
-        answer = remote.command(loaded.config, verb, table=table, sid=sid)
+        answer = remote.command(loaded.config, verb, table=table, sid=sid, database=database)
     except (remote.NotRunning, ConfigError) as unasked:
         if verb not in offline.VERBS:
             if isinstance(unasked, ConfigError):
@@ -598,7 +600,7 @@ def _command(loaded: Loaded, verb: str, table: str | None, sid: str | None, *, a
             hint = "a start tries everything again by itself: kuvasz --config …"
             raise remote.NotRunning(f"{unasked.message}; there is nothing to {verb}", hint=hint) from unasked
         try:
-            answer = offline.command(loaded.config, verb, table=table, sid=sid)
+            answer = offline.command(loaded.config, verb, table=table, sid=sid, database=database)
         except StateTaken:
             if isinstance(unasked, ConfigError):  # one runs, and says nowhere that it can be asked
                 raise unasked from None
@@ -658,6 +660,124 @@ def support(
     if made.is_under_way:  # Python waits for threads that wait for a server, however long
         sys.stdout.flush()
         os._exit(0)
+
+
+source = typer.Typer(help="The sources of the map: listed, added, dropped.", no_args_is_help=True)
+app.add_typer(source, name="source")
+
+GroupOption = Annotated[
+    str | None, typer.Option("--database", help="Only of this group; * stands for any text.", show_default=False)
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option("--sid", help="By sid, name or tenant; * stands for any text.", show_default=False),
+]
+
+
+@source.command("list")
+def source_list(
+    context: typer.Context, database: GroupOption = None, sid: SourceOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """List sources and tenants, and how they are where a kuvasz runs."""
+    _show_sources(_loaded(context, config, settings), database, sid, as_json=as_json, with_tables=False)
+
+
+@source.command("show")
+def source_show(
+    context: typer.Context, database: GroupOption = None, sid: SourceOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Show sources or tenants with their tables."""
+    _show_sources(_loaded(context, config, settings), database, sid, as_json=as_json, with_tables=True)
+
+
+def _show_sources(
+    loaded: Loaded, database: str | None, sid: str | None, *, as_json: bool, with_tables: bool
+) -> None:  # fmt: skip
+    from kuvasz.admin.sources.mapped_url import SourceSelection
+    from kuvasz.verbs.sources import listing as verb
+
+    found = verb.run(loaded.config, SourceSelection(database=database, sid=sid), with_tables=with_tables)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(found, redact)
+    else:
+        print(redact(verb.render(found)))
+
+
+@source.command("add")
+def source_add(  # noqa: PLR0913 (its options)
+    context: typer.Context,
+    database: Annotated[str, typer.Option("--database", help="Its group, which says what tables it has.")],
+    url: Annotated[str, typer.Option("--url", help="Where it is, as the map is to have it: with ${VAR} or so.")],
+    sid: Annotated[str | None, typer.Option("--sid", help="The source's id in the rows.", show_default=False)] = None,
+    schemas: Annotated[
+        str | None, typer.Option("--schemas", help="A schema per tenant: 'tenant_(.+)'.", show_default=False)
+    ] = None,
+    is_unchecked: Annotated[bool, typer.Option("--no-check", help="Do not look at it before.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a source, write it into the map's file, and have the running kuvasz begin it."""
+    from kuvasz.verbs.sources import adding as verb
+
+    loaded = _loaded(context, config, settings)
+    new = verb.SourceEntry(database=database, url=url, sid=sid, schemas=schemas)
+    answer = verb.run(loaded, new, is_checked=not is_unchecked)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(answer, redact)
+    else:
+        print(escapes.lines(redact(verb.render(answer))))
+
+
+@source.command("drop")
+def source_drop(
+    context: typer.Context,
+    database: GroupOption = None,
+    sid: SourceOption = None,
+    drops_slot: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-slot/--keep-slot", help="Slot and publication; else as `map.drop_removed` says.",
+            show_default=False,
+        ),
+    ] = None,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Take sources out of the map's file, and have the running kuvasz let go of them; their rows stay."""
+    from kuvasz.admin.sources.mapped_url import SourceSelection
+    from kuvasz.verbs.sources import dropping as verb
+
+    loaded = _loaded(context, config, settings)
+    answer = verb.run(loaded, SourceSelection(database=database, sid=sid), drops_slot=drops_slot, is_sure=is_sure)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(answer, redact)
+    else:
+        print(escapes.lines(redact(verb.render(answer))))
+    raise typer.Exit(verb.exit_code(answer))
+
+
+def _steering_sources(verb: str, told: str) -> None:
+    """Add a verb that steers all tables of sources."""
+
+    @source.command(verb, help=told)
+    def steer(
+        context: typer.Context, database: GroupOption = None, sid: SourceOption = None, config: ConfigOption = None,
+        settings: SetOption = None, as_json: JsonOption = False,
+    ) -> None:  # fmt: skip
+        every = sid if sid is not None or database is None else "*"
+        _command(_loaded(context, config, settings), verb, None, every, database, as_json=as_json)
+
+
+_steering_sources("pause", "Have all tables of sources or tenants stay where they are until `source resume`.")
+_steering_sources("resume", "Let paused tables of sources or tenants follow again.")
 
 
 cluster = typer.Typer(help="The processes that have one map.", no_args_is_help=True)

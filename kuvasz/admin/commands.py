@@ -53,17 +53,20 @@ class Selection:
     """The tables that are meant: one of all sources, one of one source, or all of one source."""
 
     table: str | None  #: the target, with or without namespace, or the name at the source
-    sid: str | None  #: the sid, or the name of the source
+    sid: str | None  #: the sid, or the name of the source; each ``*`` stands for any text
+    database: str | None = None  #: only of this group, by the same rule
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> Selection:
         """Return what a request's body asks for."""
-        return Selection(table=body.get("table"), sid=body.get("sid"))
+        return Selection(table=body.get("table"), sid=body.get("sid"), database=body.get("database"))
 
-    def has(self, state: TableState, sid: str | None) -> bool:
-        """Whether a table of a source with this sid is meant."""
+    def has(self, state: TableState, sid: str | None, group: str = "") -> bool:
+        """Whether a table of a source with this sid, of this group, is meant."""
         tenant = names.tenant_of(names.member_of(state.source))
-        is_source = self.sid is None or self.sid in {sid if tenant is None else tenant, state.database}
+        known = {(sid if tenant is None else tenant) or "", state.database}
+        is_source = self.sid is None or any(names.is_like(self.sid, one) for one in known)
+        is_source = is_source and (self.database is None or names.is_like(self.database, group))
         called = names.called(state.target, state.table) | names.called(state.target, state.mapped)
         return is_source and (self.table is None or self.table in called)
 
@@ -71,6 +74,7 @@ class Selection:
         """Return it in words."""
         parts = [] if self.table is None else [f"table {self.table!r}"]
         parts += [] if self.sid is None else [f"source {self.sid!r}"]
+        parts += [] if self.database is None else [f"group {self.database!r}"]
         return " of ".join(parts)
 
 

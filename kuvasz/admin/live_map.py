@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: From the map that runs, checked and as its file is written, to what is to be changed in that.
 EditMap: TypeAlias = "Callable[[Config, dict[str, Any]], Sequence[MapEdit]]"
 
+#: What a map would be, looked at before it is one.
+ProveMap: TypeAlias = "Callable[[Loaded], None]"
+
 _log = EventLog(__name__)
 
 #: Between two looks at the file, and two attempts while the map before it is still being put into use.
@@ -72,20 +75,23 @@ class LiveMap:
         """
         return await asyncio.to_thread(self._app.difference, (await self._read()).config)
 
-    async def reload(self, by: str) -> MapDifference:
+    async def reload(self, by: str, *, may_drop: bool | None = None) -> MapDifference:
         """Have kuvasz go by what the file has now; return what that has otherwise, while it is put into use.
 
         Args:
             by: Who asked.
+            may_drop: Whether slots and publications of sources go that leave; None: as the map says.
 
         Raises:
             ConfigError: It is faulty, or cannot follow without a restart: nothing is changed.
             LakeError: The lake does not say what leaves it: nothing is changed.
             MapBusy: The last change is still under way.
         """
-        return await self._reload(by, is_person=True)
+        return await self._reload(by, is_person=True, may_drop=may_drop)
 
-    async def change(self, by: str, edit: EditMap) -> None:
+    async def change(
+        self, by: str, edit: EditMap, *, prove: ProveMap = lambda _: None, may_drop: bool | None = None
+    ) -> None:
         """Have the map's file changed, and kuvasz go by it.
 
         Nothing is changed where what it would be then is faulty, or cannot follow without a restart.
@@ -93,6 +99,8 @@ class LiveMap:
         Args:
             by: Who asked.
             edit: Says what is to be changed, on a thread; whatever it raises ends it.
+            prove: Looks at what the map would be, on a thread; whatever it raises ends it.
+            may_drop: Whether slots and publications of sources go that leave; None: as the map says.
 
         Raises:
             ConfigError: The map would be faulty or cannot follow, or somebody else has changed its file.
@@ -115,12 +123,13 @@ class LiveMap:
             for hide in self.on_secrets:
                 hide(loaded.secrets)
             found = await asyncio.to_thread(self._app.difference, loaded.config)
+            await asyncio.to_thread(prove, loaded)
             await asyncio.to_thread(self._app.ask_lake, found)
             self._app.refuse_if_changing()  # nothing may refuse it once it is written, but the end of kuvasz
             await asyncio.to_thread(file.exchange, text, known.digest)
             self.loaded = loaded
             try:
-                self._app.take_over(found)
+                self._app.take_over(found, may_drop=may_drop)
             except MapBusy as error:
                 raise MapBusy(
                     "kuvasz ends: the change is in the map's file, and counts from the next start on", hint=error.hint
@@ -141,7 +150,7 @@ class LiveMap:
         edits = edit(self._app.config, map_text.meaning(text))
         return map_text.edited(text, edits) if edits else None
 
-    async def _reload(self, by: str, *, is_person: bool) -> MapDifference:
+    async def _reload(self, by: str, *, is_person: bool, may_drop: bool | None = None) -> MapDifference:
         async with self._turn:
             try:
                 self._known()
@@ -151,7 +160,7 @@ class LiveMap:
                 is_other = not found.is_empty or found.config != self._app.config
                 if is_other:
                     await asyncio.to_thread(self._app.ask_lake, found)
-                    self._app.take_over(found, may_drop=is_person)
+                    self._app.take_over(found, may_drop=may_drop if is_person else False)
             except MapBusy:
                 raise
             except KuvaszError as error:
@@ -227,4 +236,4 @@ class LiveMap:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-__all__ = ["EditMap", "LiveMap"]
+__all__ = ["EditMap", "LiveMap", "ProveMap"]

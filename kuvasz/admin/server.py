@@ -28,6 +28,7 @@ from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
+from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.admin.tls import HANDSHAKE_S, Tls
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError
@@ -162,6 +163,7 @@ class AdminServer:
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
         more = {
             **entries,
+            **SourceAnswers(app, self.observer, self.live_map, self.redact, looks or {}).handlers(),
             **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
             "cut": CutRequests(app).answer,
         }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__, lsn
 from kuvasz.admin import upkeep
+from kuvasz.config import names
 from kuvasz.errors import KuvaszError, place_of
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.state.tables import State, TableState
@@ -164,6 +165,7 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "table": table.table,
         "mapped_as": table.mapped or None,
         "target": table.target,
+        "tenant": names.tenant_of(names.member_of(table.source)),
         "state": table.state.value,
         "since": _at(table.since, snapshot),
         "error": errors.of(table.error),

@@ -48,10 +48,11 @@ def render_table(table: TableName) -> str:
 
 def matches(pattern: TableName, table: TableName) -> bool:
     """Say whether a pattern, which `parse_table` read, means a table: each ``*`` in it stands for any text."""
-    return _is_like(pattern.schema, table.schema) and _is_like(pattern.name, table.name)
+    return is_like(pattern.schema, table.schema) and is_like(pattern.name, table.name)
 
 
-def _is_like(pattern: str, text: str) -> bool:
+def is_like(pattern: str, text: str) -> bool:
+    """Say whether a pattern means a text: each ``*`` in it stands for any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
 
 

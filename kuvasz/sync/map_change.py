@@ -33,13 +33,14 @@ _TOGETHER_S = 0.3
 _DROPS = 5
 
 
-async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = True) -> None:
+async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | None = None) -> None:
     """Make the sources what a new map says; a task of theirs.
 
     Args:
         sources: The sources that run.
         found: What the map has otherwise.
-        may_drop: Whether slots and publications go that the map would have dropped: a person has asked for it.
+        may_drop: Whether slots and publications of sources go that leave; None: a person has asked for the map, which
+            says so.
     """
     begin = time.monotonic()
     leaving = (*found.removed, *(sources.of(one.source.name).mapped for one in found.changed))
@@ -47,7 +48,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool = 
     sources.mapped = found.mapped
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.earlier.add(found.mapped)
-    is_dropping = may_drop and found.config.map.drop_removed
+    is_dropping = found.config.map.drop_removed if may_drop is None else may_drop
     first = await asyncio.to_thread(ends_before, leaving, coming)  # of thousands it takes a while
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}

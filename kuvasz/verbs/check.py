@@ -6,7 +6,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import names
@@ -73,6 +73,14 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
             *(one for found in servers for one in found),
             *(one for found in pool.map(known.source, sources) for one in found),
         ]
+
+
+def of_sources(config: Config, wanted: Collection[str], place_of: PlaceOf = nowhere) -> list[Finding]:
+    """Return the findings of some sources alone, by their names."""
+    known = _Known(config, place_of)
+    sources = [source for source in config_sources.resolve(config) if source.name in wanted]
+    with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
+        return [one for found in pool.map(known.source, sources) for one in found]
 
 
 def exit_code(found: Sequence[Finding]) -> int:

@@ -49,7 +49,7 @@ def run(config: Config, *, is_sure: bool) -> list[Step]:
             hint="afterwards every table has to be copied again; add --yes if that is meant",
         )
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup") as pool:
-        return [step for steps in pool.map(_clean, sources) for step in steps]
+        return [step for steps in pool.map(clean, sources) for step in steps]
 
 
 def exit_code(steps: Sequence[Step]) -> int:
@@ -57,7 +57,8 @@ def exit_code(steps: Sequence[Step]) -> int:
     return int(any(step.error is not None for step in steps))
 
 
-def _clean(source: Source) -> list[Step]:
+def clean(source: Source) -> list[Step]:
+    """Drop slot and publication of one source."""
     name = source.object_name
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:

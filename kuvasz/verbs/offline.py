@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 VERBS = ("pause", "resume", "resync")
 
 
-def command(config: Config, verb: str, *, table: str | None, sid: str | None) -> dict[str, Any]:
+def command(
+    config: Config, verb: str, *, table: str | None, sid: str | None, database: str | None = None
+) -> dict[str, Any]:  # fmt: skip
     """Note a command for the next start; answers as a running kuvasz does.
 
     Raises:
@@ -28,7 +30,7 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
         StateTaken: A kuvasz runs after all: it does not answer yet, or somewhere else than the configuration says.
         StateError: The state folder cannot be read or written.
     """
-    wanted, store = Selection(table=table, sid=sid), state_of(config)
+    wanted, store = Selection(table=table, sid=sid, database=database), state_of(config)
     if not store.is_there:
         raise ConfigError(
             f"no kuvasz has run with this map: there is no state folder {store.place}",
@@ -45,7 +47,7 @@ def _note(config: Config, store: NoteStore, verb: str, wanted: Selection) -> dic
     for source in config_sources.resolve(config):
         for spec in source.tables:
             state = TableState(target=spec.identifier, source=source.name, table=str(spec.table))
-            if wanted.has(state, source.sid):
+            if wanted.has(state, source.sid, source.database):
                 key = (spec.identifier, source.name)
                 notes[key] = _noted(known.get(key, Note()), verb)
                 tables.append({"source": source.name, "target": spec.identifier})

@@ -17,6 +17,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from kuvasz.admin.api.refusal import MAP_BUSY
 from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
 from kuvasz.shown import escapes, terminal
 from kuvasz.state.store import state_of
@@ -41,6 +42,10 @@ class NotRunning(KuvaszError):
 
 class Refused(KuvaszError):
     """The running kuvasz did not do what it was asked."""
+
+
+class BusyMap(Refused):
+    """The running kuvasz has not put the map before into use yet."""
 
 
 class ForeignServer(Refused):
@@ -78,7 +83,9 @@ def metrics(config: Config) -> str:
     return _answer(config, "/metrics", is_token_needed=True).decode("utf-8", "replace")
 
 
-def command(config: Config, verb: str, *, table: str | None, sid: str | None) -> dict[str, Any]:
+def command(
+    config: Config, verb: str, *, table: str | None, sid: str | None, database: str | None = None
+) -> dict[str, Any]:  # fmt: skip
     """Have the running kuvasz pause, resume, retry or resync tables.
 
     Raises:
@@ -87,22 +94,25 @@ def command(config: Config, verb: str, *, table: str | None, sid: str | None) ->
         ForeignServer: Somebody answers, and the token is not to be found.
         Refused: It knows no such table, or there is nothing to be done.
     """
-    given = {"table": table, "sid": sid, "by": _person()}
+    given = {"table": table, "sid": sid, "database": database, "by": _person()}
     return _ask(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
 
 
-def reload(config: Config, *, is_trial: bool = False) -> dict[str, Any]:
+def reload(config: Config, *, is_trial: bool = False, drop_removed: bool | None = None) -> dict[str, Any]:
     """Have the running kuvasz go by what its map's file has now; return what that has otherwise.
 
     Args:
         config: The configuration.
         is_trial: Nothing is changed, it is only said.
+        drop_removed: Whether slots and publications of sources that leave are dropped; None: the map says so.
 
     Raises:
         ConfigError, NotRunning, ForeignServer: See `command`.
         Refused: The file is faulty or cannot follow without a restart, or another change is under way.
     """
-    return _ask(config, "/api/map/reload", {"by": _person(), "dry_run": is_trial}, timeout_s=_RELOAD_S)
+    body = {"by": _person(), "dry_run": is_trial}
+    body |= {} if drop_removed is None else {"drop_removed": drop_removed}
+    return _ask(config, "/api/map/reload", body, timeout_s=_RELOAD_S)
 
 
 def cut(config: Config, *, name: str | None, database: str | None, keep: str | None) -> dict[str, Any]:
@@ -294,8 +304,8 @@ def _where(config: Config) -> tuple[str, str | None]:
 
 def _refusal(error: urllib.error.HTTPError) -> Refused:
     try:
-        answer = json.load(error)
-        return Refused(answer["error"], hint=answer["hint"])
+        answer = dict(json.load(error))
+        return (BusyMap if answer.get("code") == MAP_BUSY else Refused)(answer["error"], hint=answer["hint"])
     except (ValueError, KeyError, TypeError):
         return Refused(f"kuvasz answers {error.code} {error.reason}")
 

@@ -6,6 +6,7 @@ import functools
 import re
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 import typer.main
 from typer.core import TyperGroup
@@ -27,9 +28,14 @@ def arguments(lines: Iterable[str]) -> list[list[str]]:
 def is_taken(arguments: list[str]) -> bool:
     """Whether each verb and option of a command line is one of kuvasz's."""
     group = _group()
-    verbs = [word for word in arguments if word in group.commands]
-    commands = [group, *(group.commands[verb] for verb in verbs)]
-    known = {name for command in commands for parameter in command.params for name in parameter.opts}
+    verbs, commands = list[str](), list[Any]([group])
+    for word in arguments:  # a verb of a group stands behind that
+        holder = next((one for one in reversed(commands) if word in getattr(one, "commands", ())), None)
+        if holder is not None:
+            verbs.append(word)
+            commands.append(holder.commands[word])
+    parameters = [parameter for command in commands for parameter in command.params]
+    known = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
     if "demo" in verbs:
         known |= {"--seconds", "--rate", "--seed"}
     known |= {"-h", "--help"}

@@ -43,6 +43,7 @@ class WritableWorld(AdminWorld):
         self.app = App(self.loaded.config, lake=MemoryLake())
         self.stand_still()
         self.taken: list[MapDifference] = []
+        self.dropping: list[bool | None] = []  #: whether slots of sources that leave go, of each
         self.busy: MapBusy | None = None
         app: Any = self.app
         app.take_over = self._take_over
@@ -58,8 +59,8 @@ class WritableWorld(AdminWorld):
         if self.busy is not None:
             raise self.busy
 
-    def _take_over(self, found: MapDifference, *, may_drop: bool = True) -> None:
-        assert may_drop in {True, False}
+    def _take_over(self, found: MapDifference, *, may_drop: bool | None = None) -> None:
+        self.dropping.append(may_drop)
         self.app.config = found.config
         self.loaded = load(self.file)
         self.taken.append(found)

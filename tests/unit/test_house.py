@@ -58,7 +58,10 @@ OTHER_WAYS = {
     # `terminal.add_row`. To rich's own, names are markup; the demo's are its own.
     r"(?<!terminal)\.add_row\(": {"shown/terminal.py", "demo/run.py"},
     # `place_of`. What a person asked for, in his words, is no place.
-    r'f"(?:source \{[^{}]+\}(?:: |, table |")|table \{[^{}]+\}(?:: |"))': {"admin/commands.py"},
+    r'f"(?:source \{[^{}]+\}(?:: |, table |")|table \{[^{}]+\}(?:: |"))': {
+        "admin/commands.py",
+        "admin/sources/mapped_url.py",
+    },
     # `resync_of` and the like.
     r"kuvasz \w+ --table \{": set(),
 }

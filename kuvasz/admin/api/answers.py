@@ -17,14 +17,14 @@ from kuvasz.admin.api import docs_page, openapi
 from kuvasz.admin.api.asked import BODY, CALLER, person
 from kuvasz.admin.api.audit import Audit, AuditEntry
 from kuvasz.admin.api.callers import Caller, Callers
-from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.admin.api.refusal import MAP_BUSY, RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.page import Page
 from kuvasz.admin.views import ErrorView
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, MapBusy
 from kuvasz.events import EventLog
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.report.report import RunningReport
     from kuvasz.app import App
     from kuvasz.config.secrets import Redactor
+    from kuvasz.state.tables import TableState
 
 _log = EventLog(__name__)
 
@@ -143,7 +144,7 @@ class Answers:
     def _command(self, verb: Verb) -> Handler:
         async def command(request: web.Request) -> web.Response:
             wanted = Selection.of(request[BODY])
-            states = [state for state in self._app.states.snapshot() if wanted.has(state, self._sid_of(state.source))]
+            states = [state for state in self._app.states.snapshot() if self._is_meant(wanted, state)]
             if not states:
                 known = ", ".join(sorted({state.target for state in self._app.states.snapshot()})[:20])
                 raise RequestRefused(404, f"the map has no {wanted.describe()}", f"it has: {known}")
@@ -159,8 +160,9 @@ class Answers:
 
         return command
 
-    def _sid_of(self, source: str) -> str | None:
-        return self._app.sync(source).source.sid
+    def _is_meant(self, wanted: Selection, state: TableState) -> bool:
+        source = self._app.sync(state.source).source
+        return wanted.has(state, source.sid, source.database)
 
     async def _maintain(self, request: web.Request) -> web.Response:
         """Look after tables now; the answer comes when it is done."""
@@ -180,9 +182,12 @@ class Answers:
         """Go by what the map's file has now, or only say what that would be."""
         is_trial = request[BODY].get("dry_run", False)
         try:
-            found = await (self._live_map.compare() if is_trial else self._live_map.reload(person(request)))
+            live, may_drop = self._live_map, request[BODY].get("drop_removed")
+            found = await (live.compare() if is_trial else live.reload(person(request), may_drop=may_drop))
         except ConfigError as error:
-            raise RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint)) from error
+            code = MAP_BUSY if isinstance(error, MapBusy) else None
+            hint = error.hint and self._redact(error.hint)
+            raise RequestRefused(409, self._redact(error.message), hint, code=code) from error
         return web.json_response(
             self._redact.clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202
         )
@@ -224,8 +229,8 @@ def _refuse_unless_may(caller: Caller | None, route: Route) -> None:
 
 def _target_of(request: web.Request) -> str:
     """Return the entry of the map that a path names, as in "db 3"; nothing if it names none."""
-    number = request.match_info.get("id")
-    return "" if number is None else f"{request.path.split('/')[2]} {number}"
+    entry = request.match_info.get("id") or request.match_info.get("name")
+    return "" if entry is None else f"{request.path.split('/')[2]} {entry}"
 
 
 def _target(body: Mapping[str, Any]) -> str:

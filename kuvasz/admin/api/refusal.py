@@ -14,6 +14,9 @@ CODES: Final = {
 
 _OTHER: Final = "error"
 
+#: The code of what has to wait until the change of the map before it is put into use.
+MAP_BUSY: Final = "map_busy"
+
 
 class RequestRefused(Exception):
     """A request is not done.
@@ -39,4 +42,4 @@ class RequestRefused(Exception):
         return web.json_response(said, status=self.status, headers=headers)
 
 
-__all__ = ["CODES", "RequestRefused"]
+__all__ = ["CODES", "MAP_BUSY", "RequestRefused"]

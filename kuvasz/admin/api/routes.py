@@ -8,6 +8,7 @@ from kuvasz.admin.api.route import Body, BodyField, FieldKind, Route, RouteAnswe
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
+from kuvasz.admin.sources.source_routes import SOURCE_ROUTES
 from kuvasz.config.model import Role
 
 _ERROR: Final = ref("Error")
@@ -28,8 +29,14 @@ _TABLES: Final = Body(
         BodyField(
             name="sid",
             kind=FieldKind.TEXT,
-            about="The source's sid or name; all sources of the table otherwise.",
+            about="The source's sid or name; all sources of the table otherwise. `*` stands for any text.",
             example="eu",
+        ),
+        BodyField(
+            name="database",
+            kind=FieldKind.TEXT,
+            about="Only of this group of the map; `*` stands for any text.",
+            example="shop",
         ),
         _BY,
     ),
@@ -226,6 +233,13 @@ ROUTES: Final = (
                     about="Change nothing, and say what would be.",
                     example=True,
                 ),
+                BodyField(
+                    name="drop_removed",
+                    kind=FieldKind.SWITCH,
+                    about="Whether slots and publications of sources that leave are dropped; else `map.drop_removed`"
+                    " says so.",
+                    example=True,
+                ),
                 _BY,
             ),
         ),
@@ -242,6 +256,7 @@ ROUTES: Final = (
             500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=_ERROR),
         },
     ),
+    *SOURCE_ROUTES,
     *ENTRY_ROUTES,
     *LOOK_ROUTES,
     Route(

@@ -17,6 +17,7 @@ _WHOLE: Final[Schema] = {"type": "integer"}
 _NUMBER: Final[Schema] = {"type": "number"}
 _SWITCH: Final[Schema] = {"type": "boolean"}
 _INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
+_COUNTS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "integer"}}
 _LSN: Final[Schema] = {"type": "string", "pattern": "^[0-9A-F]+/[0-9A-F]+$"}
 
 
@@ -121,6 +122,7 @@ SHAPES: Final[dict[str, Schema]] = {
         table=_told(_TEXT, "Its name at the source."),
         mapped_as=_or_null(_TEXT, "Its name in the map, if it is another one."),
         target=_told(_TEXT, "Its table in the lake."),
+        tenant=_or_null(_TEXT, "Whose schema it is in, where `schemas` takes it in."),
         state={"type": "string", "enum": [state.value for state in State]},
         since=_INSTANT,
         error=_or_null(ref("TableError")),
@@ -219,6 +221,24 @@ SHAPES: Final[dict[str, Schema]] = {
         removed=_told(listed(_TEXT), "Tables."),
         changed=_told(listed(_TEXT), "Tables."),
     ),
+    "FleetSource": _object(
+        "A source of the map, or one that left it and whose slot holds WAL.",
+        {"table_list": _told(listed({"type": "object"}), "Only where it is asked for alone: as in `/status`.")},
+        source=_TEXT,
+        database=_or_null(_TEXT, "Its group; null of one that left."),
+        sid=_or_null(_TEXT),
+        url=_or_null(_TEXT, "`***` stands for its password."),
+        schemas=_or_null(_TEXT, "What a schema has to be called to be a tenant's."),
+        slot=_told(_TEXT, "What its slot and publication are called."),
+        state=_or_null(_TEXT, "As in `/status`; null if it does not run."),
+        error=_or_null(_TEXT),
+        lag_seconds=_or_null(_NUMBER),
+        retained_bytes=_or_null(_WHOLE, "WAL that its slot holds."),
+        tables=_told(_WHOLE, "How many."),
+        states=_told(_COUNTS, "State -> its tables."),
+        tenants=listed(ref("Tenant")),
+    ),
+    "Tenant": _object("A tenant, by its schema.", sid=_TEXT, tables=_WHOLE, states=_COUNTS),
     **ENTRY_SHAPES,
 }
 

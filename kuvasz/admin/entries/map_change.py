@@ -124,14 +124,20 @@ def drop_group(written: WrittenMap, one: NumberedDatabase) -> MapChange:
 
 def add_url(written: WrittenMap, given: Given) -> MapChange:
     """Add a source to a group."""
-    group = written.group(given)
+    group, sid = written.group(given), given.get("sid")
+    edit = Append(path=(*written.path(group), "urls"), value=new_url(given))
+    return MapChange(edits=[edit], name=(group.group.database, *([sid] if sid else [])))
+
+
+def new_url(given: Given) -> Mapping[str, Plain]:
+    """Return the entry of a source that a request brings."""
     said: dict[str, Plain] = {"url": _literal("url", given["url"])}
-    if sid := given.get("sid"):
-        said["sid"] = _literal("sid", sid)
+    for field in ("sid", "schemas"):
+        if text := given.get(field):
+            said[field] = _literal(field, text)
     _check(UrlConfig, said)
     with_password(given["url"], "", "")
-    edit = Append(path=(*written.path(group), "urls"), value=said)
-    return MapChange(edits=[edit], name=(group.group.database, *([sid] if sid else [])))
+    return said
 
 
 def change_url(written: WrittenMap, one: NumberedUrl, given: Given) -> MapChange:
@@ -274,5 +280,5 @@ def _check(section: type[Section], said: Mapping[str, object], fields: Mapping[s
 
 __all__ = [
     "MapChange", "Renamed", "WrittenMap", "add_group", "add_table", "add_url", "change_group", "change_table",
-    "change_url", "drop_group", "drop_table", "drop_url",
+    "change_url", "drop_group", "drop_table", "drop_url", "new_url",
 ]  # fmt: skip

@@ -45,6 +45,12 @@ LOOK_ROUTES: Final = (
     _look(
         "check", "What a start would find", "Machine, lake and sources are looked at, and what mends it is said.",
         Role.OPERATOR, _listed("source", "table", "check", "ok", "severity", "value", "needed", "fix"),
+        (
+            Parameter(
+                name="source", about="Only of these sources, by their names; may be given for several.",
+                schema={"type": "array", "items": _TEXT}, example="shop_eu",
+            ),
+        ),
     ),
     _look(
         "plan", "What a start would do", "Sources and lake are looked at, and nothing is done.",

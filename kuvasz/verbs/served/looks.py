@@ -26,9 +26,11 @@ def _types(_: Loaded, __: Query) -> Any:  # noqa: ANN401 (JSON)
     return [dataclasses.asdict(row) for row in typetable.rows()]
 
 
-def _check(loaded: Loaded, _: Query) -> Any:  # noqa: ANN401 (JSON)
+def _check(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs import check
 
+    if (wanted := query.get("source")) is not None:
+        return check.as_json(check.of_sources(loaded.config, wanted, loaded.place_of))
     return check.as_json(check.findings(loaded.config, loaded.place_of))
 
 

@@ -43,7 +43,7 @@ class World:
         app.refuse_if_changing = self._refuse
         app.ask_lake = self._ask_lake
         self.lake_errors: list[Exception] = []
-        self.may_drop: list[bool] = []
+        self.may_drop: list[bool | None] = []
         self.secrets: set[str] = set()
         self.map = LiveMap(self.app, self.loaded)
         self.map.on_secrets.append(self.secrets.update)
@@ -68,7 +68,7 @@ class World:
         if self.lake_errors:
             raise self.lake_errors.pop()
 
-    def _take_over(self, found: MapDifference, *, may_drop: bool) -> None:
+    def _take_over(self, found: MapDifference, *, may_drop: bool | None) -> None:
         self.app.config = found.config
         self.may_drop.append(may_drop)
         self.taken.append(found)
@@ -231,7 +231,7 @@ def test_only_a_person_has_slots_dropped(world: World) -> None:
         await world.map.reload("ann")
 
     world.live(body)
-    assert world.may_drop == [True, False, True]
+    assert world.may_drop == [None, False, None]
 
 
 def test_what_changed_before_the_watch_began_is_seen(world: World) -> None:

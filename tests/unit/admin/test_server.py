@@ -107,7 +107,7 @@ def test_what_is_no_object_is_no_command(world: AdminWorld, body: str) -> None:
         {
             "code": "invalid_request",
             "error": "the body is no JSON object",
-            "hint": "it may have table (a text), sid (a text), by (a text)",
+            "hint": "it may have table (a text), sid (a text), database (a text), by (a text)",
         },
     )
 

@@ -38,7 +38,7 @@ def test_status_of_a_good_day() -> None:
         },
     }  # fmt: skip
     assert table == {
-        "table": "public.items", "mapped_as": None, "target": "shop.items", "state": "streaming",
+        "table": "public.items", "mapped_as": None, "target": "shop.items", "tenant": None, "state": "streaming",
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
         "is_resync_due": False, "why_copy": None, "waits_for": None, "rows": 7, "copied_rows": 40, "rejected_rows": 0,
         "copy_progress": 1.0,

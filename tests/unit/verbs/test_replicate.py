@@ -52,8 +52,8 @@ class StandIn:
     def ask_lake(self, _: Any) -> None:
         pass
 
-    def take_over(self, found: Any, *, may_drop: bool) -> None:
-        assert may_drop, "a program counts as a person"
+    def take_over(self, found: Any, *, may_drop: bool | None) -> None:
+        assert may_drop is None, "a program counts as a person: the map says so"
         self.config = found.config
 
     async def run(self, *, until_caught_up: bool) -> int:

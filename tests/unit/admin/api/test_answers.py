@@ -20,6 +20,7 @@ from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
+from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.config.model import Role
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import LakeError
@@ -37,7 +38,8 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
         entries = entry_handlers(app, observer, LiveMap(app), MemoryNumbers(), Redactor())
         looks = LookAnswers(LiveMap(app), {}, Redactor()).handlers()
         try:
-            more = {**entries, **looks, "cut": CutRequests(app).answer}
+            sources = SourceAnswers(app, observer, LiveMap(app), Redactor(), {}).handlers()
+            more = {**entries, **looks, **sources, "cut": CutRequests(app).answer}
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:
             observer.close()

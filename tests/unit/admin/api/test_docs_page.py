@@ -91,6 +91,6 @@ def test_texts_are_no_markup() -> None:
 def test_an_example_is_a_command() -> None:
     (pause,) = [route for route in ROUTES if route.name == "pause"]
     assert docs_page.example(pause) == (
-        'curl -H "Authorization: Bearer $TOKEN" -d \'{"table": "shop.items", "sid": "eu"}\''
+        'curl -H "Authorization: Bearer $TOKEN" -d \'{"table": "shop.items", "sid": "eu", "database": "shop"}\''
         " http://127.0.0.1:8000/api/pause"
     )

@@ -22,7 +22,7 @@ def test_each_verb_for_tables_has_a_route() -> None:
 TELLING = {
     "support",
     *(route.name for route in LOOK_ROUTES),
-    *(f"{path}_{which}" for path in ("db", "url", "tbl", "map") for which in ("list", "get")),
+    *(f"{path}_{which}" for path in ("db", "url", "tbl", "map", "source") for which in ("list", "get")),
 }
 
 

@@ -8,7 +8,15 @@ from kuvasz.config.model import Role
 from tests.support import command_list
 
 #: Verb -> the route that does the same.
-_NAMED_OTHERWISE = {"discover": "map_list"}
+_NAMED_OTHERWISE = {
+    "discover": "map_list",
+    "source list": "source_list",
+    "source show": "source_get",
+    "source add": "source_add",
+    "source drop": "source_drop",
+    "source pause": "pause",
+    "source resume": "resume",
+}
 
 #: Verbs without a route, and why.
 _COMMANDS_ALONE = {
@@ -31,7 +39,7 @@ def test_every_verb_is_a_route_and_the_reverse() -> None:
     verbs, routes = set(command_list.verbs()), {route.name for route in ROUTES}
     assert verbs - routes == _NAMED_OTHERWISE.keys() | _COMMANDS_ALONE.keys()
     assert set(_NAMED_OTHERWISE.values()) <= routes
-    entries = {name for name in routes if name.partition("_")[0] in {"db", "url", "tbl", "map"}}
+    entries = {name for name in routes if name.partition("_")[0] in {"db", "url", "tbl", "map", "source"}}
     assert routes - verbs - entries == _ROUTES_ALONE
 
 
