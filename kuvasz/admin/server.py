@@ -22,6 +22,7 @@ from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.api.verify_request import VerificationRequests
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
@@ -166,6 +167,7 @@ class AdminServer:
             **SourceAnswers(app, self.observer, self.live_map, self.redact, looks or {}).handlers(),
             **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
             "cut": CutRequests(app).answer,
+            "verify": VerificationRequests(self.live_map, self.redact).answer,
         }
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)

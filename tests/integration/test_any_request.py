@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from kuvasz.admin.api import openapi
 from kuvasz.admin.api.routes import ROUTES
+from kuvasz.admin.api.verify_request import VerificationRequests
 from kuvasz.admin.entries.source_shelf import SourceShelf
 from kuvasz.admin.server import serve
 from kuvasz.verbs.served.looks import LOOKS
@@ -37,7 +38,8 @@ class Client:
     async def _serve(self) -> None:
         world = self._world
         world.app.restart = lambda: None  # type: ignore[method-assign]
-        found = {"check": [], "plan": [], "asof": {"time": None, "lsns": {}, "tables": []}}
+        drafted = {"text": "", "variables": {}, "tables": 0, "left_out": 0}
+        found = {"check": [], "plan": [], "asof": {"time": None, "lsns": {}, "tables": []}, "init": drafted}
         looks = {**LOOKS, **{name: lambda *_, answer=answer: answer for name, answer in found.items()}}
         async with serve(world.app, world.stored, (), world.loaded, looks) as server:
             self.url, self.token = str(server.url), server.token
@@ -58,6 +60,7 @@ class Client:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VerificationRequests.__init__, "__defaults__", (("echo", "[]"),))
         patch.setenv("PW", "a-secret")
         patch.setattr(SourceShelf, "_tables", lambda *_: [])
         with Client(tmp_path_factory.mktemp("world")) as found:

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 MAP = """\
 # the fleet
-lake: {{namespace: shop, uri: "{uri}", warehouse: "{warehouse}"}}
-pipeline: {{state: "{state}"}}
+lake: {lake}
+pipeline: {pipeline}
 server: {{address: "127.0.0.1:0"}}
 databases:
 - database: shop
@@ -55,8 +55,8 @@ class Fleet:
         self._capsys = capsys
         self._folder = folder
         self.file = folder.folder / "map.yaml"
-        lake, state = (json.loads(self.file.read_text())[part] for part in ("lake", "pipeline"))
-        self.text = MAP.format(uri=lake["uri"], warehouse=lake["warehouse"], state=state["state"], first=first.url)
+        lake, state = (json.dumps(json.loads(self.file.read_text())[part]) for part in ("lake", "pipeline"))
+        self.text = MAP.format(lake=lake, pipeline=state, first=first.url)
         self.file.write_text(self.text)
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:

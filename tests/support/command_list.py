@@ -70,7 +70,7 @@ def _row(option: TyperOption) -> tuple[str, str]:
         parts.append(f"By default `{option.default}`.")
     if option.envvar:
         parts.append(f"Or `{option.envvar}` in the environment.")
-    return ", ".join(f"`{name}{taken}`" for name in option.opts), " ".join(parts)
+    return ", ".join(f"`{name}{taken}`" for name in (*option.opts, *option.secondary_opts)), " ".join(parts)
 
 
 if __name__ == "__main__":

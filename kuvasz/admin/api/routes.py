@@ -219,6 +219,29 @@ ROUTES: Final = (
         },
     ),
     Route(
+        name="verify",
+        method="POST",
+        path="/api/verify",
+        summary="Compare sources and lake row by row",
+        about="By a process of its own, with a Spark of its own, one at a time. The answer comes when it is done,"
+        " however long that takes; who gives up before ends it. As `kuvasz verify --json`.",
+        body=Body(
+            fields=(
+                *_TABLES.fields[:2],
+                BodyField(name="fix", kind=FieldKind.SWITCH, about="Mend what differs.", example=False),
+                _BY,
+            ),
+        ),
+        role=Role.OPERATOR,
+        answers={
+            200: RouteAnswer(about="What was found, also where it differs.", schema=ref("Verified")),
+            **_REFUSED,
+            409: RouteAnswer(
+                about="Another one is under way, the map has no such table, or it cannot be compared.", schema=_ERROR
+            ),
+        },
+    ),
+    Route(
         name="reload",
         method="POST",
         path="/api/map/reload",

@@ -205,6 +205,11 @@ SHAPES: Final[dict[str, Schema]] = {
         next_at=_or_null(_NUMBER, "Unix seconds."),
     ),
     "UnmaintainedTable": _object("A table that could not be looked after.", target=_TEXT, error=_TEXT),
+    "Verified": _object(
+        "What a comparison found.",
+        exit_code=_told(_WHOLE, "0: equal, or all mended; 4: keys differ; 1: something could not be compared."),
+        reports=_told(listed({"type": "object"}), "One for each table of each source."),
+    ),
     "MapDifference": _object(
         "What a map has otherwise than the one that ran.",
         verb={"const": "reload"},

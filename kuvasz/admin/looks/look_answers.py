@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
+from kuvasz.admin.api.asked import BODY
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.errors import ConfigError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kuvasz.config.load import Loaded
     from kuvasz.config.secrets import Redactor
 
-#: Parameter -> what was given for it, in its order.
+#: Parameter, or field of the body -> what was given for it, in its order.
 Query: TypeAlias = Mapping[str, Sequence[str]]
 
 #: A verb: from the map that runs to what it finds there, ready for JSON.
@@ -56,6 +57,8 @@ class LookAnswers:
                 hint = f"there are {', '.join(known)}" if known else "there is none"
                 raise RequestRefused(400, f"the unknown parameter {unknown[0]!r}", hint)
             query = {name: request.query.getall(name) for name in request.query}
+            if route.body is not None:
+                query |= {name: [value] if isinstance(value, str) else value for name, value in request[BODY].items()}
             async with self._turns[route.name]:  # each asks servers and catalog, and whoever waits asks no less
                 try:
                     found = await asyncio.to_thread(look, loaded, query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Parameter, Route, RouteAnswer, Schema
+from kuvasz.admin.api.route import Body, BodyField, FieldKind, Parameter, Route, RouteAnswer, Schema
 from kuvasz.config.model import Role
 
 _ERROR: Final[Schema] = {"$ref": "#/components/schemas/Error"}
@@ -14,7 +14,7 @@ _REFUSED: Final = {
     400: RouteAnswer(about="A parameter is unknown or wrong.", schema=_ERROR),
     401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
     403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
-    500: RouteAnswer(about="The lake does not answer.", schema=_ERROR),
+    500: RouteAnswer(about="Lake or database do not answer.", schema=_ERROR),
 }
 
 
@@ -70,6 +70,35 @@ LOOK_ROUTES: Final = (
             ),
             Parameter(name="table", about="Only this one.", schema=_TEXT, example="shop.items"),
         ),
+    ),
+    Route(
+        name="init", method="POST", path="/api/init", summary="A map of any database",
+        about="The database is looked at, and nothing is written. As `kuvasz init` does.", role=Role.ADMIN,
+        body=Body(
+            fields=(
+                BodyField(
+                    name="url", kind=FieldKind.TEXT, example="postgresql://repl:secret@de1/shop", is_required=True,
+                    about="Where it is; its password becomes a variable in the map. `${…}` is refused.",
+                ),
+                BodyField(
+                    name="tables", kind=FieldKind.TEXTS, about="Only these; `*` stands for any text.",
+                    example=["shop.*"],
+                ),
+                BodyField(
+                    name="except", kind=FieldKind.TEXTS, about="None of these; `*` stands for any text.",
+                    example=["audit.*"],
+                ),
+                BodyField(name="database", kind=FieldKind.TEXT, about="The group's name.", example="shop"),
+                BodyField(name="sid", kind=FieldKind.TEXT, about="The source's id in the rows.", example="de"),
+            ),
+        ),
+        answers={
+            200: RouteAnswer(
+                about="The map, which variables it needs, and how many tables it has.",
+                schema={"type": "object", "required": ["text", "variables", "tables", "left_out"]},
+            ),
+            **_REFUSED,
+        },
     ),
 )  # fmt: skip
 

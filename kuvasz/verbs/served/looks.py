@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz.config import effective
+from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
     from kuvasz.admin.looks.look_answers import Look, Query
@@ -47,8 +48,23 @@ def _asof(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     return asof.as_json(*asof.tables(loaded.config, time=time, lsns=query.get("lsn", ()), table=table))
 
 
+def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    from kuvasz.verbs.maps import init
+
+    (url,) = query["url"]
+    if "${" in url:
+        hint = "it means this machine's variables, files and commands; give the url as it is, with its password"
+        raise ConfigError("url must not refer to anything by ${…}", hint=hint)
+    database, sid = (next(iter(query.get(name, ())), None) for name in ("database", "sid"))
+    patterns = {name: tuple(query.get(name, ())) for name in ("tables", "except")}
+    request = init.MapRequest(
+        url=url, tables=patterns["tables"], excepted=patterns["except"], database=database, sid=sid
+    )  # fmt: skip
+    return dataclasses.asdict(init.run(request, None))
+
+
 LOOKS: Final[Mapping[str, Look]] = {
-    "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof,
+    "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof, "init": _init,
 }  # fmt: skip
 
 __all__ = ["LOOKS"]
