@@ -417,6 +417,16 @@ class Lake(Protocol):
             SchemaError: Someone else changed the table.
         """
 
+    def create(self, target: Target, feed: Feed, relation: Relation) -> bool:
+        """Create a target that nothing feeds yet, and leave it at that; return whether it was not there.
+
+        Whoever is to feed it prepares it as any other. `relation` is whole, as for `prepare`.
+
+        Raises:
+            SchemaError: The target has no place for such a table.
+            LakeError: Catalog or storage failed.
+        """
+
     def attach(self, target: Target, feed: Feed) -> bool:
         """Load a target that exists, so that positions, columns and notes of its sources can be asked for.
 

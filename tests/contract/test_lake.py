@@ -646,6 +646,15 @@ def test_partitions_are_remembered_until_their_source_is_another_one(world: Worl
     assert world.lake.notes.partitions(TARGET, "us") == {"5:6 10:7 =10 public.p"}
 
 
+def test_a_target_is_created_before_anybody_feeds_it(world: World) -> None:
+    assert world.lake.create(target(), feed("eu"), ITEMS)
+    assert not world.lake.create(target(), feed("eu"), ITEMS)
+    assert world.lake.recorded(TARGET) == {}
+    world.prepare("eu")
+    assert world.lake.positions(TARGET)["eu"].lsn == 1000
+    assert not world.lake.create(target(), feed("eu"), ITEMS), "it is as it was"
+
+
 def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
     assert not world.lake.attach(target(), feed("eu"))
     assert world.lake.notes.columns(TARGET, "eu") is None

@@ -103,6 +103,9 @@ def test_a_map_that_is_empty_grows_by_requests_and_shrinks_again(database: Datab
         assert say("/api/db", {"name": "shop"}) == (200, {"id": 1, "name": "shop"})
         assert say("/api/url", {"db_id": 1, "sid": "eu", "url": database.url})[0] == 200
         found = {one["name"]: one["id"] for one in say("/api/map")[1]}
+        status, shown = say(f"/api/map/{found['items']}/create?target=goods", {})
+        assert (status, shown["target"], shown["present"], shown["replicated"]) == (200, "goods", True, False)
+        assert say(f"/api/map/{found['items']}/create?target=goods", {})[0] == 409, "it is there"
         status, shown = say(f"/api/map/{found['items']}/clone?target=goods", {})
         assert (status, shown["target"], shown["replicated"]) == (200, "goods", True)
         pipeline.wait_state("shop_eu", "shop.goods", State.STREAMING)

@@ -112,6 +112,23 @@ def _changing(
     )  # fmt: skip
 
 
+#: What a request says of a table that the map does not have.
+_WANTED: Final = (
+    ID,
+    Parameter(
+        name="type", about="What becomes of it: clone by default.",
+        schema={"type": "string", "enum": [kind.value for kind in TableType]}, example="append",
+    ),
+    Parameter(
+        name="target", about="Its table in the lake; its own name by default.", schema={"type": "string"},
+        example="fact_items",
+    ),
+    Parameter(
+        name="partitions_regex", about="Tables of the schema whose whole name matches are one target.",
+        schema={"type": "string"}, example="items_.*",
+    ),
+)  # fmt: skip
+
 CHANGE_ROUTES: Final = (
     *_changing(
         "db", "Database", "a group of the map", _body("Database", (_NAME,)), _body("Database", (_NAME,)),
@@ -150,22 +167,22 @@ CHANGE_ROUTES: Final = (
     Route(
         name="map_clone", method="POST", path="/api/map/{id}/clone", summary="Add a table that there is to the map",
         about="As `POST /api/tbl` does, by its number in `/api/map`.", role=Role.ADMIN, writes_map=True,
-        parameters=(
-            ID,
-            Parameter(
-                name="type", about="What becomes of it: clone by default.",
-                schema={"type": "string", "enum": [kind.value for kind in TableType]}, example="append",
-            ),
-            Parameter(
-                name="target", about="Its table in the lake; its own name by default.", schema={"type": "string"},
-                example="fact_items",
-            ),
-            Parameter(
-                name="partitions_regex", about="Tables of the schema whose whole name matches are one target.",
-                schema={"type": "string"}, example="items_.*",
-            ),
-        ),
+        parameters=_WANTED,
         answers={200: RouteAnswer(about="It, as it is now.", schema=ref("MapEntry")), **_REFUSED, 404: _UNKNOWN},
+    ),
+    Route(
+        name="map_create", method="POST", path="/api/map/{id}/create", summary="Create the target of a table, empty",
+        about="In the lake, for a table that the map does not have: `POST /api/map/{id}/clone` with the same"
+        " parameters fills it. The map stays as it is.", role=Role.ADMIN, parameters=_WANTED,
+        answers={
+            200: RouteAnswer(about="It, with its target.", schema=ref("MapEntry")),
+            400: _REFUSED[400], 401: _REFUSED[401], 403: _REFUSED[403], 404: _UNKNOWN,
+            409: RouteAnswer(
+                about="The map has it, the lake has such a table, or it cannot be replicated so: nothing is created.",
+                schema=_ERROR,
+            ),
+            500: RouteAnswer(about="The lake does not answer.", schema=_ERROR),
+        },
     ),
 )  # fmt: skip
 

@@ -93,6 +93,13 @@ class EntryAnswers:
         tables = records.mapped_tables(known, await self._shelf.look(known.config))
         return await asyncio.to_thread(self._mapping, known, tables)
 
+    async def mapped(self, number: int) -> tuple[MappedTable, Record] | None:
+        """Return a table of the sources, or of the map, with how it is shown; None if nothing has the number."""
+        known = await self.known()
+        tables = records.mapped_tables(known, await self._shelf.look(known.config))
+        shown = await asyncio.to_thread(self._mapping, known, tables)
+        return next((pair for pair in zip(tables, shown, strict=True) if pair[1]["id"] == number), None)
+
     def _mapping(self, known: NumberedMap, tables: Sequence[MappedTable]) -> list[Record]:
         lake = known.config.lake
         numbers = numbered.number_mapping(self._numbers, [one.name for one in tables])

@@ -15,8 +15,8 @@ from kuvasz.admin.entries import map_change, numbered
 from kuvasz.admin.entries.entry_answers import EntryAnswers, number_of, unknown
 from kuvasz.admin.entries.map_change import MapChange, WrittenMap
 from kuvasz.admin.entries.numbered import EntryKind
+from kuvasz.admin.entries.target_request import TargetRequests, asked_table
 from kuvasz.errors import ConfigError
-from kuvasz.model import TableType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,19 +91,7 @@ class EntryChanges:
         found = next((one for one in await self._answers.mapping() if one["id"] == number), None)
         if found is None:
             raise unknown(request)
-        if found["replicated"]:
-            message = f"the map has the table {found['schema']}.{found['name']} already"
-            raise RequestRefused(409, message, "PUT /api/tbl/{id} changes it")
-        kind = request.query.get("type") or TableType.CLONE.value
-        if kind not in {one.value for one in TableType}:
-            known = ", ".join(one.value for one in TableType)
-            raise RequestRefused(400, f"type has to be one of {known}, and is {kind[:50]!r}", code="invalid_type")
-        given = {
-            **{field: found[field] for field in ("db_id", "schema", "name")},
-            "type": kind,
-            "target": request.query.get("target") or found["name"].replace(".", "_"),
-            "partitions_regex": request.query.get("partitions_regex"),
-        }
+        given = asked_table(request, found)
         await self._change(request, lambda written: map_change.add_table(written, given))
         return web.json_response(next(one for one in await self._answers.mapping() if one["id"] == number))
 
@@ -161,7 +149,8 @@ def entry_handlers(
         redact: Takes secrets out.
     """
     answers = EntryAnswers(app, observer, numbers, redact)
-    return {**answers.handlers(), **EntryChanges(app, live_map, numbers, answers, redact).handlers()}
+    changes = EntryChanges(app, live_map, numbers, answers, redact).handlers()
+    return {**answers.handlers(), **changes, "map_create": TargetRequests(app, answers).answer}
 
 
 def _found(kind: EntryKind, written: WrittenMap, number: int, request: web.Request) -> Any:  # noqa: ANN401

@@ -174,6 +174,13 @@ def add_table(written: WrittenMap, given: Given) -> MapChange:
     group, table = written.group(given), _table(given)
     if any(one.database.number == group.number and one.table == table for one in written.known.tables):
         raise RequestRefused(409, f"the group {group.group.database!r} has the table {table} already")
+    said = new_table(table, given)
+    edit = Put(path=(*written.path(group), "tables", names.render_table(table)), value=said or None)
+    return MapChange(edits=[edit], name=numbered.table_name(group.group, table))
+
+
+def new_table(table: TableName, given: Given) -> dict[str, Plain]:
+    """Return what a map says of a table that a request brings."""
     said: dict[str, Plain] = {}
     if given["type"] != TableType.CLONE:
         said["type"] = given["type"]
@@ -182,8 +189,7 @@ def add_table(written: WrittenMap, given: Given) -> MapChange:
     if regex := given.get("partitions_regex"):
         said["partitions_regex"] = _literal("partitions_regex", regex)
     _check(TableConfig, said)
-    edit = Put(path=(*written.path(group), "tables", names.render_table(table)), value=said or None)
-    return MapChange(edits=[edit], name=numbered.table_name(group.group, table))
+    return said
 
 
 def change_table(written: WrittenMap, one: NumberedTable, given: Given) -> MapChange:
@@ -280,5 +286,5 @@ def _check(section: type[Section], said: Mapping[str, object], fields: Mapping[s
 
 __all__ = [
     "MapChange", "Renamed", "WrittenMap", "add_group", "add_table", "add_url", "change_group", "change_table",
-    "change_url", "drop_group", "drop_table", "drop_url", "new_url",
+    "change_url", "drop_group", "drop_table", "drop_url", "new_table", "new_url",
 ]  # fmt: skip

@@ -177,6 +177,11 @@ class IcebergLake(Lake):
             return table.columns.make_room(feed, relation)
 
     @override
+    def create(self, target: Target, feed: Feed, relation: Relation) -> bool:
+        """See `kuvasz.ports.Lake.create`."""
+        return self._tables.create(target, feed, relation)
+
+    @override
     def attach(self, target: Target, feed: Feed) -> bool:
         """See `kuvasz.ports.Lake.attach`."""
         return self._tables.attach(target, feed)

@@ -109,6 +109,15 @@ class Tables:
         self._try(table)
         return table
 
+    def create(self, target: Target, feed: Feed, relation: Relation) -> bool:
+        """Create a table that nothing feeds yet; see `kuvasz.ports.Lake.create`."""
+        with self._loading(target.name):
+            if self._engine.catalog.load(target.name) is not None:
+                return False
+            self._made(target, feed, relation)
+            self._missing.pop(target.name, None)
+            return True
+
     def attach(self, target: Target, feed: Feed) -> bool:
         """Load a table that exists; see `kuvasz.ports.Lake.attach`."""
         asked_at = time.monotonic() - _MISSING_S
@@ -123,10 +132,11 @@ class Tables:
 
     def _load(self, target: Target, feed: Feed, relation: Relation, asked_at: float) -> LakeTable:
         found = self._find(target.name, asked_at)
-        if found is None:
-            expressions = Expressions(self._engine.session)
-            found = self._create(target, expressions.project(target, relation, feed.place).relation)
-        return self._table(found, target)
+        return self._table(self._made(target, feed, relation) if found is None else found, target)
+
+    def _made(self, target: Target, feed: Feed, relation: Relation) -> IcebergTable:
+        expressions = Expressions(self._engine.session)
+        return self._create(target, expressions.project(target, relation, feed.place).relation)
 
     def _find(self, name: str, asked_at: float) -> IcebergTable | None:
         """Look a table up in the catalog, once for all sources that ask for it at a time."""

@@ -166,6 +166,15 @@ class MemoryLake(Lake):
         return ()
 
     @override
+    def create(self, target: Target, feed: Feed, relation: Relation) -> bool:
+        """See `kuvasz.ports.Lake.create`."""
+        with self._lock:
+            is_new = target.name not in self._tables
+            if is_new:
+                self._tables[target.name] = MemoryTable(target, relation, self.notes)
+            return is_new
+
+    @override
     def attach(self, target: Target, feed: Feed) -> bool:
         """See `kuvasz.ports.Lake.attach`."""
         with self._lock:
