@@ -764,6 +764,25 @@ def source_drop(
     raise typer.Exit(verb.exit_code(answer))
 
 
+@source.command("drift")
+def source_drift(
+    context: typer.Context, database: GroupOption = None, sid: SourceOption = None, config: ConfigOption = None,
+    settings: SetOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Show which sources and tenants have tables unlike those of most of their group; exit 4 if any has."""
+    from kuvasz.admin.sources.mapped_url import SourceSelection
+    from kuvasz.verbs.sources import drift as verb
+
+    loaded = _loaded(context, config, settings)
+    found = verb.run(loaded.config, SourceSelection(database=database, sid=sid))
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(verb.as_json(found), redact)
+    else:
+        print(redact(verb.render(found)))
+    raise typer.Exit(verb.exit_code(found))
+
+
 def _steering_sources(verb: str, told: str) -> None:
     """Add a verb that steers all tables of sources."""
 

@@ -64,7 +64,7 @@ class Selection:
     def has(self, state: TableState, sid: str | None, group: str = "") -> bool:
         """Whether a table of a source with this sid, of this group, is meant."""
         tenant = names.tenant_of(names.member_of(state.source))
-        known = {(sid if tenant is None else tenant) or "", state.database}
+        known = [one for one in (sid if tenant is None else tenant, state.database) if one]
         is_source = self.sid is None or any(names.is_like(self.sid, one) for one in known)
         is_source = is_source and (self.database is None or names.is_like(self.database, group))
         called = names.called(state.target, state.table) | names.called(state.target, state.mapped)

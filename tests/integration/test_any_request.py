@@ -39,7 +39,13 @@ class Client:
         world = self._world
         world.app.restart = lambda: None  # type: ignore[method-assign]
         drafted = {"text": "", "variables": {}, "tables": 0, "left_out": 0}
-        found = {"check": [], "plan": [], "asof": {"time": None, "lsns": {}, "tables": []}, "init": drafted}
+        found = {
+            "check": [],
+            "plan": [],
+            "drift": [],
+            "asof": {"time": None, "lsns": {}, "tables": []},
+            "init": drafted,
+        }
         looks = {**LOOKS, **{name: lambda *_, answer=answer: answer for name, answer in found.items()}}
         async with serve(world.app, world.stored, (), world.loaded, looks) as server:
             self.url, self.token = str(server.url), server.token

@@ -132,3 +132,24 @@ def test_a_map_that_is_empty_grows_by_requests_and_shrinks_again(database: Datab
         )
         assert [say(f"/api/{path}", method="DELETE")[0] for path in ("url/1", "db/1")] == [200, 200]
     assert load(file, {}).config.databases == ()
+
+
+@pytest.mark.slow  # a second Spark
+def test_a_comparison_is_a_process_of_its_own(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
+    database.execute("INSERT INTO items VALUES (1, 'one')")
+    lake_folder.config(group({"eu": database}, {"items": None}))
+    file = lake_folder.folder / "map.yaml"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"server": {"address": "127.0.0.1:0"}}))
+    pipeline = ServedPipeline(load(file, {}).config, lake_folder)
+    pipeline.loaded = load(file, {})
+    with pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
+        pipeline.wait_applied(database)
+        token = json.loads((lake_folder.folder / "state" / "server.json").read_text())["token"]
+        status, text = pipeline.get("/api/verify", {"table": "items"}, token, timeout_s=300)
+        assert status == 200, text
+        found = json.loads(text)
+        assert (found["exit_code"], [one["lake_rows"] for one in found["reports"]]) == (0, [1]), found
+        status, text = pipeline.get("/api/verify", {"table": "nobody"}, token, timeout_s=300)
+        assert (status, "the map has no" in json.loads(text)["error"]) == (409, True), text

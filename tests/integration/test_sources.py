@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz import cli
+from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
@@ -127,13 +128,31 @@ def test_a_source_comes_and_goes_while_the_others_stream(database: Database, sec
         pipeline.assert_equal("items", *rows, key=("sid", "id"))
 
 
+def test_what_differs_within_a_group_is_shown(database: Database, second: Database, kuvasz: Fleet) -> None:
+    assert kuvasz("source", "add", *NEW, "--url", second.url)[0] == 0
+    assert kuvasz("source", "drift")[:2] == (0, "all sources of a group have the same tables\n")
+    second.execute("ALTER TABLE items ADD COLUMN more int, ALTER COLUMN name TYPE varchar(7)")
+    database.execute("DROP TABLE tenant_b.people")
+    database.execute("CREATE SCHEMA tenant_c")
+    database.execute("CREATE TABLE tenant_c.people (id bigint PRIMARY KEY)")
+    code, out, _ = kuvasz("source", "drift", "--json")
+    found = {(one["database"], one["sid"], one["what"]): (one["found"], one["usual"]) for one in json.loads(out)}
+    assert (code, found) == (4, {
+        ("shop", "us", "more"): ("int4", "no column"), ("shop", "us", "name"): ("varchar", "text"),
+        ("crm", "c", "id"): ("int8, key", "int4, key"),
+    })  # fmt: skip
+    assert [one["sid"] for one in json.loads(kuvasz("source", "drift", "--sid", "c", "--json")[1])] == ["c"]
+
+
 def test_without_one_that_runs_it_counts_from_the_next_start_on(second: Database, kuvasz: Fleet) -> None:
     assert kuvasz.tenants() == {"a": {}, "b": {}}, "the server is asked"
     code, out, _ = kuvasz("source", "show", "--sid", "b")
     assert (code, [line.split() for line in out.splitlines() if "b" in line.split()[:1]]) == (0, [["b", "1"]])
     assert kuvasz("source", "add", *NEW, "--url", second.url)[0] == 0
-    with kuvasz.pipeline() as pipeline:
-        pipeline.wait_state("shop_us", "shop.items", State.STREAMING)
+    assert [source.name for source in config_sources.resolve(load(kuvasz.file, {}).config)] == [
+        "shop_eu", "shop_us", "crm",
+    ]  # fmt: skip
+    second.execute("SELECT pg_create_logical_replication_slot('kuvasz_shop_us', 'pgoutput')")
     assert kuvasz("source", "drop", "--sid", "us", "--keep-slot", "--yes")[0] == 0
     assert slots(second) == [("kuvasz_shop_us",)]
     assert kuvasz("source", "add", *NEW, "--url", second.url)[0] == 0

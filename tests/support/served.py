@@ -35,8 +35,9 @@ class ServedPipeline(Pipeline):
             return await self.app.run()
 
     def get(
-        self, path: str, body: dict | None = None, token: str | None = None, method: str | None = None
-    ) -> tuple[int, str]:
+        self, path: str, body: dict | None = None, token: str | None = None, method: str | None = None, *,
+        timeout_s: float = 20.0,
+    ) -> tuple[int, str]:  # fmt: skip
         """Ask the server; returns status and text."""
         request = urllib.request.Request(  # noqa: S310
             f"{self.url}{path}", data=None if body is None else json.dumps(body).encode(), method=method
@@ -44,7 +45,7 @@ class ServedPipeline(Pipeline):
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

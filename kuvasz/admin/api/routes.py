@@ -224,7 +224,8 @@ ROUTES: Final = (
         path="/api/verify",
         summary="Compare sources and lake row by row",
         about="By a process of its own, with a Spark of its own, one at a time. The answer comes when it is done,"
-        " however long that takes; who gives up before ends it. As `kuvasz verify --json`.",
+        " however long that takes; who gives up before ends it. It names keys of rows that differ, as `kuvasz verify"
+        " --json` does.",
         body=Body(
             fields=(
                 *_TABLES.fields[:2],

@@ -19,11 +19,12 @@ _REFUSED: Final = {
 
 
 def _look(
-    verb: str, summary: str, about: str, role: Role, schema: Schema, parameters: tuple[Parameter, ...] = ()
+    verb: str, summary: str, about: str, role: Role, schema: Schema, parameters: tuple[Parameter, ...] = (), *,
+    command: str = "",
 ) -> Route:  # fmt: skip
     return Route(
-        name=verb, method="GET", path=f"/api/{verb}", summary=summary, about=f"{about} As `kuvasz {verb} --json`.",
-        role=role, parameters=parameters,
+        name=verb, method="GET", path=f"/api/{verb}", summary=summary, role=role, parameters=parameters,
+        about=f"{about} As `kuvasz {command or verb} --json`.",
         answers={200: RouteAnswer(about="What was found.", schema=schema), **_REFUSED},
     )  # fmt: skip
 
@@ -70,6 +71,20 @@ LOOK_ROUTES: Final = (
             ),
             Parameter(name="table", about="Only this one.", schema=_TEXT, example="shop.items"),
         ),
+    ),
+    _look(
+        "drift", "Sources and tenants unlike the rest of their group", "All sources of the groups are asked.",
+        Role.OPERATOR, _listed("database", "source", "sid", "table", "what", "found", "usual"),
+        (
+            Parameter(
+                name="database", about="Only of these groups: `*` stands for any text.", schema=_TEXT, example="shop*"
+            ),
+            Parameter(
+                name="sid", about="Only of these sids, names or tenants: `*` stands for any text.", schema=_TEXT,
+                example="de_*",
+            ),
+        ),
+        command="source drift",
     ),
     Route(
         name="init", method="POST", path="/api/init", summary="A map of any database",

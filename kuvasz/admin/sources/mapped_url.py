@@ -45,7 +45,8 @@ class SourceSelection:
 
     def has_whole(self, one: MappedUrl) -> bool:
         """Whether a source is meant with all of its tenants."""
-        return self._is_of(one) and (self.sid is None or any(map(self.has_tenant, {one.url.sid or "", one.name})))
+        known = [name for name in (one.url.sid, one.name) if name]
+        return self._is_of(one) and (self.sid is None or any(map(self.has_tenant, known)))
 
     def has_tenant(self, sid: str) -> bool:
         """Whether a sid is meant."""

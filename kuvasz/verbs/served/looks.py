@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import effective
 from kuvasz.errors import ConfigError
 
@@ -48,6 +49,13 @@ def _asof(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     return asof.as_json(*asof.tables(loaded.config, time=time, lsns=query.get("lsn", ()), table=table))
 
 
+def _drift(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    from kuvasz.verbs.sources import drift
+
+    database, sid = (next(iter(query.get(name, ())), None) for name in ("database", "sid"))
+    return drift.as_json(drift.run(loaded.config, SourceSelection(database=database, sid=sid)))
+
+
 def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs.maps import init
 
@@ -64,7 +72,8 @@ def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
 
 
 LOOKS: Final[Mapping[str, Look]] = {
-    "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof, "init": _init,
+    "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof, "drift": _drift,
+    "init": _init,
 }  # fmt: skip
 
 __all__ = ["LOOKS"]

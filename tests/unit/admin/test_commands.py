@@ -20,6 +20,9 @@ ITEMS = TableState(target="shop.items", source="shop_eu", table="public.items")
         ("items", "shop_eu", True),
         (None, "eu", True),
         (None, "us", False),
+        (None, "e*", True),
+        (None, "*_eu", True),
+        (None, "", False),
         ("items", "us", False),
         ("others", "eu", False),
     ],
@@ -37,6 +40,12 @@ def test_a_table_is_meant_by_what_people_call_it(table: str | None, sid: str | N
 def test_a_tenants_table_is_meant_by_the_tenant(table: str | None, sid: str | None, is_meant: bool) -> None:
     state = TableState(target="shop.items", source="shop/16401@acme", table="tenant_acme.items")
     assert Selection(table=table, sid=sid).has(state, "label") is is_meant
+
+
+def test_a_table_is_meant_by_the_group_of_its_source() -> None:
+    for pattern, is_meant in (("shop", True), ("s*", True), ("crm", False)):
+        assert Selection(table=None, sid="eu", database=pattern).has(ITEMS, "eu", "shop") is is_meant
+    assert not Selection(table=None, sid="").has(ITEMS, None), "nobody is called nothing"
 
 
 def test_a_selection_describes_itself() -> None:

@@ -25,6 +25,7 @@ databases:
         (SourceSelection(sid="de_*"), ["shop_de_1"]),
         (SourceSelection(sid="shop_us"), ["shop_us"]),
         (SourceSelection(sid="later"), ["later"]),
+        (SourceSelection(sid=""), []),
         (SourceSelection(database="s*", sid="*"), ["shop_de_1", "shop_us"]),
         (SourceSelection(database="shop", sid="later"), []),
     ],
