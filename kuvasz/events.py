@@ -56,6 +56,7 @@ class Event(enum.Enum):
     RESUME = "resume", INFO, "a person resumes a table"
     RETRY = "retry", INFO, "a person retries a table"
     CUT = "cut", INFO, "a cut: tables are tagged at one LSN of each source"
+    CUT_MISSED = "cut_missed", WARNING, "a cut of the schedule cannot be made now and is tried again"
     RESYNC = "resync", INFO, "a person resyncs a table"
 
     # A source and its stream.

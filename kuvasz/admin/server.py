@@ -23,6 +23,7 @@ from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
+from kuvasz.admin.cut_schedule import CutSchedule
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
@@ -98,7 +99,7 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
     try:
         async with _beside(_watch(server.observer), "observer"):
             with server.report.hearing():
-                async with server.telling():
+                async with server.telling(), _beside(server.cut_schedule.run(), "cuts"):
                     yield
     finally:
         server.observer.close()
@@ -160,6 +161,7 @@ class AdminServer:
         self.report = RunningReport(self.observer, self.redact, app.lake.about.namespace)
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
+        self.cut_schedule = CutSchedule(app)
         callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
         more = {

@@ -472,6 +472,17 @@ class MapConfig(Section):
     be without urls or tables: nothing is replicated of it."""
 
 
+class CutsConfig(Section):
+    """All tables tagged at one moment, again and again; see `kuvasz cut`. Read anew with the map."""
+
+    every: Annotated[kinds.Duration, kinds.durations("1s", "365d")] | None = None
+    """How often: at whole multiples of it since midnight 1970 UTC, `1d` at midnight. Null: only when it is asked for.
+    Each cut holds its sources for a moment, and keeps its snapshots' files for `keep`."""
+
+    keep: Annotated[kinds.Duration, kinds.durations("1m", "3650d")] = 86400.0
+    """How long the tags of such a cut are kept at least."""
+
+
 class ClusterConfig(Section):
     """Several processes with one map, of which one replicates and the others stand by to take over."""
 
@@ -637,6 +648,9 @@ class Config(Section):
     map: Annotated[MapConfig, BeforeValidator(kinds.empty)] = Field(default_factory=MapConfig)
     """How this file itself is used while kuvasz runs."""
 
+    cuts: Annotated[CutsConfig, BeforeValidator(kinds.empty)] = Field(default_factory=CutsConfig)
+    """All tables tagged at one moment on a schedule."""
+
     cluster: Annotated[ClusterConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ClusterConfig)
     """Several processes with one map."""
 
@@ -661,6 +675,7 @@ SECTIONS: dict[str, type[Section]] = {
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
     "map": MapConfig,
+    "cuts": CutsConfig,
     "cluster": ClusterConfig,
 }
 

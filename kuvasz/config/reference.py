@@ -120,7 +120,7 @@ def _kind(field: FieldInfo) -> str:
 
 
 def _metadata(annotation: object) -> list[Any]:
-    if isinstance(annotation, types.UnionType):
+    if typing.get_origin(annotation) in {types.UnionType, typing.Union}:
         return [mark for part in typing.get_args(annotation) for mark in _metadata(part)]
     return list(getattr(annotation, "__metadata__", ()))
 
@@ -147,13 +147,15 @@ def _default(model: type[Section], option: str) -> str:
         return "needed"
     value = field.get_default(call_default_factory=True, validated_data={})
     kind = _kind(field)
+    if value is None:
+        return ""
     if kind == "duration":
         value = units.render_duration(value)
     elif kind == "size":
         value = units.render_size(value)
     elif kind == _NAMES[bool]:
         value = str(value).lower()
-    return "" if value is None or value in ((), {}) else f"`{value}`"
+    return "" if value in ((), {}) else f"`{value}`"
 
 
 def _rewrite() -> None:

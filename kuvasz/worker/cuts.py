@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from kuvasz.state.progress import Progress
     from kuvasz.state.tables import TableStates
     from kuvasz.worker.workers import Workers
+
+#: What the tags of a cut begin with.
+PREFIX = "cut_"
 
 #: Seconds for which sources are held at most, tags included.
 _LONGEST_S = 30.0
@@ -105,7 +109,27 @@ class Cuts:
         except BaseException:
             await self._remove(tag, [target for target, snapshot in tagged.items() if snapshot is not None])
             raise
-        return LakeCut(tag=tag, lsns=lsns, snapshots=tagged)
+        made = LakeCut(tag=tag, lsns=lsns, snapshots=tagged)
+        self._lake.about.tell("cuts", self._rows(made, keep_s))
+        return made
+
+    def _rows(self, made: LakeCut, keep_s: float) -> Iterator[Mapping[str, object]]:
+        """Yield what is kept of a cut: a row for each of its tables."""
+        sources: dict[str, set[str]] = {}
+        for state in self._states.snapshot():
+            sources.setdefault(state.target, set()).add(state.database)
+        at = datetime.datetime.now(datetime.UTC)
+        for target, snapshot in sorted(made.snapshots.items()):
+            of_target = sorted(sources.get(target, set()) & made.lsns.keys())
+            yield {
+                "made_at": at,
+                "cut": made.tag.removeprefix(PREFIX),
+                "tag": made.tag,
+                "target": target,
+                "snapshot_id": snapshot,
+                "lsns": [(source, lsn.render(made.lsns[source])) for source in of_target],
+                "kept_until": at + datetime.timedelta(seconds=keep_s),
+            }
 
     async def _tag(self, target: str, tag: str, keep_s: float) -> int | None:
         """Tag a table; a tag that comes too late is removed again."""
@@ -162,4 +186,4 @@ async def _until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-__all__ = ["Cuts", "LakeCut"]
+__all__ = ["PREFIX", "Cuts", "LakeCut"]

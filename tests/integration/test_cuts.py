@@ -122,6 +122,7 @@ def test_cuts_of_three_sources_under_load_show_whole_transactions_of_one_lsn_eac
     assert {worker_of(f"shop.{name}", 2) for name in TABLES} == {0, 1}
     config = lake_folder.config(group(three, dict.fromkeys(TABLES)), workers=2, transaction_spill_bytes="64kB")
     with MemoryPipeline(config, lake_folder) as pipeline:
+        pipeline.lake.about.namespace = "_kuvasz"
         pipeline.wait_streaming()
         counters = load(three)
         for number in range(12):
@@ -136,6 +137,12 @@ def test_cuts_of_three_sources_under_load_show_whole_transactions_of_one_lsn_eac
             counter.stop()
         pipeline.wait_applied(*three.values())
         assert made.snapshots.keys() == {f"shop.{name}" for name in TABLES}
+        *earlier, first, second, third = pipeline.lake.about.told["cuts"]
+        lsns = [(source, lsn.render(at)) for source, at in sorted(made.lsns.items())]
+        for row, name in zip((first, second, third), TABLES, strict=True):
+            assert (row["cut"], row["tag"], row["target"]) == ("11", "cut_11", f"shop.{name}")
+            assert (row["snapshot_id"], row["lsns"]) == (made.snapshots[f"shop.{name}"], lsns)
+        assert {row["tag"] for row in earlier} == {f"cut_{number}" for number in range(11)}
         pipeline.tell("pause", "shop.first", "shop_us")
         pipeline.wait_state("shop_us", "shop.first", State.PAUSED)
         with pytest.raises(CutRefused, match=r"source shop_us, table shop\.first: it is paused"):

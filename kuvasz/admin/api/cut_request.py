@@ -14,6 +14,7 @@ from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.config import units
 from kuvasz.errors import CutRefused, LakeError
 from kuvasz.events import Event, EventLog
+from kuvasz.worker.cuts import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from kuvasz.worker.cuts import LakeCut
 
 _log = EventLog(__name__)
-
-#: What the tags of a cut begin with.
-PREFIX = "cut_"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -59,9 +57,14 @@ class CutRequests:
             made = await self._app.cuts.make(PREFIX + name, sources, keep_s)
         except (CutRefused, LakeError) as error:
             raise RequestRefused(409, error.message, error.hint) from error
-        found = _as_json(name, made)
-        _log.tell(Event.CUT, name=name, by=person(request), lsns=found["lsns"], snapshots=found["snapshots"])
-        return web.json_response(found)
+        return web.json_response(tell_cut(name, person(request), made))
+
+
+def tell_cut(name: str, by: str, made: LakeCut) -> dict[str, Any]:
+    """Tell of a cut that was made; return it ready for JSON."""
+    found = _as_json(name, made)
+    _log.tell(Event.CUT, cut=name, by=by, lsns=found["lsns"], snapshots=found["snapshots"])
+    return found
 
 
 def _as_json(name: str, made: LakeCut) -> dict[str, Any]:
@@ -73,4 +76,4 @@ def _as_json(name: str, made: LakeCut) -> dict[str, Any]:
     }
 
 
-__all__ = ["PREFIX", "CutRequests"]
+__all__ = ["PREFIX", "CutRequests", "tell_cut"]

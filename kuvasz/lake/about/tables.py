@@ -16,6 +16,7 @@ COMMITS: Final = "commits"
 EVENTS: Final = "events"
 SOURCES: Final = "sources"
 REJECTS: Final = "rejects"
+CUTS: Final = "cuts"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,19 @@ TABLES: Final = (
             "raw_row": LakeType.STRING,
         },
     ),
+    AboutTable(
+        name=CUTS,
+        time="made_at",
+        columns={
+            "made_at": LakeType.TIMESTAMPTZ,
+            "cut": LakeType.STRING,
+            "tag": LakeType.STRING,
+            "target": LakeType.STRING,
+            "snapshot_id": LakeType.LONG,
+            "lsns": LakeType.MAP,
+            "kept_until": LakeType.TIMESTAMPTZ,
+        },
+    ),
 )
 
-__all__ = ["COMMITS", "EVENTS", "REJECTS", "SOURCES", "TABLES", "AboutTable"]
+__all__ = ["COMMITS", "CUTS", "EVENTS", "REJECTS", "SOURCES", "TABLES", "AboutTable"]

@@ -1,8 +1,8 @@
 """What a map has otherwise than the one that runs, and which of it counts without a restart. Pure.
 
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
-would do, and all others go on. What all sources share is made once, at a start: sections but `map`, and the
-definition of a target, which its loaded table is built around. `server.tokens` are looked up at each request.
+would do, and all others go on. What all sources share is made once, at a start: sections but `map` and `cuts`, and
+the definition of a target, which its loaded table is built around. `server.tokens` are looked up at each request.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kuvasz.errors import ConfigError, place_of
 from kuvasz.model import TableName
 from kuvasz.sync.rules.feeders import rows_of
 
-#: The section that is read anew each time; all others are held until the next start, but for the tokens.
-LIVE = "map"
+#: The sections that are read anew each time; all others are held until the next start, but for the tokens.
+LIVE = frozenset({"map", "cuts"})
 _TOKENS = "server.tokens"
 
 _ANOTHER_NAME = (
@@ -98,7 +98,7 @@ def difference(
         ConfigError: It cannot follow without a restart.
     """
     held = tuple(_held(before, after))
-    sections = {name: getattr(before, name) for name in SECTIONS if name != LIVE}
+    sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
     if before.server.tokens != after.server.tokens:  # whoever is to be let in no more waits for no restart
         sections["server"] = before.server.model_copy(update={"tokens": after.server.tokens})
     config = after.model_copy(update=sections)
@@ -217,7 +217,7 @@ def _held(before: Config, after: Config) -> Iterator[str]:
     """Yield the options that differ and that only a start reads; those that follow from others are left out."""
     for section in SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
-        for option in type(new).model_fields if section != LIVE else ():
+        for option in type(new).model_fields if section not in LIVE else ():
             is_said = option in old.model_fields_set | new.model_fields_set
             name = f"{section}.{option}"
             if is_said and name != _TOKENS and getattr(old, option) != getattr(new, option):

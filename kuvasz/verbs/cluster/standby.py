@@ -138,7 +138,7 @@ class Standby:
 
 def _read_at_start(after: Config, before: Config) -> str | None:
     """Return a section that is otherwise now, and that what was prepared goes by; None if there is none."""
-    names = [name for name in SECTIONS if name not in {"map", "server"}]
+    names = [name for name in SECTIONS if name not in {"map", "server", "cuts"}]
     return next((name for name in names if getattr(after, name) != getattr(before, name)), None)
 
 

@@ -120,7 +120,7 @@ def test_a_catalog_that_is_down_costs_no_row_and_is_told_once(
         world.lake.about.flush()
         world.lake.about.flush()
     told = [record.__dict__["table"] for record in caplog.records if record.__dict__.get("event") == "about_failed"]
-    assert told == [COMMITS, EVENTS, "_kuvasz.sources", REJECTS]
+    assert told == [COMMITS, EVENTS, "_kuvasz.sources", REJECTS, "_kuvasz.cuts"]
     world.catalog.is_down = False
     world.lake.about.tell("events", [{"happened_at": AT, "number": 2}])
     world.lake.about.flush()

@@ -100,6 +100,7 @@ KINDS = {
         lambda m: m["pipeline"].update(memory="64MB"), {"needs_restart": ["pipeline.memory"]}
     ),
     "how the file is used": (lambda m: m.update(map={"watch": True}), {}),
+    "when cuts are made": (lambda m: m.update(cuts={"every": "1h"}), {}),
     "a namespace": (lambda m: m.update(lake={"namespace": "other"}), {"needs_restart": ["lake.namespace"]}),
 }  # fmt: skip
 
